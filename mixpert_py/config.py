@@ -16,7 +16,7 @@ from mixpert_py import files
 from mixpert_py import plan as plan_file
 from mixpert_py.errors import PlanError
 from mixpert_py.plan import Plan
-from mixpert_py.runtime import own_files
+from mixpert_py.runtime import own_files, processor
 
 if TYPE_CHECKING:
     from mixpert_py.sources import project
@@ -130,8 +130,7 @@ def blas_threads(workers: int = 1) -> int:
 
     workers: how many runs share the machine.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, (cores or 1) // workers)
+    return max(1, processor.cores() // workers)
 
 
 def cache_folder() -> Path:

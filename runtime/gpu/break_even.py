@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import processor
 from mixpert_py.runtime.dtypes import is_wide, name_of, real_products
+from mixpert_py.runtime.gpu.copiers import MOST_COPIERS
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.reasons import Shape
 from mixpert_py.runtime.request import Array, broadcast, result_shape
@@ -23,7 +25,8 @@ SHIPPED = STANDS_IN  # its figures say whether a GPU is worth looking for
 # an H200, and 2.5 where they come from the disk.
 STARTING = 1.0
 SAFETY = 1.2  # by how much moving must be faster: the host may be busier than when measured
-STAGING, HOST = 5e9, 1e12  # bytes/s and operations/s where a model does not say
+STAGING = 5e9  # bytes/s where a model does not say
+HOST = 65e9  # operations/s of a NumPy product by each core, where a model does not say
 LATENCY = 1e-3  # seconds: memory, streams, launches, and the host's steps between them
 # Bytes of a result from which a C library asks the system for its memory; bytes/s at which a host
 # adds it to an array then. Measured: 2.4e9 beside an H200, 7e9 on another machine.
@@ -94,15 +97,22 @@ class Figures:
 
 @cache
 def figures(device: str) -> Figures:
-    """Those of a device, by its name: of its model, or of the one that stands in for it."""
+    """Those of a device, by its name: of its model, or of the one that stands in for it.
+
+    Such a GPU may stand in another machine: what the host does is by the cores that are here.
+    """
     # Not at the start: only who multiplies something large needs a model.
     from mixpert_py.runtime.model.known_devices import model_of
 
     model = model_of(device)
+    cores = processor.cores()
+    measured_on = model.host.cores or cores
+    copying = min(cores, MOST_COPIERS) / min(measured_on, MOST_COPIERS)
+    rate = model.host.float32
     return Figures(
-        model.transfer.staged or STAGING,
+        model.transfer.staged * copying if model.transfer.staged else STAGING,
         LATENCY,
-        model.host.float32 or HOST,
+        HOST * cores if rate is None else rate * cores / measured_on,
         partial(_times, device),
     )
 

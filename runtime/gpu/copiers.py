@@ -13,6 +13,8 @@ from queue import SimpleQueue
 from threading import Lock, Thread, get_ident
 from typing import Any
 
+from mixpert_py.runtime import processor
+
 MOST_COPIERS = 6  # they keep the memory busy; other cores are the program's
 
 Part = Any
@@ -105,7 +107,7 @@ class _Copiers:
         """Have up to so many threads work at a job, as soon as they are free."""
         with self._lock:
             if self._count is None:
-                self._count = _started(self._jobs, min(MOST_COPIERS, _cores() - 1))
+                self._count = _started(self._jobs, min(MOST_COPIERS, processor.cores() - 1))
         for _ in range(min(most, self._count)):
             self._jobs.put(job)
 
@@ -123,13 +125,6 @@ def _started(jobs: "SimpleQueue[Job]", wanted: int) -> int:
 def _serve(jobs: "SimpleQueue[Job]") -> None:
     while True:
         jobs.get().help()
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 _copiers = _Copiers()

@@ -102,9 +102,12 @@ class Transfer(Record, frozen=True):
 
 
 class Host(Record, frozen=True):
-    """float32: operations/s of NumPy's product of large float32 matrices."""
+    """float32: operations/s of NumPy's product of large float32 matrices, on so many cores; None:
+    as many as there are now.
+    """
 
     float32: Quantity | None = None
+    cores: Count | None = None
 
 
 class Rates(Record, frozen=True):
@@ -298,7 +301,7 @@ def _figures(model: DeviceModel) -> Iterator[tuple[list[str], Any]]:
         for keys, row in rows:
             if isinstance(row, msgspec.Struct):
                 for field in row.__struct_fields__:
-                    if field not in ("name", "scheme"):
+                    if field not in ("name", "scheme", "cores"):
                         yield [*keys, field], getattr(row, field)
 
 

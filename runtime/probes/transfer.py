@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import processor
 from mixpert_py.runtime.gpu import transfer as moving
 from mixpert_py.runtime.probes.gpu import REPEATS, Found, Gpu, aligned, quantity
 from mixpert_py.runtime.reasons import Reason
@@ -43,7 +44,8 @@ def launch(gpu: Gpu) -> Found:
         ("from one kernel to the next", quantity(table["device"], "s")),
         ("a launch, on the host", quantity(table["host"], "s")),
     ]
-    return Found(aligned(rows), {"launch": table})
+    on_host = {"float32": host, "cores": processor.cores()}
+    return Found(aligned(rows), {"transfer": table, "host": on_host})
 
 
 def transfer(gpu: Gpu) -> Found:
@@ -57,7 +59,10 @@ def transfer(gpu: Gpu) -> Found:
         ("NumPy arrays, there and back", quantity(table["staged"], "B/s")),
         ("NumPy's float32 product", quantity(host, "op/s")),
     ]
-    return Found(aligned(rows), {"transfer": table, "host": {"float32": host}})
+    return Found(
+        aligned(rows),
+        {"transfer": table, "host": {"float32": host, "cores": processor.cores()}},
+    )
 
 
 def staged() -> float:

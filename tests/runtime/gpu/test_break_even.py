@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import own_files
+from mixpert_py.runtime import own_files, processor
 from mixpert_py.runtime.gpu import break_even
 from mixpert_py.runtime.gpu.break_even import (
     SHIPPED,
@@ -19,6 +19,7 @@ from mixpert_py.runtime.gpu.break_even import (
     small_pays,
     tiny_pays,
 )
+from mixpert_py.runtime.model.device_model import Host
 from mixpert_py.runtime.model.known_devices import find, keep, model_of
 from mixpert_py.runtime.request import Array
 from tests.runtime.emulations import EMULATIONS
@@ -30,6 +31,7 @@ H200 = "NVIDIA H200"
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(own_files, "folder", lambda name: tmp_path / "cache")
+    monkeypatch.setattr(processor, "cores", lambda: 16)  # of the shipped H200's host
     forget()
     yield tmp_path
     forget()
@@ -186,6 +188,26 @@ def test_of_a_product_with_its_transpose_the_host_makes_half() -> None:
     assert saved(x[:, :1024].T, x[:, :1024]) < saved(x[:, :1024].T, x[:, 1024:])
     z = x[:2048]  # square, but not turned
     assert saved(z, z) == saved(z, y[:2048])
+
+
+@pytest.mark.parametrize("device", [H200, "Tesla T4"])
+def test_the_host_is_as_fast_as_its_cores(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sixteen = figures(device)
+    assert sixteen.host == pytest.approx(1e12, rel=0.05)
+    for cores, copying in ((64, 1.0), (3, 0.5)):  # six copiers are the most
+        monkeypatch.setattr(processor, "cores", lambda cores=cores: cores)
+        figures.cache_clear()
+        assert figures(device).host == pytest.approx(cores / 16 * sixteen.host)
+        staging = sixteen.staging * (copying if device == H200 else 1.0)
+        assert figures(device).staging == pytest.approx(staging)
+
+
+def test_what_was_measured_on_any_number_of_cores_is_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keep(msgspec.structs.replace(find(H200), host=Host(2e11)))
+    monkeypatch.setattr(processor, "cores", lambda: 2)
+    assert (figures(H200).host, figures(H200).staging) == (2e11, 1.8e10)
 
 
 def test_a_gpu_begins_once_it_would_have_saved_as_much() -> None:

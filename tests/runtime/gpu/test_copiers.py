@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mixpert_py.runtime import processor
 from mixpert_py.runtime.gpu import copiers
 from mixpert_py.runtime.gpu.copiers import Job
 
@@ -25,7 +26,7 @@ COPIERS = copiers._Copiers()  # these tests' own
 def some(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Three of them."""
     monkeypatch.setattr(copiers, "_copiers", COPIERS)
-    monkeypatch.setattr(copiers, "_cores", lambda: 4)
+    monkeypatch.setattr(processor, "cores", lambda: 4)
     return COPIERS
 
 
@@ -219,19 +220,12 @@ def test_many_threads_have_jobs_at_once(some: Any) -> None:
     assert running() == before + 3
 
 
-def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 9}, raising=False)
-    assert copiers._cores() == 3
-    monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert copiers._cores() == 1
-
-
 FORKING = """
 import os, threading
+from mixpert_py.runtime import processor
 from mixpert_py.runtime.gpu import copiers
 
-copiers._cores = lambda: 4
+processor.cores = lambda: 4
 
 def right():
     counts = [0] * 300

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime import processor
 from mixpert_py.runtime.gpu import copiers, device_state, result_memory, staging
 from mixpert_py.runtime.gpu.moves import moves
 from mixpert_py.runtime.gpu.staging import Sum, pieces
@@ -46,7 +47,7 @@ def xp(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(device_state, "_states", {})
     monkeypatch.setattr(staging, "SLOT_BYTES", SLOT)
     monkeypatch.setattr(copiers, "_copiers", copiers._Copiers())
-    monkeypatch.setattr(copiers, "_cores", lambda: 1)  # nobody helps: what is late has one thread
+    monkeypatch.setattr(processor, "cores", lambda: 1)  # nobody helps: what is late has one thread
     given: list[int] = []
 
     def allocate(size: int) -> Any:
@@ -255,7 +256,7 @@ def test_hands_are_used_again(xp: Any) -> None:
 
 def test_a_helper_without_memory_does_not_help(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was added to before is added to once, and all of it."""
-    monkeypatch.setattr(copiers, "_cores", lambda: 4)
+    monkeypatch.setattr(processor, "cores", lambda: 4)
     x, value = normal(30, 70), np.ones((30, 70), np.float32)
     tried = threading.Event()
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import processor
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu import copiers, device_state, panels, slices, staging, transfer
@@ -178,7 +179,7 @@ def test_what_is_longer_than_a_slot_goes_in_pieces(
     monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 14)
     monkeypatch.setattr(staging, "SLOT_BYTES", 1 << 12)
     monkeypatch.setattr(copiers, "_copiers", copiers._Copiers())
-    monkeypatch.setattr(copiers, "_cores", lambda: 1)  # what is faked is not the threads' own
+    monkeypatch.setattr(processor, "cores", lambda: 1)  # what is faked is not the threads' own
     a, b = np.asarray(normal(3 * GRANULE, 50), order=order), normal(50, 40, seed=1)
     result = moved(a, b)
     assert len(gpu.launches) == 3
