@@ -249,7 +249,8 @@ def native_pays(a: Array, b: Array, known: Figures) -> bool:
 class Start:
     """When a program begins to use a GPU: once what it would have saved is what that takes.
 
-    So whatever products follow, they take at most twice as long as if that had been known.
+    So whatever products follow, they take at most twice as long as if that had been known; longer
+    where CUDA's files come from the disk.
     """
 
     def __init__(self) -> None:
