@@ -102,5 +102,6 @@ def __getattr__(name: str) -> Any:
     if home.startswith("mixpert_py.runtime"):
         # The runtime knows no files and no environment; plans are found by the face.
         import_module("mixpert_py.config").look_up_plans()
+        import_module("mixpert_py.runtime.modules").leave_calls_uncompiled()
     globals()[name] = value  # the next look-up does not come here
     return value

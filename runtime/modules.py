@@ -254,6 +254,16 @@ def on_host() -> Iterator[None]:
         _state.key = "CUDA"
 
 
+def leave_calls_uncompiled() -> None:
+    """Have `torch.compile` leave the runtime's calls as they are, now or once PyTorch is there."""
+    if TORCH in sys.modules:
+        from mixpert_py.runtime.products.uncompiled import leave_uncompiled
+
+        leave_uncompiled()
+    elif _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+
+
 def is_in_place() -> bool:
     """Whether PyTorch's kernels are replaced now."""
     return _state.hook is not None

@@ -24,17 +24,24 @@ MODULES = (
 )
 
 
+_is_told = False
+
+
 def leave_uncompiled() -> None:
-    """Tell Dynamo to leave these calls, and all that they call, as they are.
+    """Tell Dynamo, once, to leave these calls, and all that they call, as they are.
 
     PyTorch must have been imported. Does nothing for a version whose Dynamo cannot be told.
     """
+    global _is_told
+    if _is_told:
+        return
     try:
         dynamo: Any = import_module("torch._C._dynamo.eval_frame")
         skip = dynamo._FrameExecStrategy(dynamo._FrameAction.SKIP, dynamo._FrameAction.SKIP)
         set_strategy = dynamo.set_code_exec_strategy
     except (AttributeError, ImportError):
         return
+    _is_told = True
     for name in MODULES:
         module = import_module(f"mixpert_py.runtime.{name}")
         functions: list[Any] = [x for x in vars(module).values() if isinstance(x, FunctionType)]

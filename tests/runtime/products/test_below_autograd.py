@@ -415,8 +415,35 @@ print(all(torch.equal(compiled(k * x), net(k * x)) for k in (1, 2, 3)))
 """
 
 
-def test_compiled_functions_have_rewritten_calls(tmp_path: Path) -> None:
-    (tmp_path / "p.py").write_text(COMPILED, "utf-8")
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("way", ["run", "written"])
+def test_compiled_functions_have_rewritten_calls(tmp_path: Path, way: str, is_first: bool) -> None:
+    before = "import numpy as np\nnp.eye(2) @ np.eye(2)\n" if is_first else ""
+    (tmp_path / "p.py").write_text(before + COMPILED, "utf-8")
     command = [sys.executable, "-m", "mixpert_py", "run", "p.py"]
+    if way == "written":
+        subprocess.run([*command[:3], "rewrite", "-w", "p.py"], cwd=tmp_path, check=True)
+        command = [sys.executable, "p.py"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
+def test_an_accelerated_function_may_be_compiled(tmp_path: Path) -> None:
+    """PyTorch is imported before the package is."""
+    (tmp_path / "p.py").write_text(
+        """
+import torch
+import mixpert_py
+
+@torch.compile(backend="eager")
+@mixpert_py.accelerate
+def f(x):
+    return (x @ x).relu() + 1
+
+x = torch.arange(4.0).reshape(2, 2)
+print(all(torch.equal(f(k * x), k * x @ (k * x) + 1) for k in (1, 2, 3)))
+""",
+        "utf-8",
+    )
+    done = subprocess.run([sys.executable, "p.py"], capture_output=True, text=True, cwd=tmp_path)
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
