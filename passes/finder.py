@@ -12,7 +12,7 @@ from mixpert_py.passes import bindings, call_site, pragma
 from mixpert_py.passes.bindings import Scopes
 from mixpert_py.passes.call_site import CallSite, Product
 from mixpert_py.passes.pragma import Pragmas
-from mixpert_py.passes.scope import COMPILERS, COMPILING, Scope, written_name
+from mixpert_py.passes.scope import COMPILERS, COMPILING, Scope, takes_one_graph, written_name
 from mixpert_py.passes.source import (
     Source,
     children,
@@ -30,7 +30,7 @@ MAX_CHARACTERS = 8 << 20
 
 HINT = re.compile(rf"\b(?:{'|'.join(sorted(WORDS))})\b")
 COMPILER = re.compile(
-    rf"\b(?:{'|'.join(sorted(COMPILERS | {name.rpartition('.')[2] for name in COMPILING}))})\b"
+    rf"\b(?:fullgraph|{'|'.join(sorted(COMPILERS | {n.rpartition('.')[2] for n in COMPILING}))})\b"
 )
 PYTHRAN = re.compile(r"^[ \t]*#[ \t]*pythran[ \t]+export\b", re.MULTILINE)
 # The rest of a line that can only be a decorator: a definition or another decorator follows.
@@ -267,7 +267,8 @@ def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
     """Find the arguments of compilers, as in `fast = njit(slow)` and `njit(lambda a: a)`.
 
     Where the argument is a local variable, as in `[njit(f) for f in (one, two)]`, these are all
-    functions and classes that the file defines.
+    functions and classes that the file defines; so they are where PyTorch compiles anything else
+    than one of these, such as a module, into one graph.
     """
     arguments: dict[ast.AST, str] = {}
     called: set[str] = set()
@@ -278,12 +279,22 @@ def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
             continue
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             definitions[node] = node.name
-        elif isinstance(node, ast.Call) and scopes.scope_of[node].names_compiler(node.func):
+        elif isinstance(node, ast.Call):
+            scope = scopes.scope_of[node]
+            one_graph = takes_one_graph(node) and written_name(node.func) != "partial"
+            if not one_graph and not scope.names_compiler(node.func):
+                continue
+            # The method of a module has no argument, but nor has a decorator.
+            if one_graph and not node.args and scope.meanings(node.func) is None:
+                varies = True
             for argument in node.args:
                 arguments[argument] = "inside a compiled function"
                 if isinstance(argument, ast.Name):
                     called.add(argument.id)
-                    varies = varies or scopes.scope_of[node].is_local(argument.id)
+                    varies = varies or scope.is_local(argument.id)
+                if one_graph and not isinstance(argument, ast.Lambda):
+                    is_ours = isinstance(argument, ast.Name) and scope.is_defined(argument.id)
+                    varies = varies or not is_ours
     for node, name in definitions.items():
         if name in called:
             arguments[node] = "inside a compiled function"
