@@ -25,6 +25,8 @@ TORCH = "torch"
 # PyTorch's functions that register hooks for all modules.
 PARAMETERS = "register_module_parameter_registration_hook"
 CALLS = "register_module_forward_pre_hook"
+# What PyTorch says of such hooks where a module is compiled.
+GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
 # The shorter side from which a matrix of parameters may make a product gain, by the model of an
 # H200: where it is K, that is the least that takes a scheme unasked (`select.LEAST_K`);
 # where not, shorter ones gain a few hundredths, of the largest matrices only.
@@ -105,6 +107,8 @@ class _State:
                 return
             self.parameters = getattr(module, PARAMETERS)(self.see_parameter)
             if hasattr(sys.modules[TORCH].library, "get_kernel"):
+                # PyTorch warns a program that compiles a module of hooks that it did not register.
+                warnings.filterwarnings("ignore", GLOBAL_HOOKS, UserWarning)
                 self.calls = getattr(module, CALLS)(self.see_call)
 
     def see_parameter(self, module: Any, name: str, parameter: Any) -> None:

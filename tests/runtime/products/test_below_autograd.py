@@ -428,6 +428,30 @@ def test_compiled_functions_have_rewritten_calls(tmp_path: Path, way: str, is_fi
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
 
 
+def test_one_graph_is_one(tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text(
+        """
+import torch
+
+@torch.compile(backend="eager", fullgraph=True)
+def f(x):
+    return x @ x + 1
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x @ x
+
+x = torch.arange(4.0).reshape(2, 2)
+print(f(x).tolist(), torch.compile(Net(), backend="eager", fullgraph=True)(x).tolist())
+""",
+        "utf-8",
+    )
+    command = [sys.executable, "-m", "mixpert_py", "run", "p.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "[[3.0, 4.0], [7.0, 12.0]] [[2.0, 3.0], [6.0, 11.0]]\n", done.stderr
+    assert "global hooks" not in done.stderr
+
+
 def test_an_accelerated_function_may_be_compiled(tmp_path: Path) -> None:
     """PyTorch is imported before the package is."""
     (tmp_path / "p.py").write_text(
