@@ -76,16 +76,11 @@ class Options:
 
     def program(self) -> "Program":
         """The program that is named. Raises UsageError where none is."""
-        from mixpert_py.launch import launcher
-
         if self.module is not None:
             return program_of(self.module, None, self.arguments)
         if not self.arguments:
             raise click.UsageError("give a SCRIPT, a notebook, or -m MODULE")
-        script, arguments = self.arguments[0], self.arguments[1:]
-        if self.is_notebook:
-            return launcher.notebook(script, arguments)
-        return program_of(None, script, arguments)
+        return program_of(None, self.arguments[0], self.arguments[1:])
 
     def next_command(self, place: "Place", budget: str) -> str:
         """The command that makes the gain of a place, as it is typed."""
@@ -133,7 +128,7 @@ def estimate(options: Options) -> int:
 
     Each of its products is then made by itself under each level, for ten seconds at most: how fast
     here, by device models on GPUs, and with which error. SCRIPT may be a notebook;
-    its `%%` cells, `%%mixpert` among them, are left out.
+    of its `%%` cells, those under `%%time`, `%%capture` and `%%mixpert` are run.
     """
     from mixpert_py.commands import estimate_table, tables
     from mixpert_py.tuner.estimate import verdict, worth
@@ -150,8 +145,6 @@ def estimate(options: Options) -> int:
         found = estimated(program, float(budget), options.time_limit, show, packages)
     if found is None:
         line = f"{program.argv[0]}: its process makes no matrix product"
-        if options.is_notebook:
-            line += "; cells of %% magics, and those that do not parse, are left out"
         click.echo(line, err=True)
         if options.as_json:
             click.echo("null")

@@ -209,11 +209,28 @@ def program_of(module: str | None, script: str | None, arguments: tuple[str, ...
         raise click.UsageError("give a SCRIPT or -m MODULE")
     if script == "-c":
         raise SourceError("the command takes a script or -m MODULE, not -c CODE")
-    program = launcher.script(script, arguments)
+    program = script_or_notebook(script, arguments)
     if program.within is not None and not os.path.isdir(script):
         raise SourceError(
             f"{script}: an archive; the command takes a script, a folder with __main__.py, "
             "or -m MODULE"
+        )
+    return program
+
+
+def script_or_notebook(path: str, arguments: tuple[str, ...]) -> "Program":
+    """The program in a script, or in a notebook. Cells of one that are no Python are named."""
+    from mixpert_py.launch import launcher
+    from mixpert_py.sources import source_files
+
+    if not path.endswith(source_files.NOTEBOOK):
+        return launcher.script(path, arguments)
+    from mixpert_py.sources import notebook_file
+
+    program = launcher.notebook(path, arguments)
+    if missing := notebook_file.left_out(source_files.read_whole(Path(path))):
+        click.echo(
+            f"{path}: left out, as no Python or another magic's: {', '.join(missing)}", err=True
         )
     return program
 

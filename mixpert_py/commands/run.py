@@ -16,6 +16,7 @@ from mixpert_py.commands.program import (
     module_option,
     package_option,
     program_argument,
+    script_or_notebook,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Options:
         if self.code is not None:
             return launcher.code(self.code, self.arguments)
         if self.script is not None:
-            return launcher.script(self.script, self.arguments[1:])
+            return script_or_notebook(self.script, self.arguments[1:])
         raise click.UsageError("give a SCRIPT, -m MODULE or -c CODE")
 
 

@@ -61,6 +61,10 @@ class Program:
     def is_file(self) -> bool:
         return not self.filename.startswith("<")
 
+    @property
+    def is_notebook(self) -> bool:
+        return self.filename.endswith(source_files.NOTEBOOK)
+
 
 def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
     """`python path arguments…`: a file, a folder with `__main__.py`, or an archive with one.
@@ -96,7 +100,8 @@ def _folder_or_archive(path: str, arguments: tuple[str, ...]) -> Program:
 
 
 def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
-    """The code cells of a notebook as one program, without lines of IPython and `%%` cells.
+    """The code cells of a notebook as one program, without lines of IPython, and without `%%` cells
+    but those under magics that run them once, as they are.
 
     Raises SourceError if there is no such file, or it is no notebook.
     """
@@ -189,7 +194,10 @@ def main_module(program: Program) -> ModuleType:
     """An empty `__main__` for the program, as `python` would have made it."""
     main = ModuleType("__main__")
     main.__builtins__ = sys.modules["builtins"]  # type: ignore[attr-defined]
-    if program.is_file:
+    if program.is_notebook:  # as in IPython, spawned children have no file to run again
+        main.__loader__ = BuiltinImporter
+        main.display = print  # type: ignore[attr-defined]
+    elif program.is_file:
         main.__file__ = program.filename
         is_archived = program.within is not None and not os.path.isdir(program.within)
         main.__loader__ = (
@@ -237,7 +245,7 @@ def execute(
         own = [program.path] if program.path or not program.is_file else []
         sys.path[:1] = [*program.before, *own]
     set_default(context)
-    if program.is_file and program.spec is None:
+    if program.is_file and program.spec is None and not program.is_notebook:
         rewrite_in_spawned_children(program.filename, context, project, tuple(packages))
     if program.spec is not None and program.spec.parent:
         importlib.import_module(program.spec.parent)

@@ -182,12 +182,16 @@ def places_of(
     """The call sites of the program and of the modules that it imported.
 
     modules: those of libraries that are of interest; others are not read. A library's file is named
-    from the folder that its package is in.
+    from the folder that its package is in, and a notebook's cell in the place of its file.
     """
     from mixpert_py.passes.pipeline import analyze  # not above: a program found in the cache
+    from mixpert_py.sources import notebook_file
 
     found = imported_places(imported, modules, project_folder(program))
     with suppress(SourceError):  # too large to be rewritten, or changed meanwhile
+        if program.is_notebook:
+            raw = source_files.read_whole(Path(program.filename))
+            return found | notebook_file.cell_sites(raw, program.module)
         found |= {
             site.id: (program.filename, site) for site in analyze(program.source, program.module)
         }

@@ -16,6 +16,7 @@ from mixpert_py.passes.edits import Edit, splice
 
 FORMAT = 4
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+RUNNING = re.compile(r"\s*%%(?:time|capture|mixpert)\b[^\n]*")
 MAGIC = re.compile(r"(?P<indent>[ \t]*)(?:[%!?]|[^#'\"]*\?[ \t]*$)")
 # `files = !ls` and `x = %magic`: the name is bound all the same.
 ASSIGNED = re.compile(r"(?P<target>[ \t]*[^=#'\"!<>]+=)[ \t]*[!%]")
@@ -187,11 +188,14 @@ def _find(cell: Cell, change: Edit) -> tuple[int, int]:
     raise SourceError(f"cell {cell.number} is split within a line; the notebook is left")
 
 
-def plain(cell: str) -> str | None:
+def plain(cell: str, runs: bool = False) -> str | None:
     """A cell as Python with as many lines, those of IPython replaced; None if that is no Python.
 
-    The text under a cell magic such as `%%time` is the magic's.
+    The text under a cell magic such as `%%time` is the magic's. runs: whether it is wanted to be
+    run, so that it is Python's under the magics that run it once, as it is.
     """
+    if runs and (magic := RUNNING.match(cell)):
+        cell = "pass" + cell[magic.end() :]
     if cell.lstrip().startswith("%%") or "\r" in cell or "\f" in cell:
         return None
     if _parses(cell):

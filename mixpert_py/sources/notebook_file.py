@@ -77,9 +77,17 @@ def follow_notebook(raw: bytes, module: str) -> Followed:
     return Followed(sites, cells, dependencies(source, module))
 
 
+def cell_sites(raw: bytes, module: str) -> dict[str, tuple[str, CallSite]]:
+    """The call sites by their ids, each with the name of its cell, in which lines are counted."""
+    program = _read(raw, runs=True)
+    sites, cells = program.placed(analyze(program.text.encode(), module), False)
+    named = zip(sites, cells, strict=True)
+    return {site.id: (f"cell_{cell}", site) for site, cell in named}
+
+
 def cell_lines(raw: bytes) -> list[tuple[int, int]]:
     """For each line of `notebook_text`, the number of its cell, and of the line in it."""
-    program = _read(raw)
+    program = _read(raw, runs=True)
     return [
         (cell.number, line + 1)
         for cell, code in zip(program.cells, program.codes, strict=True)
@@ -88,8 +96,15 @@ def cell_lines(raw: bytes) -> list[tuple[int, int]]:
 
 
 def notebook_text(raw: bytes) -> bytes:
-    """The code cells as one program, without lines of IPython. Raises SourceError if it is none."""
-    return _read(raw).text.encode()
+    """The code cells as one program, IPython's lines hidden. Raises SourceError for no notebook."""
+    return _read(raw, runs=True).text.encode()
+
+
+def left_out(raw: bytes) -> list[str]:
+    """The names of the code cells that are not in that program. Raises as `notebook_text` does."""
+    taken = {cell.number for cell in _read(raw, runs=True).cells}
+    numbers = (cell.number for cell in code_cells(raw.decode()))
+    return [f"cell_{number}" for number in numbers if number not in taken]
 
 
 def restore_notebook(raw: bytes, module: str) -> Changed:
@@ -111,14 +126,16 @@ def _is_import(line: str) -> bool:
     return line.startswith(f"import {imports.PACKAGE} as ") and line.endswith(imports.MARK)
 
 
-def _read(raw: bytes) -> "_Program":
+def _read(raw: bytes, runs: bool = False) -> "_Program":
     if len(raw) > MAX_NOTEBOOK_BYTES:
         raise SourceError(f"larger than {MAX_NOTEBOOK_BYTES >> 20} MiB; such a notebook is skipped")
     try:
         text = raw.decode()
     except UnicodeDecodeError:
         raise SourceError("not a notebook: it is not UTF-8") from None
-    shown = [(cell, code) for cell in code_cells(text) if (code := plain(cell.text)) is not None]
+    shown = [
+        (cell, code) for cell in code_cells(text) if (code := plain(cell.text, runs)) is not None
+    ]
     return _Program(text, [cell for cell, _ in shown], [code for _, code in shown])
 
 

@@ -18,9 +18,8 @@ from mixpert_py.passes.pipeline import require_syntax
 from mixpert_py.plan import module_of
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.sources.notebook_file import cell_lines, follow_notebook
+from mixpert_py.sources.notebook_file import cell_lines
 from mixpert_py.sources.packages import matches
-from mixpert_py.sources.source_files import NOTEBOOK
 from mixpert_py.tuner import estimate as gains
 from mixpert_py.tuner.estimate import Place
 from mixpert_py.tuner.ratio import Ratio
@@ -141,7 +140,7 @@ def estimate(
     by_place = _times(result, measured, emulations, casts)
     known = _places(program, result)
     tuned: set[str] = set()
-    if not program.filename.endswith(NOTEBOOK):
+    if not program.is_notebook:
         tuned |= read_sites(program).sites.keys()
         tuned |= {site for site in result.sites if matches(module_of(site), packages)}
     whole = sum(site.seconds for site in result.sites.values())
@@ -254,13 +253,7 @@ def _times_here(
 def _places(program: Program, result: Result) -> Places:
     """Where the call sites are, by their ids; of a notebook, lines are counted in a cell."""
     modules = set(map(module_of, result.sites))
-    places = places_of(program, (SourceModule(*one) for one in result.rewritten), modules)
-    if program.filename.endswith(NOTEBOOK):
-        with open(program.filename, "rb") as file:
-            followed = follow_notebook(file.read(), program.module)
-        for site, cell in zip(followed.sites, followed.cells, strict=True):
-            places[site.id] = (f"cell_{cell}", site)
-    return places
+    return places_of(program, (SourceModule(*one) for one in result.rewritten), modules)
 
 
 def _callers(program: Program, result: Result) -> dict[str, Mapping[str, int]]:
@@ -268,7 +261,7 @@ def _callers(program: Program, result: Result) -> dict[str, Mapping[str, int]]:
     found: dict[str, Mapping[str, int]] = {
         site: trace.callers for site, trace in result.sites.items()
     }
-    if not program.filename.endswith(NOTEBOOK):
+    if not program.is_notebook:
         return found
     with open(program.filename, "rb") as file:
         cells = cell_lines(file.read())

@@ -17,7 +17,7 @@ from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies, joined, require_syntax
 from mixpert_py.plan import module_of
-from mixpert_py.sources import source_files
+from mixpert_py.sources import notebook_file, source_files
 from mixpert_py.sources.imported import (
     ProjectFile,
     imported_names,
@@ -35,9 +35,10 @@ LIBRARY = "library:call/matmul~0#0"  # stands for every product of libraries, wh
 class ProjectSites:
     """The products that a tuning may lower, those of the program's own file first.
 
-    main: the program's own file. files: site → the file that it is in. modules: the first parts of
-    site ids. flow: between all of them. sources: the sha256 of each file, so that a tuning is known
-    again. reads_input: whether a file of the program has a word for its standard input.
+    main: the program's own file. files: site → the file, or a notebook's cell, that it is in.
+    modules: the first parts of site ids. flow: between all of them. sources: the sha256 of each
+    file, so that a tuning is known again. reads_input: whether a file of the program has a word for
+    its standard input.
     """
 
     main: str
@@ -98,10 +99,15 @@ def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites
         if ids[file.path] or (imported and file is files[0]):
             with named(file.path, file.module):
                 flows.append(dependencies(file.source, file.module, imported))
+    shown = {site.id: (path, site) for path, sites in found.items() for site in sites}
+    if program.is_notebook:
+        raw = source_files.read_whole(program.filename)
+        in_cells = notebook_file.cell_sites(raw, program.module)
+        shown |= {site: place for site, place in in_cells.items() if site in shown}
     return ProjectSites(
         program.filename,
-        {site.id: site for sites in found.values() for site in sites},
-        {site.id: path for path, sites in found.items() for site in sites},
+        {site.id: site for _, site in shown.values()},
+        {name: path for name, (path, _) in shown.items()},
         tuple(dict.fromkeys(file.module for file in files)),
         _without_library(joined(flows)),
         tuple(hashlib.sha256(file.source).hexdigest() for file in files),

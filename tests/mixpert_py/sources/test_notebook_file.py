@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from mixpert_py.errors import SourceError
-from mixpert_py.plan import Plan, save
 from mixpert_py.sources.notebook_cells import plain
 from mixpert_py.sources.notebook_file import Changed, restore_notebook, rewrite_notebook
 from tests.mixpert_py.command import Mixpert
@@ -172,18 +171,6 @@ def test_the_graph_of_all_cells(tmp_path: Path, mixpert: Mixpert) -> None:
     said = mixpert("graph", ".")
     assert said.code == 2
     assert said.one_clear_line().startswith("mixpert: ./bad.ipynb: not a notebook")
-
-
-@pytest.mark.parametrize("command", ["run", "tune --error 1", "verify p.toml"])
-def test_a_notebook_is_no_program(tmp_path: Path, mixpert: Mixpert, command: str) -> None:
-    (tmp_path / "nb.ipynb").write_text(json.dumps(notebook()))
-    save(Plan(), tmp_path / "p.toml")
-    arguments = ["--error", "1"] if command.startswith("verify") else []
-    said = mixpert(*command.split(), *arguments, "nb.ipynb")
-    assert (said.code, said.out) == (2, "")
-    assert said.one_clear_line() == (
-        "mixpert: nb.ipynb: a notebook, not a program; run its cells under %%mixpert"
-    )
 
 
 def test_the_commands(tmp_path: Path, mixpert: Mixpert) -> None:

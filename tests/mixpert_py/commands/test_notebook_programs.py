@@ -1,0 +1,68 @@
+"""Notebooks as programs: `run`, `tune` and `verify` take them as they take scripts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.plan import load
+from mixpert_py.sources import notebook_file
+from tests.mixpert_py.command import Mixpert
+
+CELLS = (
+    "%%bash\nls",
+    "%matplotlib inline\nimport numpy as np\na = np.random.default_rng(0).random((96, 96))",
+    "%%time\ndef f(x):\n    return x @ x / 96",
+    "b = f(a)\ndisplay(b.shape)\n!ls",
+)
+
+
+@pytest.fixture
+def notebook(tmp_path: Path) -> Path:
+    cells = [{"cell_type": "code", "source": text, "metadata": {}, "outputs": []} for text in CELLS]
+    path = tmp_path / "n.ipynb"
+    found = {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells}
+    path.write_text(json.dumps(found), "utf-8")
+    return path
+
+
+LEFT_OUT = "n.ipynb: left out, as no Python or another magic's: cell_1\n"
+
+
+def test_its_cells_run_as_one_program(notebook: Path, mixpert: Mixpert) -> None:
+    said = mixpert("run", "-q", "--json", "p.json", "n.ipynb")
+    assert (said.code, said.out, said.err) == (0, "(96, 96)\n", LEFT_OUT)
+    [record] = json.loads((notebook.parent / "p.json").read_text("utf-8"))
+    assert (record["id"][:4], record["path"], record["line"]) == ("n:f/", "cell_3", 3)
+
+
+def test_it_is_tuned_verified_and_run_under_its_plan(notebook: Path, mixpert: Mixpert) -> None:
+    said = mixpert("tune", "--error", "1e-2", "--backend", "reference", "--json", "n.ipynb")
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["operators"][0]["line"] == 3
+    plan = load(notebook.parent / "n.mixpert.toml")
+    [site] = plan.site
+    assert site.scheme != "native"
+    assert mixpert("verify", "--backend", "reference", "n.mixpert.toml", "n.ipynb").code in (0, 1)
+    mixpert("run", "--backend", "reference", "--json", "p.json", "n.ipynb")
+    [record] = json.loads((notebook.parent / "p.json").read_text("utf-8"))
+    assert record["schemes"] == {site.scheme: 1}
+
+
+def test_processes_that_it_spawns_do_not_run_it(notebook: Path, mixpert: Mixpert) -> None:
+    found = json.loads(notebook.read_text("utf-8"))
+    found["cells"][3]["source"] = (
+        "import multiprocessing\nwith multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "    print(pool.map(abs, [-1]))"
+    )
+    notebook.write_text(json.dumps(found), "utf-8")
+    said = mixpert("run", "-q", "n.ipynb")
+    assert (said.code, said.out) == (0, "[1]\n"), said.err
+
+
+def test_lines_are_those_of_the_cells(notebook: Path) -> None:
+    raw = notebook.read_bytes()
+    lines = notebook_file.notebook_text(raw).decode().split("\n")
+    for text, (cell, line) in zip(lines, notebook_file.cell_lines(raw), strict=True):
+        assert text in ("pass", CELLS[cell - 1].split("\n")[line - 1])
+    assert notebook_file.left_out(raw) == ["cell_1"]
