@@ -13,10 +13,11 @@ import threading
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
 from pathlib import Path
+from traceback import walk_tb
 from types import CodeType, ModuleType
 from typing import Any
 from zipimport import ZipImportError, zipimporter
@@ -249,8 +250,27 @@ def execute(
         rewrite_in_spawned_children(program.filename, context, project, tuple(packages))
     if program.spec is not None and program.spec.parent:
         importlib.import_module(program.spec.parent)
-    exec(rewritten, main.__dict__)
+    try:
+        exec(rewritten, main.__dict__)
+    except Exception as error:
+        if program.is_notebook:
+            _name_cell(error, program.filename)
+        raise
     return main
+
+
+def _name_cell(error: Exception, path: str) -> None:
+    """Add to what a notebook raised where that was: its traceback has lines of no file."""
+    from mixpert_py.sources import notebook_file
+
+    lines = [
+        line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == path
+    ]
+    with suppress(OSError, SourceError):  # changed meanwhile
+        places = notebook_file.cell_lines(Path(path).read_bytes())
+        if lines and lines[-1] <= len(places):
+            cell, line = places[lines[-1] - 1]
+            error.add_note(f"Line {lines[-1]} of all cells is cell_{cell}, line {line}.")
 
 
 @contextmanager

@@ -78,6 +78,11 @@ def code_cells(text: str) -> list[Cell]:
     return cells
 
 
+def is_python(text: str) -> bool:
+    """Whether a notebook's cells are Python. text: JSON of a notebook."""
+    return _is_python(json.loads(text).get("metadata"))
+
+
 def _is_python(metadata: object) -> bool:
     named = metadata if isinstance(metadata, dict) else {}
     for key, name in (("language_info", "name"), ("kernelspec", "language")):

@@ -16,7 +16,7 @@ from mixpert_py.passes.restore import restore
 from mixpert_py.passes.source import parse
 from mixpert_py.plan import Plan
 from mixpert_py.sources import comments
-from mixpert_py.sources.notebook_cells import Cell, code_cells, json_edits, plain
+from mixpert_py.sources.notebook_cells import Cell, code_cells, is_python, json_edits, plain
 from mixpert_py.sources.source_files import MAX_NOTEBOOK_BYTES
 
 
@@ -96,8 +96,14 @@ def cell_lines(raw: bytes) -> list[tuple[int, int]]:
 
 
 def notebook_text(raw: bytes) -> bytes:
-    """The code cells as one program, IPython's lines hidden. Raises SourceError for no notebook."""
-    return _read(raw, runs=True).text.encode()
+    """The code cells as one program, IPython's lines hidden.
+
+    Raises SourceError for what is no notebook, or one of another language.
+    """
+    program = _read(raw, runs=True)
+    if not (program.cells or is_python(program.json)):
+        raise SourceError("a notebook of another language than Python")
+    return program.text.encode()
 
 
 def left_out(raw: bytes) -> list[str]:

@@ -60,6 +60,24 @@ def test_processes_that_it_spawns_do_not_run_it(notebook: Path, mixpert: Mixpert
     assert (said.code, said.out) == (0, "[1]\n"), said.err
 
 
+def test_an_error_names_its_cell(notebook: Path, mixpert: Mixpert) -> None:
+    found = json.loads(notebook.read_text("utf-8"))
+    found["cells"][3]["source"] = "b = f(a)\nb[99]"
+    notebook.write_text(json.dumps(found), "utf-8")
+    said = mixpert("run", "-q", "n.ipynb")
+    assert said.code == 1
+    assert said.err.endswith("size 96\nLine 8 of all cells is cell_4, line 2.\n"), said.err
+
+
+def test_other_languages_are_refused(notebook: Path, mixpert: Mixpert) -> None:
+    found = json.loads(notebook.read_text("utf-8"))
+    found["metadata"] = {"language_info": {"name": "R"}}
+    notebook.write_text(json.dumps(found), "utf-8")
+    said = mixpert("run", "n.ipynb")
+    assert (said.code, said.out) == (2, "")
+    assert "n.ipynb: a notebook of another language than Python" in said.one_clear_line()
+
+
 def test_lines_are_those_of_the_cells(notebook: Path) -> None:
     raw = notebook.read_bytes()
     lines = notebook_file.notebook_text(raw).decode().split("\n")
