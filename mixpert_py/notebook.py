@@ -13,12 +13,13 @@ import ast
 import gc
 import linecache
 import os
+import re
 import sys
 import warnings
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
@@ -34,7 +35,15 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 import mixpert_py
 from mixpert_py import config
 from mixpert_py.decorator import rewrite_in_place
-from mixpert_py.errors import DeviceError, PlanError, SourceError
+from mixpert_py.errors import (
+    BudgetError,
+    DeviceError,
+    MixPertError,
+    PlanError,
+    ProgramError,
+    ShapeError,
+    SourceError,
+)
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import running, tracebacks
 from mixpert_py.launch.callers import Callers
@@ -44,8 +53,13 @@ from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import in_memory
 
+if TYPE_CHECKING:
+    from mixpert_py.tuning.options import TuningOptions
+    from mixpert_py.tuning.search import TuningResult
+
 MODULE = "__main__"  # the first part of the site ids where the notebook's file is not known
 NAME = "mixpert"
+UNTIL = 0.01  # as `mixpert tune` has it
 
 
 class CellSyntaxError(Exception):
@@ -113,7 +127,8 @@ def _is_tree_of(tree: ast.AST, text: str) -> bool:
 @magics_class
 class MixPertMagics(Magics):
     """places: the call sites of all cells so far, which later cells may reach by calling.
-    functions: those that `%mixpert on` rewrote in place, with the code that they had.
+    functions: those that `%mixpert on` rewrote in place, with the code that they had. plan: what
+    `%%mixpert --tune` has found.
     """
 
     shell: InteractiveShell
@@ -123,6 +138,7 @@ class MixPertMagics(Magics):
         self.places: running.Places = {}
         self.rewriter: CellRewriter | None = None
         self.functions: list[tuple[FunctionType, CodeType]] = []
+        self.plan: Plan | None = None
 
     @magic_arguments()
     @argument(
@@ -144,15 +160,20 @@ class MixPertMagics(Magics):
             raise UsageError(str(error)) from None
         self.stop()
         if options.switch == "on":
-            config.look_up_plans()
-            self.rewriter = CellRewriter(self, plan, options.scheme)
-            self.rewriter.install()
-            self._rewrite_functions(plan, options.scheme)
+            self._start(plan, options.scheme)
+
+    def _start(self, plan: Plan | None, scheme: str | None) -> None:
+        config.look_up_plans()
+        self.rewriter = CellRewriter(self, plan, scheme)
+        self.rewriter.install()
+        self._rewrite_functions(plan, scheme)
 
     def stop(self) -> None:
         """Rewrite no cell but those under `%%mixpert`; functions that were defined before `on` are
-        as they were.
+        as they were, and no plan of `--tune` is in force.
         """
+        if self.plan is not None:
+            self._put_in_force(None)
         if self.rewriter is not None:
             self.rewriter.uninstall()
             self.rewriter = None
@@ -165,14 +186,8 @@ class MixPertMagics(Magics):
         namespace = self.shell.user_ns
         module = config.notebook_module(namespace) or MODULE
         files = {}
-        for name in {
-            function.__code__.co_filename
-            for function in gc.get_objects()
-            if isinstance(function, FunctionType) and function.__globals__ is namespace
-        }:
-            if name not in linecache.cache or os.path.isfile(name):
-                continue  # the text of a cell is there, and in no file
-            source = "".join(linecache.getlines(name)).encode("utf-8-sig")
+        for name, text in self._cells_of_functions().items():
+            source = text.encode("utf-8-sig")
             with suppress(SourceError):  # it has run, and runs as it is
                 if made := in_memory.rewritten(source, module, name, plan, scheme):
                     files[name] = made.code
@@ -180,11 +195,33 @@ class MixPertMagics(Magics):
                     self.places |= {site.id: (name, site) for site in analyze(source, module)}
         self.functions = rewrite_in_place(files, namespace)
 
+    def _cells_of_functions(self) -> dict[str, str]:
+        """The texts of cells that have defined functions, by the names that code has for them."""
+        names = {
+            function.__code__.co_filename
+            for function in gc.get_objects()
+            if isinstance(function, FunctionType) and function.__globals__ is self.shell.user_ns
+        }
+        # The text of a cell is there, and in no file.
+        names = {name for name in names if name in linecache.cache and not os.path.isfile(name)}
+        return {name: "".join(linecache.getlines(name)) for name in names}
+
     @magic_arguments()
     @argument("--plan", help="Run under this plan file.")
     @argument("--scheme", help="Run every product that the plan does not name under this scheme.")
     @argument("--backend", help="reference: emulate tensor cores in NumPy.")
     @argument("--profile", action="store_true", help="Print what ran at each product, and why.")
+    @argument(
+        "--tune",
+        action="store_true",
+        help="Find the fastest plan within a budget, by running the cell several times on copies "
+        "of the variables. Then run it, and all cells from now on, under that plan.",
+    )
+    @argument("--error", action="append", default=[], help="With --tune: [VALUE=]BUDGET.")
+    @argument("--criterion", action="append", default=[], help="With --tune: [VALUE=]NAME.")
+    @argument("--compare", action="append", default=[], help="With --tune: a variable.")
+    @argument("--device", help="With --tune: a GPU for which times are predicted.")
+    @argument("-o", "--output", help="With --tune: the file that the plan is written to.")
     @output_can_be_silenced
     @cell_magic
     def mixpert(self, line: str, cell: str) -> Any:
@@ -196,6 +233,12 @@ class MixPertMagics(Magics):
             contexts.require_backend(options.backend)
         except (DeviceError, PlanError) as error:
             raise UsageError(str(error)) from None
+        if options.tune:
+            self._tune(options, line, cell)
+        elif any(
+            (options.error, options.criterion, options.compare, options.device, options.output)
+        ):
+            raise UsageError("--error, --criterion, --compare, --device and -o are for --tune")
         codes = self._compiled(cell, plan, options.scheme)
         trace = Trace(()) if options.profile else None
         if trace is not None:
@@ -257,6 +300,66 @@ class MixPertMagics(Magics):
             tracebacks.trim(error)
             raise
 
+    def _tune(self, options: Any, line: str, cell: str) -> None:
+        """Put the fastest plan in force under which a cell is within a budget, and show it.
+
+        Raises UsageError where there is none, or the cell raises; all is then as it was.
+        """
+        from mixpert_py.commands import tables
+        from mixpert_py.plan import save
+
+        was_on = self.rewriter is not None
+        try:
+            if options.plan or options.scheme:
+                raise PlanError("--tune finds the plan: it goes with neither --plan nor --scheme")
+            if not was_on:
+                self._start(None, None)
+            result = self._tuned(options, line, cell)
+        except BaseException as error:
+            if not was_on:
+                self.stop()
+            if isinstance(error, (BudgetError, ProgramError, ShapeError)):
+                raise UsageError(f"{error}; all variables are as they were") from None
+            if isinstance(error, MixPertError):
+                raise UsageError(str(error)) from None
+            raise
+        self._put_in_force(result.plan)
+        tables.print_tuned(result, "more runs of the cell")
+        if options.output:
+            try:
+                save(result.plan, options.output)
+                print(f"plan written to {options.output}")
+            except PlanError as error:
+                _say(f"{error}; it is in force")
+
+    def _tuned(self, options: Any, line: str, cell: str) -> "TuningResult":
+        """The result of tuning a cell. Raises MixPertError where there is none."""
+        from mixpert_py.tuning.cell import Cell, as_program, tune_cell
+
+        code, last = self._compiled(cell, None, None)
+        texts = [as_program(self.shell.transform_cell(cell)), *self._cells_of_functions().values()]
+        words = {word for text in texts for word in re.findall(r"\w+", text)}
+        module = config.notebook_module(self.shell.user_ns) or MODULE
+        program = Cell(
+            f"In[{self._number()}]",
+            module,
+            texts[0],
+            code,
+            last,
+            self.shell.user_ns,
+            words - set(self.shell.user_ns_hidden),
+            tuple((path, name) for hook in _hooks() for path, name in hook.rewritten.values()),
+        )
+        packages = tuple(name for hook in _hooks() for name in hook.packages)
+        settings = replace(_settings(options, line), packages=packages)
+        return tune_cell(program, self._places_shown(), settings, self.plan, options.output, _say)
+
+    def _put_in_force(self, plan: Plan | None) -> None:
+        """Let all products that the plan names take their schemes, in whatever cell they are."""
+        self.plan = plan
+        context = replace(contexts.default(), plan=plan, by_id=plan is not None)
+        contexts.set_default(context)
+
     def _number(self) -> int:
         """The number of the cell, for tracebacks."""
         running_cell = self.shell.displayhook.exec_result
@@ -267,19 +370,51 @@ class MixPertMagics(Magics):
 
         imported = [module for hook in _hooks() for module in hook.rewritten.values()]
         theirs = running.imported_places(imported, running.modules_of(trace), None)
-        cells = {
-            site: (self._cell_shown(name) or name, place)
-            for site, (name, place) in self.places.items()
-        }
-        records = running.records(trace, {**theirs, **cells}, MODULE)
+        records = running.records(trace, {**theirs, **self._places_shown()}, MODULE)
         # Lines of libraries come with their files, and then those of cells with their numbers.
         script = "" if any(record["id"] in theirs for record in records) else None
         tables.print_profile(records, sys.stderr, script=script)
+
+    def _places_shown(self) -> running.Places:
+        """The call sites of all cells so far, with cells as prompts show them."""
+        return {
+            site: (self._cell_shown(name) or name, place)
+            for site, (name, place) in self.places.items()
+        }
 
     def _cell_shown(self, name: str) -> str | None:
         """A cell as its prompt shows it, such as In[3]; None for other code."""
         shown = self.shell.compile.format_code_name(name)
         return None if shown is None else str(shown[1])
+
+
+def _settings(options: Any, line: str) -> "TuningOptions":
+    """The options of `--tune` as a tuning takes them; those that the project has, where none is
+    given. Raises MixPertError for one that cannot be taken.
+    """
+    from mixpert_py.tuning import options as tuning
+
+    project = config.tuning_defaults(os.path.abspath(MODULE))
+    budgets = options.error or project.error
+    if not budgets:
+        raise PlanError(
+            "--tune takes --error BUDGET, or `error` under [tool.mixpert] in pyproject.toml"
+        )
+    if options.device and options.backend and not contexts.emulates(options.backend):
+        raise PlanError(f"--device predicts times; --backend {options.backend} measures them")
+    metrics = tuning.parse_named("--criterion", options.criterion or project.criterion)
+    return tuning.TuningOptions(
+        tuning.limits_from(tuning.parse_budgets("--error", budgets), metrics),
+        tuple(options.compare or project.compare),
+        options.backend or ("reference" if options.device else None),
+        command=f"%%mixpert {line}",
+        device=options.device,
+        until=UNTIL,
+    )
+
+
+def _say(line: str) -> None:
+    print(f"mixpert: {line}", file=sys.stderr)
 
 
 def _hooks() -> list[ImportHook]:

@@ -79,7 +79,8 @@ class Context:
     overrides_sites: `scheme` comes before the one that is written at a call site, too.
     modules: which products that PyTorch makes itself are covered; None: none of them. finds_plans:
     returns whether `find_plan` may find a plan for any module; it is called when a product needs to
-    know, since a program may set MIXPERT_PLAN itself.
+    know, since a program may set MIXPERT_PLAN itself. by_id: whether the plan is about the sites
+    that it names alone: no other is taken for one of them, and none that it lacks makes it stale.
     """
 
     scheme: str | None = None
@@ -93,6 +94,7 @@ class Context:
     overrides_sites: bool = False
     modules: Modules | None = None
     finds_plans: Callable[[], bool] = no_plans
+    by_id: bool = False
     # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
     passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
     # What is known of calls by their signature, see `signatures`.
@@ -151,6 +153,8 @@ class Context:
         module = site.partition(":")[0]
         plan = self.plan_of(module)
         entry = None if plan is None else plan.find(site)
+        if self.by_id and entry is not None and entry.id != site:
+            entry = None
         if entry is not None and plan is not None:
             is_guarded = entry.error > 0 and plan.guard == "on" and entry.scheme != "native"
             guard = _guard(site, entry) if is_guarded else None
@@ -163,7 +167,7 @@ class Context:
                 stacklevel=5,
             )
             return choice
-        if plan is not None and knows(plan, module):
+        if plan is not None and knows(plan, module) and not self.by_id:
             warnings.warn(
                 f"call site {site} is not in the plan (stale?); it runs as if there were none",
                 stacklevel=5,
@@ -219,6 +223,11 @@ def passes(site: str | None) -> bool:
 def is_initial() -> bool:
     """Whether nobody has put anything in force in this process."""
     return current() is INITIAL
+
+
+def default() -> Context:
+    """What is in force where there is no override."""
+    return _process.context
 
 
 def set_default(context: Context) -> None:

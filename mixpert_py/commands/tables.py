@@ -105,15 +105,18 @@ def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[s
         yield on_run
 
 
-def print_tuned(tuned: "TuningResult") -> None:
-    """Print the result of `mixpert tune`: headline, table, verification."""
+def print_tuned(tuned: "TuningResult", runs: str = "fresh processes") -> None:
+    """Print the result of `mixpert tune`: headline, table, verification.
+
+    runs: those of the verification.
+    """
     console = _Console()
     outcome, found = tuned.outcome, tuned.verification
     # The times of fresh processes in turn, not those of single trials.
     again = None if tuned.predicted else (found.native_seconds, found.seconds)
     console.print(Report(outcome, tuned.limits.metric, tuned.predicted, tuned.device, again))
     console.print()
-    console.print(Text(_verdict(tuned)))
+    console.print(Text(_verdict(tuned, runs)))
     if tuned.limits.only is None:
         for value in tuned.plan.criterion:
             console.print(Text(f"  {value_line(value)}"))
@@ -121,7 +124,7 @@ def print_tuned(tuned: "TuningResult") -> None:
         console.print(Text(note))
 
 
-def _verdict(tuned: "TuningResult") -> str:
+def _verdict(tuned: "TuningResult", runs: str = "fresh processes") -> str:
     outcome, found = tuned.outcome, tuned.verification
     if outcome.interrupted:
         return "Interrupted: the plan was not verified."
@@ -137,13 +140,13 @@ def _verdict(tuned: "TuningResult") -> str:
         error = f"{error}, {where} {size(tuned.hold_out.error)}"
         if count > 1:
             error += f" ({rate_text(count, tuned.hold_out.rate)})"
-    verified = f"Verified in fresh processes: {error}"
+    verified = f"Verified in {runs}: {error}"
     if tuned.predicted:
         return f"{verified}."
     unit = clock_unit((found.native_lowered,))
     times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
     if tuned.reverted:
-        return f"Verified in fresh processes: no faster ({times}); every product stays native."
+        return f"Verified in {runs}: no faster ({times}); every product stays native."
     verified = f"{verified}, time in the lowered products {times}."
     return f"{verified} {UNCLEAR}" if tuned.unclear else f"{verified}{whole_program(found)}"
 

@@ -221,41 +221,50 @@ def main(job_file: str, imported: float = 0.0) -> None:
     seconds = perf_counter() - start
     # A child that the program forked comes by here too; it is not the program.
     if code in (0, None) and os.getpid() == process:
+        hooked = tuple((path, module) for path, module in hook.rewritten.values())
         if job.alone is not None and captures is not None:
             ours = captures.seconds + hook.seconds + callers.seconds
-            result = _alone(job.alone, trace, captures, hook, seconds, ours)
+            result = alone_result(job.alone, trace, captures, hooked, seconds, ours)
             (folder / "result.json").write_bytes(msgspec.json.encode(result))
             sys.exit(code)
-        values, missing = _values(job, namespace, trace)
-        kinds, ratios = {}, {}
-        if not (values or missing):
-            values = _numbers({name: namespace.get(name) for name in job.names}, "biufc")
-            values |= _numbers(_attributes(job, namespace), "fc")
-            ratios = _ratios(job, values, namespace)
-            values |= _numbers(trace.results, "fc")
-            kinds = {name: array.dtype.kind for name, array in values.items()}
+        values, result = ended(job, namespace, trace, max(seconds - hook.seconds, 0.0))
         files = _saved(values, folder)
         if captured is not None:
             captured.save(folder)
-        sites = {site: site_result(record) for site, record in trace.sites.items()}
-        modules = _imported(job) if config.import_settings() == settings else ()
-        on_gpu = not GPU_LIBRARIES.isdisjoint(sys.modules)
-        result = Result(
-            max(seconds - hook.seconds, 0.0),
-            sites,
-            files,
-            missing,
-            modules,
-            on_gpu=on_gpu,
-            kinds=kinds,
-            ratios=ratios,
-            counts=_counts(namespace, values),
+        result = msgspec.structs.replace(
+            result,
+            values=files,
+            modules=_imported(job) if config.import_settings() == settings else (),
             elsewhere=_called_by_children(folder, trace),
-            rewritten=tuple((path, module) for path, module in hook.rewritten.values()),
+            rewritten=hooked,
             unused=tuple(hook.without_modules()),
         )
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.exit(code)
+
+
+def ended(
+    job: Job, namespace: dict[str, Any], trace: Trace, seconds: float
+) -> tuple[dict[str, Array], Result]:
+    """The values that a program has ended with, and its result, without files of the values."""
+    values, missing = _values(job, namespace, trace)
+    kinds, ratios = {}, {}
+    if not (values or missing):
+        values = _numbers({name: namespace.get(name) for name in job.names}, "biufc")
+        values |= _numbers(_attributes(job, namespace), "fc")
+        ratios = _ratios(job, values, namespace)
+        values |= _numbers(trace.results, "fc")
+        kinds = {name: array.dtype.kind for name, array in values.items()}
+    return values, Result(
+        seconds,
+        {site: site_result(record) for site, record in trace.sites.items()},
+        {},
+        missing,
+        on_gpu=not GPU_LIBRARIES.isdisjoint(sys.modules),
+        kinds=kinds,
+        ratios=ratios,
+        counts=_counts(namespace, values),
+    )
 
 
 def _read_from(file: str) -> None:
@@ -274,13 +283,18 @@ def _called_by_children(folder: Path, trace: Trace) -> tuple[str, ...]:
     return ()
 
 
-def _alone(
-    job: Alone, trace: Trace, captures: Captures, hook: ImportHook, seconds: float, ours: float
+def alone_result(
+    job: Alone,
+    trace: Trace,
+    captures: Captures,
+    rewritten: tuple[tuple[str, str], ...],
+    seconds: float,
+    ours: float,
 ) -> Result:
     """The result of a run whose products are made by themselves now.
 
-    ours: seconds of rewriting modules, copying operands and finding lines. Like those of tracing
-    calls they are none of the program's time.
+    rewritten: see `Result`. ours: seconds of rewriting modules, copying operands and finding lines.
+    Like those of tracing calls they are none of the program's time.
     """
     left = min(job.seconds, LEFT_FOR_PRODUCTS * (job.limit - seconds))
     own = seconds - ours
@@ -293,7 +307,6 @@ def _alone(
         found = measure(captures.calls, trace.sites, job.timed, job.levels, left, job.patience)
     sites = {site: site_result(record) for site, record in trace.sites.items()}
     own = max(own, LEAST_OF_RUN * seconds)
-    rewritten = tuple((path, module) for path, module in hook.rewritten.values())
     times = os.times()
     children = times.children_user + times.children_system
     return Result(own, sites, {}, [], alone=tuple(found), rewritten=rewritten, children=children)

@@ -35,7 +35,7 @@ PATIENCE = 6.0  # for one of them under one level, where the machine is busy
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class RunRequest:
     """One run: its schemes, by a plan or one for all products, and what else it reports.
 
     levels: schemes whose local errors are measured. warm: whether its process may be a warm one.
@@ -113,7 +113,7 @@ class Experiment:
     def native(self, purpose: str = "native run", reference: Values | None = None) -> ProgramRun:
         """A run of the program as it was, judged if there is a reference."""
         # Without a plan or a scheme products on a GPU would run the default of their type.
-        run = self._run(_Request(purpose, scheme="native", printed=True), reference)
+        run = self._run(RunRequest(purpose, scheme="native", printed=True), reference)
         self.native_texts.append(run.printed)
         if not self._slowest:
             self._learn(run)
@@ -129,12 +129,12 @@ class Experiment:
         limit = self._limit(is_profile=True)
         alone = Alone(tuple(levels), (), SECONDS, PATIENCE, limit) if timed else None
         return self._run(
-            _Request("profile", scheme="native", levels=tuple(levels), warm=True, alone=alone)
+            RunRequest("profile", scheme="native", levels=tuple(levels), warm=True, alone=alone)
         )
 
     def products_alone(self, alone: Alone) -> ProgramRun:
         """A native run, after which each product is made by itself, on its captured operands."""
-        return self._run(_Request("the program and its products", scheme="native", alone=alone))
+        return self._run(RunRequest("the program and its products", scheme="native", alone=alone))
 
     @property
     def run_limit(self) -> float:
@@ -143,14 +143,14 @@ class Experiment:
 
     def everywhere(self, scheme: str) -> ProgramRun:
         """A run with every product under one scheme."""
-        return self._run(_Request(f"every product in {scheme}", scheme=scheme))
+        return self._run(RunRequest(f"every product in {scheme}", scheme=scheme))
 
     def planned(
         self, plan: Mapping[str, str], reference: Values, purpose: str = TRIAL
     ) -> ProgramRun:
         """A run under a plan, judged. Raises ProgramError or ShapeError if it fails."""
         is_trial = purpose == TRIAL
-        request = _Request(purpose, plan, warm=is_trial, printed=not is_trial)
+        request = RunRequest(purpose, plan, warm=is_trial, printed=not is_trial)
         return self._run(request, reference)
 
     def judged(self, run: ProgramRun, reference: Values) -> ProgramRun:
@@ -188,7 +188,7 @@ class Experiment:
             self._first = first
             self.executor.use_gpu()
 
-    def _run(self, request: _Request, reference: Values | None = None) -> ProgramRun:
+    def _run(self, request: RunRequest, reference: Values | None = None) -> ProgramRun:
         """A run that was stored, or one that is made and stored. A judged one loses its values."""
         purpose, plan = request.purpose, request.plan
         if (stored := self._trials.take(purpose, plan)) is not None:
@@ -204,7 +204,7 @@ class Experiment:
         self._trials.store(purpose, plan, run)
         return run
 
-    def _execute(self, request: _Request) -> ProgramRun:
+    def _execute(self, request: RunRequest) -> ProgramRun:
         """Make a run: its folder and job, its process, and the values that it left."""
         name = self.program.argv[0]
         with temporary_folder() as temporary:
@@ -239,12 +239,16 @@ class Experiment:
             elif request.printed:
                 with suppress(ProgramError):  # too much to read
                     printed = outputs.printed_text(folder.path)
+        return self._judgeable(result, values, printed)
+
+    def _judgeable(self, result: Result, values: Values, printed: str) -> ProgramRun:
+        """A run with those of its values that are compared."""
         run = ProgramRun(result, self.comparison.judge.limits.judged(values), printed=printed)
         if self._slowest:
             return run
         return replace(run, values=self.comparison.after(run).among(run.values))
 
-    def _job(self, request: _Request, folder: str, directory: str) -> Job:
+    def _job(self, request: RunRequest, folder: str, directory: str) -> Job:
         program, comparison = self.program, self.comparison
         sites = [
             Site(
@@ -288,7 +292,7 @@ class Experiment:
         file.write_bytes(self._stdin)
         return str(file)
 
-    def _warm_up_products(self, request: _Request) -> tuple[Product, ...]:
+    def _warm_up_products(self, request: RunRequest) -> tuple[Product, ...]:
         """The products that a run on a GPU makes before its clock runs: one of each kind."""
         if request.alone is not None and not self._slowest:  # no run has shown the kinds
             return FIRST_PRODUCTS if gpus.usable(self.backend) is not None else ()

@@ -83,6 +83,8 @@ def prepare(
     cost: Cost | None = None,
     trials: Trials | None = None,
     report: Callable[[list[str]], None] = lambda lines: None,
+    given: ProjectSites | None = None,
+    make: Callable[..., Experiment] = Experiment,
 ) -> Prepared | None:
     """Run a program natively and for its profile; None if it has no product, or calls none.
 
@@ -91,17 +93,19 @@ def prepare(
     purpose of each run before it starts. cost: predicts times; None: the cost on the options'
     device, else INT8 products where their backend emulates, else times are measured. trials: stores
     the runs, and returns those of a resumed tuning; the caller ends them once the plan is written.
-    report: called after the first run with lines on the products that cannot be tuned.
+    report: called after the first run with lines on the products that cannot be tuned. given: the
+    call sites; None: those that the program's source shows. make: makes the experiment, given what
+    `Experiment` is.
     Raises ProgramError if the program fails natively, BudgetError if it is too noisy for the
     budget, MixPertError for an unknown criterion or a trials file that is not ours to write.
     """
     known = [package.name for package in existing.package] if existing else []
     options = replace(options, packages=tuple(dict.fromkeys([*options.packages, *known])))
-    project = read_sites(program, options.packages)
+    project = given or read_sites(program, options.packages)
+    stdin = None if given else handed_input(program, project)
     sites, flow = project.sites, project.flow
     if not sites and not options.packages:
         return None
-    stdin = handed_input(program, project)
     earlier = _earlier(existing, sites)
     locked = {site: entry for site, entry in earlier.items() if entry.locked}
     cost = cost or _cost(options)
@@ -111,7 +115,7 @@ def prepare(
     trials.begin(
         _subject(program, project, options, locked, resources.threads, cost is not None, stdin)
     )
-    experiment = Experiment(
+    experiment = make(
         program,
         options,
         flow,

@@ -109,7 +109,7 @@ def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites
         {site.id: site for _, site in shown.values()},
         {name: path for name, (path, _) in shown.items()},
         tuple(dict.fromkeys(file.module for file in files)),
-        _without_library(joined(flows)),
+        without_library(joined(flows)),
         tuple(hashlib.sha256(file.source).hexdigest() for file in files),
         any(INPUT.search(file.source) for file in files),
     )
@@ -152,7 +152,7 @@ def library_modules(modules: Iterable[str], packages: Collection[str]) -> list[t
     return found
 
 
-def _without_library(flow: Dependencies) -> Dependencies:
+def without_library(flow: Dependencies) -> Dependencies:
     """The flow without the site that stands for all of libraries: variables keep what they hold."""
     if LIBRARY not in flow.ids:
         return flow

@@ -96,7 +96,7 @@ def verify(
     if not found.error <= limits.budget:
         raise BudgetError(
             f"{experiment.program.argv[0]}: the plan that was found has an error of "
-            f"{found.errors[found.worst]:.2g} in {found.worst!r} in a fresh process, over the "
+            f"{found.errors[found.worst]:.2g} in {found.worst!r} when it is run again, over the "
             f"budget of {limits.of(found.worst).budget:g}; nothing was written"
         )
     return found

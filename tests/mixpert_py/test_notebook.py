@@ -17,8 +17,8 @@ import mixpert_py
 from mixpert_py.config import module_name, notebook_module
 from mixpert_py.notebook import CellSyntaxError
 from mixpert_py.passes.pipeline import analyze
-from mixpert_py.plan import Plan, Site, save
-from mixpert_py.runtime.context import Context, use
+from mixpert_py.plan import Plan, Site, load, save
+from mixpert_py.runtime.context import Context, current, set_default, use
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources.notebook_file import rewrite_notebook
 
@@ -42,7 +42,9 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interacti
     shell = InteractiveShell(config=config)
     shell.user_ns.update(a=A, np=np)
     assert shell.run_cell("%load_ext mixpert_py").success
+    before = current()
     yield shell
+    set_default(before)
     shell.atexit_operations()
     atexit.unregister(shell.atexit_operations)
 
@@ -334,3 +336,190 @@ def test_a_wrong_switch_changes_nothing(run: Run) -> None:
     run("%unload_ext mixpert_py")
     assert not is_emulated(value(run, "a @ a"))
     run("%load_ext mixpert_py")
+
+
+TUNE = "%%mixpert --tune --backend reference --error 1e-5"
+LATER = "%%mixpert --backend reference"
+
+
+def test_a_cell_is_tuned_and_later_ones_run_under_the_plan(
+    run: Run, shell: InteractiveShell, capsys: Read
+) -> None:
+    run("def f(x):\n    return x @ x\ndef g(x, y):\n    return (x @ y).T")
+    run(f"{TUNE}\ny = f(a)\nprint('printed')\nz = y - y.T\ny[:2]").raise_error()
+    said = capsys.readouterr().out
+    assert re.search(r"In\[1\]:2 +x @ x .* int8x", said)
+    assert "Verified in more runs of the cell" in said
+    assert said.count("printed") == 1
+    assert is_emulated(shell.user_ns["y"])
+    assert is_emulated(run(f"{LATER}\nf(a)").result)
+    run("%time t = f(a)")
+    assert not is_emulated(shell.user_ns["t"])  # on this machine, as the plan is for another
+    # Another function's product with the same text is none of the plan's.
+    assert is_emulated(run(f"{LATER}\ndef h(x):\n    return x @ x\nf(a)").result)
+    assert not is_emulated(run(f"{LATER}\nh(a)").result)
+    run("%mixpert off")
+    assert not is_emulated(run(f"{LATER}\nf(a)").result)
+
+
+def test_all_runs_of_a_tuning_begin_with_the_same_variables(
+    run: Run, shell: InteractiveShell, capsys: Read
+) -> None:
+    run(
+        "import random\nclass Net:\n    def __init__(self):\n        self.w, self.xp = a.copy(), np"
+    )
+    run("def step(x):\n    global steps\n    steps += 1\n    held.w += 1\n    return x @ held.w")
+    run("net = held = Net()\nlog, steps, old = [], 0, net.w.copy()\nrng = np.random.default_rng(0)")
+    run("random.seed(0); np.random.seed(0)")
+    cell = (
+        "y = step(a) * rng.random() * np.random.rand() * random.random()\nlog.append(1)\nnew = y.T"
+    )
+    run(f"{TUNE}\n{cell}").raise_error()
+    found = shell.user_ns
+    assert (found["log"], found["steps"]) == ([1], 1)
+    assert found["held"] is found["net"]
+    np.testing.assert_array_equal(found["net"].w, found["old"] + 1)
+    assert "Verified" in capsys.readouterr().out
+    value(run, "rng = np.random.default_rng(0); random.seed(0); np.random.seed(0)")
+    again = value(run, "rng.random() * np.random.rand() * random.random()")
+    np.testing.assert_allclose(found["y"], a_times(found["net"].w) * again, rtol=1e-3, atol=1e-4)
+
+
+def a_times(w: Any) -> Any:
+    return A @ w
+
+
+@pytest.mark.parametrize(
+    ("cell", "options", "compared"),
+    [
+        ("y = a @ a\ny.shape", "", {"y"}),
+        ("a @ a", "", {"_"}),
+        ("a @ a;", "", {"_"}),
+        ("y = a @ a\nh = y @ a", "", {"y", "h"}),
+        ("y = a @ a\ny.sum()", "--error _=1e-3", {"_", "y"}),
+        ("y = a @ a\nh = y @ a", "--compare h", {"h"}),
+        ("y = a @ a\nprint(y[0, 0])", "--compare stdout", {"stdout"}),
+        ("y = a @ a\nmixpert_py.observe('seen', y)", "", {"seen"}),
+        ("y = a @ a\nnp.save('y.npy', y)", "--compare y.npy", {"y.npy"}),
+        ("n = 3\ny = n * (a @ a)", "", {"y"}),
+        ("%time y = f(a)", "--compare y", {"y"}),
+        ("from __future__ import annotations\nlisted = f(a)", "", {"listed"}),
+    ],
+)
+def test_what_is_compared(
+    run: Run, tmp_path: Path, cell: str, options: str, compared: set[str]
+) -> None:
+    run(
+        "import mixpert_py; mixpert_py.observe('earlier', 1); listed = [1]\ndef f(x):\n    return x @ x"
+    )
+    run(f"{TUNE} {options} -o p.toml\n{cell}").raise_error()
+    assert {row.name for row in load(tmp_path / "p.toml").criterion} == compared
+
+
+def test_plans_of_several_cells_are_one_file(run: Run, tmp_path: Path, capsys: Read) -> None:
+    run(f"{TUNE} -o p.toml\ny = a @ a").raise_error()
+    assert "plan written to p.toml" in capsys.readouterr().out
+    (first,) = load(tmp_path / "p.toml").site
+    assert first.scheme != "native"
+    run("%mixpert off")
+    run(f"{TUNE} -o p.toml\nz = a.dot(a)").raise_error()
+    plan = load(tmp_path / "p.toml")
+    assert {site.expression for site in plan.site} == {"a @ a", "a.dot(a)"}
+    assert {row.name for row in plan.criterion} == {"y", "z"}
+    assert is_emulated(run(f"{LATER}\na @ a").result)  # the plan of the file is in force
+    # A locked product keeps its scheme, and a tuning goes on from the plan in force.
+    save(Plan(site=[Site(id=first.id, scheme="native", locked=True)]), tmp_path / "other.toml")
+    run(f"{TUNE} -o other.toml\ny = a @ a").raise_error()
+    assert load(tmp_path / "other.toml").site[0].scheme == "native"
+    run(f"{TUNE}\nb = a.T @ a").raise_error()
+    assert not is_emulated(run(f"{LATER}\na @ a").result)
+    # The next session takes the file.
+    run("%mixpert on --plan p.toml")
+    assert is_emulated(value(run, "a @ a"))
+
+
+NO_TUNING = {
+    "": ("y = a @ a", "--tune takes --error BUDGET"),
+    "--error -1": ("y = a @ a", "--error is a number of at least 0"),
+    "--error x": ("y = a @ a", "'x' is not a number"),
+    "--error 1 --scheme int8x6": ("y = a @ a", "neither --plan nor --scheme"),
+    "--error 1 --backend cuda --device h200": ("y = a @ a", "backend 'cuda'"),
+    "--error 1 --device abc": ("y = a @ a", "no device model is known for 'abc'"),
+    "--error 1 --criterion abc": ("y = a @ a", "unknown criterion 'abc'"),
+    "--error 1 -o none/p.toml": ("y = a @ a", "cannot write a plan there"),
+    "--error 1 --compare b": ("y = a @ a", "has no numeric value for b; all variables are"),
+    "--error 1": ("ran = True", "makes no matrix product that could be tuned; all variables are"),
+    "--error 1 ": ("a += f(a)\nran = 1 / 0", "ZeroDivisionError: division by zero; all variables"),
+    "--error 1e-9": (
+        "import time\ny = f(a) * time.perf_counter()",
+        "'y' differs by .* between native runs",
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "expected"), NO_TUNING.items(), ids=NO_TUNING)
+def test_what_cannot_be_tuned_is_one_line_and_all_is_as_it_was(
+    run: Run, shell: InteractiveShell, capsys: Read, line: str, expected: tuple[str, str]
+) -> None:
+    cell, message = expected
+    run("a = a.copy()\ndef f(x):\n    return x @ x")
+    before = dict(shell.user_ns)
+    capsys.readouterr()
+    assert not run(f"%%mixpert --tune {line}\n{cell}").success
+    said = capsys.readouterr().err.strip()
+    assert re.match(f"UsageError: .*{message}", said)
+    assert len(said.splitlines()) == 1
+    np.testing.assert_array_equal(shell.user_ns["a"], A)
+    changed = {name for name in shell.user_ns if shell.user_ns[name] is not before.get(name)}
+    assert {name for name in changed if not name.startswith("_")} == set()
+    assert "_mixpert" not in shell.user_ns["f"].__code__.co_names
+    assert not is_emulated(value(run, "a @ a"))
+
+
+def test_an_option_of_a_tuning_needs_one(run: Run, capsys: Read) -> None:
+    assert not run("%%mixpert --error 1e-3\na @ a").success
+    assert "are for --tune" in capsys.readouterr().err
+
+
+def test_an_interrupted_tuning_leaves_all_as_it_was(
+    run: Run, shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "runs_of_the_cell", 0, raising=False)
+    stop = "if sys.runs_of_the_cell > 5:\n    raise KeyboardInterrupt"
+    result = run(f"{TUNE}\nimport sys\ny = a @ a\nsys.runs_of_the_cell += 1\n{stop}")
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    assert "y" not in shell.user_ns
+    assert not is_emulated(run(f"{LATER}\na @ a").result)
+
+
+def test_variables_that_cannot_be_copied_are_named(run: Run, capsys: Read) -> None:
+    run("lines = (x for x in 'abc')")
+    run("class Full:\n    def __deepcopy__(self, memo):\n        raise MemoryError")
+    run(f"{TUNE}\ny = a @ a\nlines").raise_error()
+    assert capsys.readouterr().err.splitlines() == [
+        "mixpert: lines: not copied: all runs of the cell work on the same"
+    ]
+    run("full = Full()")
+    assert not run(f"{TUNE}\ny = a @ a\nfull").success
+    assert "no memory for a copy of full" in capsys.readouterr().err
+
+
+def test_products_of_libraries_are_tuned(
+    run: Run, capsys: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tuned_with_cells.py").write_text("def square(x):\n    return x @ x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with mixpert_py.install(packages=["tuned_with_cells"]):
+        run("from tuned_with_cells import square")
+        result = run(f"{TUNE}\nsquare(a)")
+    monkeypatch.delitem(sys.modules, "tuned_with_cells")
+    assert is_emulated(result.result)
+    assert re.search(r"tuned_with_cells.py:2 .*x @ x", capsys.readouterr().out)
+
+
+def test_times_are_measured_where_no_backend_is_named(run: Run, capsys: Read) -> None:
+    run("b = np.random.default_rng(1).standard_normal((300, 300))")
+    run("%%mixpert --tune --error 1e-5\ny = b @ b").raise_error()
+    out = capsys.readouterr().out
+    assert "time, " in out
+    assert "Predicted" not in out

@@ -244,6 +244,15 @@ def test_a_stale_site_warns_once_at_the_product() -> None:
     assert caught[0].filename == __file__
 
 
+def test_a_plan_may_be_about_the_sites_that_it_names_alone() -> None:
+    force = Context(plan=plan("float32"), by_id=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert force.choice(OTHER) is UNCHOSEN
+        assert force.choice("renamed:f/matmul~aa#0") is UNCHOSEN
+    assert force.choice(SITE).scheme == "float32"
+
+
 def test_a_plan_says_nothing_about_other_modules() -> None:
     helpers = "helpers:f/matmul~bb#0"
     with warnings.catch_warnings():

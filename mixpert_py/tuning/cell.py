@@ -1,0 +1,300 @@
+"""A notebook's cell as the program of a tuning, whose runs are made in this process.
+
+A run works on copies of the variables, and what it prints or displays is not shown. So it changes
+nothing but files, modules, and objects that cannot be copied, such as an open file.
+"""
+
+import ast
+import copy
+import os
+import random
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Number
+from pathlib import Path
+from time import perf_counter
+from types import CodeType, ModuleType
+from typing import Any
+
+import msgspec
+import numpy as np
+from IPython.utils.capture import capture_output
+
+from mixpert_py import config, observation
+from mixpert_py.errors import ProgramError, one_line
+from mixpert_py.execution import outputs, worker
+from mixpert_py.execution.executor import ProgramRun
+from mixpert_py.execution.outputs import WrittenFile
+from mixpert_py.launch.launcher import Program
+from mixpert_py.launch.running import Places
+from mixpert_py.passes.dataflow.graph import Dependencies
+from mixpert_py.passes.pipeline import dependencies
+from mixpert_py.plan import Plan
+from mixpert_py.runtime import context as contexts
+from mixpert_py.runtime.context import Context
+from mixpert_py.runtime.tracing.captures import Captures
+from mixpert_py.runtime.tracing.trace import Trace
+from mixpert_py.tuning.choice import FLOATS
+from mixpert_py.tuning.experiment import Experiment, RunRequest
+from mixpert_py.tuning.options import TuningOptions
+from mixpert_py.tuning.prepare import prepare
+from mixpert_py.tuning.project_sites import LIBRARY, ProjectSites, without_library
+from mixpert_py.tuning.search import TuningResult, tune_program
+
+VALUE = "_"  # the name by which the value of a cell's last expression is compared
+FUTURE = re.compile("^from __future__ .*", re.MULTILINE)  # which has to stand first
+EARLIER = "earlier_cells"  # stands for the module that variables of other cells come from
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """A cell that is to be tuned.
+
+    name: as its prompt shows it. module: the first part of its site ids. text: as Python, with the
+    value of its last expression assigned to VALUE. code: rewritten; last: that of the expression at
+    its end. words: names of variables that its runs may reach are among them. imported: path and
+    module of those that were rewritten when they were imported.
+    """
+
+    name: str
+    module: str
+    text: str
+    code: CodeType
+    last: CodeType | None
+    namespace: dict[str, Any]
+    words: Collection[str]
+    imported: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def program(self) -> Program:
+        return Program(self.text.encode(), self.name, (self.name,), self.module, os.getcwd())
+
+    def project(self, places: Places) -> ProjectSites:
+        """Its products, and those of other cells. places: of all, in cells as prompts show them."""
+        found = {id: (name, site) for id, (name, site) in places.items() if site.reason is None}
+        return ProjectSites(
+            self.name,
+            {id: site for id, (_, site) in found.items()},
+            {id: name for id, (name, _) in found.items()},
+            (self.module,),
+            self._flow(frozenset(found)),
+            (),
+        )
+
+    def _flow(self, sites: frozenset[str]) -> Dependencies:
+        """The flow between the cell's own products. What it calls of other cells, or of modules
+        that are rewritten, may reach every product. No variable is a step to another one: later
+        cells may go on with any.
+        """
+        tops = {module.partition(".")[0] for _, module in self.imported}
+        called = [
+            name
+            for name, value in self.namespace.items()
+            if name in self.words
+            and not isinstance(value, (np.ndarray, Number, str))
+            and (not isinstance(value, ModuleType) or value.__name__.partition(".")[0] in tops)
+        ]
+        head = f"from {EARLIER} import {', '.join(called)}\n" if called else ""
+        text = head + FUTURE.sub("", self.text)
+        reached = sites | ({LIBRARY} if tops else set())
+        flow = dependencies(text.encode(), self.module, {EARLIER: reached})
+        uses = replace(flow.uses, feeds={}, later={})
+        return without_library(replace(flow, uses=uses, ids=tuple({*flow.ids, *sites})))
+
+    def run(self) -> object:
+        """Return the value of its last expression. Raises ProgramError if it raises anything."""
+        try:
+            exec(self.code, self.namespace)
+            return self.last and eval(self.last, self.namespace)
+        except (Exception, SystemExit) as error:
+            what = one_line(f"{type(error).__name__}: {error}".rstrip(": "))
+            raise ProgramError(f"{self.name}: {what}") from None
+
+
+def as_program(text: str) -> str:
+    """A cell's text with the value of its last expression assigned to VALUE."""
+    tree = ast.parse(text)
+    if tree.body and isinstance(last := tree.body[-1], ast.Expr):
+        tree.body[-1] = ast.Assign([ast.Name(VALUE, ast.Store())], last.value)
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def tune_cell(
+    cell: Cell,
+    places: Places,
+    options: TuningOptions,
+    existing: Plan | None,
+    output: str | None,
+    say: Callable[[str], None],
+) -> TuningResult:
+    """The result of tuning a cell, whose plan has the entries of earlier ones as well.
+
+    places: the products of all cells, with their cells as prompts show them. existing: the plan in
+    force. output: the file that the plan is for; where there is one, that is the earlier plan. say:
+    called with a line on what the tuning does not do. Raises MixPertError where there is no result,
+    KeyboardInterrupt where the user has ended it.
+    """
+    if output:
+        config.require_plan_place(Path(output))
+    if output and os.path.exists(output):
+        existing = config.load_plan(output)
+    existing = existing or config.find_plan(cell.module)
+
+    def report(lines: list[str]) -> None:
+        for line in lines:
+            say(line)
+
+    prepared = prepare(
+        cell.program,
+        options,
+        existing,
+        report=report,
+        given=cell.project(places),
+        make=partial(CellExperiment, cell, say),
+    )
+    if prepared is None:
+        raise ProgramError(f"{cell.name}: makes no matrix product that could be tuned")
+    result = tune_program(prepared)
+    if result.outcome.interrupted:
+        raise KeyboardInterrupt
+    return replace(result, plan=_with_entries(result.plan, existing))
+
+
+def _with_entries(plan: Plan, earlier: Plan | None) -> Plan:
+    """A plan with those entries of an earlier one that it has none for."""
+    if earlier is None:
+        return plan
+    sites, values = plan.schemes(), {value.name for value in plan.criterion}
+    return msgspec.structs.replace(
+        plan,
+        guard=earlier.guard,
+        site=[*plan.site, *(entry for entry in earlier.site if entry.id not in sites)],
+        criterion=[*plan.criterion, *(x for x in earlier.criterion if x.name not in values)],
+    )
+
+
+class CellExperiment(Experiment):
+    """Runs a cell as often as the tuner wants, in this thread.
+
+    cell: what it runs. say: called with a line on variables that all runs share. The rest is as
+    `Experiment` takes it.
+    """
+
+    def __init__(self, cell: Cell, say: Callable[[str], None], *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._cell = cell
+        self._say: Callable[[str], object] = say
+
+    def _execute(self, request: RunRequest) -> ProgramRun:
+        """Make a run on copies of the variables."""
+        cell, outer = self._cell, contexts.current()
+        job = self._job(request, "", os.getcwd())
+        captures = None if job.alone is None else Captures()
+        trace = Trace(job.levels or None, job.sinks, captures)
+        context = Context(
+            job.scheme,
+            job.plan,
+            job.backend,
+            trace,
+            workspace_limit=outer.workspace_limit,
+            devices=outer.devices,
+        )
+        files = [WrittenFile(file, job.directory) for file in self.comparison.files]
+        worker.warm_up_host()
+        if job.products:
+            worker.warm_up_gpu(job.products, moved=job.moved)
+        with on_copies(cell.namespace, cell.words, self._say), contexts.use(context):
+            self._say = str  # it has been said
+            start = perf_counter()
+            with capture_output() as captured:
+                value = cell.run()
+            seconds = perf_counter() - start
+            if job.alone is not None and captures is not None:
+                took, imported = captures.seconds, cell.imported
+                made = worker.alone_result(job.alone, trace, captures, imported, seconds, took)
+                return ProgramRun(made)
+            namespace = {**cell.namespace, VALUE: value}
+            found, result = worker.ended(job, namespace, trace, seconds)
+            kinds = dict(result.kinds)
+            if self._has_variables(kinds):
+                kinds.pop(VALUE, None)  # most often a look at one of them
+                found.pop(VALUE, None)
+            # The next run may write to what a function keeps, and returns each time.
+            values = {name: array.copy() for name, array in found.items()}
+        if result.missing:
+            names = ", ".join(result.missing)
+            raise ProgramError(f"{cell.name}: has no numeric value for {names}")
+        result = msgspec.structs.replace(result, kinds=kinds, rewritten=cell.imported)
+        if self.comparison.choice is None:
+            # Of the products of other cells only those are of interest that it calls.
+            flow = self.comparison.flow
+            flow = replace(flow, sinks=tuple(site for site in flow.sinks if site in result.sites))
+            self.comparison = replace(self.comparison, flow=flow)
+        if request.levels:
+            return ProgramRun(result)
+        for file in files:
+            values |= file.arrays()
+        if self.comparison.stdout:
+            values[outputs.STDOUT] = outputs.printed_numbers(captured.stdout)
+        return self._judgeable(result, values, captured.stdout)
+
+    def _has_variables(self, kinds: Mapping[str, str]) -> bool:
+        """Return whether variables are judged, and the value of the last expression is not."""
+        if VALUE in self.comparison.judge.limits.named:
+            return False
+        variables = kinds.keys() & {*self.comparison.names} - {VALUE}
+        return any(kinds[name] in FLOATS for name in variables)
+
+
+@contextmanager
+def on_copies(
+    namespace: dict[str, Any], words: Collection[str], say: Callable[[str], object]
+) -> Iterator[None]:
+    """Let the code inside work on copies of the variables that are among the words, and on the
+    random numbers that come next; then all is as it was.
+
+    say: called with a line on variables that cannot be copied. Raises ProgramError where there is
+    no memory for the copies.
+    """
+    before, numbers, earlier = dict(namespace), _random_states(), observation.observed()
+    # Objects refer to modules and to all variables, of which there are no copies.
+    known: dict[int, Any] = {id(module): module for module in list(sys.modules.values())}
+    known[id(namespace)] = namespace
+    shared = []
+    try:
+        for name in before.keys() & words:
+            try:
+                namespace[name] = copy.deepcopy(before[name], known)
+            except MemoryError:
+                raise ProgramError(f"no memory for a copy of {name}, which each run gets") from None
+            except Exception:  # whatever its class raises: such as an open file
+                shared.append(name)
+        if shared:
+            say(f"{', '.join(sorted(shared))}: not copied: all runs of the cell work on the same")
+        observation.forget()
+        yield
+    finally:
+        for name in namespace.keys() - before.keys():
+            del namespace[name]
+        namespace.update(before)
+        for restore, state in numbers:
+            restore(state)
+        observation.forget()
+        for name, value in earlier.items():
+            observation.observe(name, value)
+
+
+def _random_states() -> list[tuple[Callable[[Any], object], Any]]:
+    """The states of the generators that modules have, each with the function that restores it."""
+    states: list[tuple[Callable[[Any], object], Any]] = [
+        (random.setstate, random.getstate()),
+        (np.random.set_state, np.random.get_state()),
+    ]
+    torch: Any = sys.modules.get("torch")
+    if hasattr(torch, "get_rng_state"):
+        states.append((torch.set_rng_state, torch.get_rng_state()))
+    return states
