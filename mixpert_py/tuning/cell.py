@@ -81,14 +81,16 @@ class Cell:
             {id: site for id, (_, site) in found.items()},
             {id: name for id, (name, _) in found.items()},
             (self.module,),
-            self._flow(frozenset(found)),
+            self._flow(frozenset(id for id, (name, _) in found.items() if name != self.name)),
             (),
         )
 
-    def _flow(self, sites: frozenset[str]) -> Dependencies:
+    def _flow(self, others: frozenset[str]) -> Dependencies:
         """The flow between the cell's own products. What it calls of other cells, or of modules
-        that are rewritten, may reach every product. No variable is a step to another one: later
-        cells may go on with any.
+        that are rewritten, may reach all products there. No variable is a step to another one:
+        later cells may go on with any.
+
+        others: the products of other cells.
         """
         tops = {module.partition(".")[0] for _, module in self.imported}
         called = [
@@ -100,10 +102,10 @@ class Cell:
         ]
         head = f"from {EARLIER} import {', '.join(called)}\n" if called else ""
         text = head + FUTURE.sub("", self.text)
-        reached = sites | ({LIBRARY} if tops else set())
+        reached = others | ({LIBRARY} if tops else set())
         flow = dependencies(text.encode(), self.module, {EARLIER: reached})
         uses = replace(flow.uses, feeds={}, later={})
-        return without_library(replace(flow, uses=uses, ids=tuple({*flow.ids, *sites})))
+        return without_library(replace(flow, uses=uses, ids=tuple({*flow.ids, *others})))
 
     def run(self) -> object:
         """Return the value of its last expression. Raises ProgramError if it raises anything."""

@@ -409,11 +409,18 @@ def a_times(w: Any) -> Any:
 def test_what_is_compared(
     run: Run, tmp_path: Path, cell: str, options: str, compared: set[str]
 ) -> None:
-    run(
-        "import mixpert_py; mixpert_py.observe('earlier', 1); listed = [1]\ndef f(x):\n    return x @ x"
-    )
+    run("import mixpert_py; mixpert_py.observe('earlier', 1); listed = [1]")
+    run("def f(x):\n    return x @ x")
     run(f"{TUNE} {options} -o p.toml\n{cell}").raise_error()
     assert {row.name for row in load(tmp_path / "p.toml").criterion} == compared
+
+
+def test_a_product_that_no_variable_shows_is_judged(run: Run, tmp_path: Path, capsys: Read) -> None:
+    run("def f(x):\n    return x @ x\ndef g(x):\n    return x.T @ x")
+    run(f"{TUNE} -o p.toml\nb = f(a)\nr = a @ a - b\nb.T @ b").raise_error()
+    names = {row.name.partition("/")[0] for row in load(tmp_path / "p.toml").criterion}
+    assert names == {"b", "__main__:<module>"}
+    assert "Compared: b and 2 products that they do not show." in capsys.readouterr().out
 
 
 def test_plans_of_several_cells_are_one_file(run: Run, tmp_path: Path, capsys: Read) -> None:
