@@ -1,7 +1,7 @@
 """A notebook's cell as the program of a tuning, whose runs are made in this process.
 
-A run works on copies of the variables, and what it prints or displays is not shown. So it changes
-nothing but files, modules, and objects that cannot be copied, such as an open file.
+A run works on copies of the variables, and what it prints, displays or plots is not shown. So it
+changes nothing but files, modules, and objects that cannot be copied, such as an open file.
 """
 
 import ast
@@ -46,6 +46,7 @@ from mixpert_py.tuning.project_sites import LIBRARY, ProjectSites, without_libra
 from mixpert_py.tuning.search import TuningResult, tune_program
 
 VALUE = "_"  # the name by which the value of a cell's last expression is compared
+PLOTS = "matplotlib.pyplot"
 FUTURE = re.compile("^from __future__ .*", re.MULTILINE)  # which has to stand first
 EARLIER = "earlier_cells"  # stands for the module that variables of other cells come from
 
@@ -209,7 +210,7 @@ class CellExperiment(Experiment):
         worker.warm_up_host()
         if job.products:
             worker.warm_up_gpu(job.products, moved=job.moved)
-        with on_copies(cell.namespace, cell.words, self._say), contexts.use(context):
+        with on_copies(cell.namespace, cell.words, self._say), in_all_threads(context):
             self._say = str  # it has been said
             start = perf_counter()
             with capture_output() as captured:
@@ -253,16 +254,29 @@ class CellExperiment(Experiment):
 
 
 @contextmanager
+def in_all_threads(context: Context) -> Iterator[None]:
+    """Put a context in force, in threads that the code inside begins as well."""
+    before = contexts.default()
+    contexts.set_default(context)
+    try:
+        with contexts.use(context):
+            yield
+    finally:
+        contexts.set_default(before)
+
+
+@contextmanager
 def on_copies(
     namespace: dict[str, Any], words: Collection[str], say: Callable[[str], object]
 ) -> Iterator[None]:
     """Let the code inside work on copies of the variables that are among the words, and on the
-    random numbers that come next; then all is as it was.
+    random numbers that come next; then all is as it was, and its figures are closed.
 
     say: called with a line on variables that cannot be copied. Raises ProgramError where there is
     no memory for the copies.
     """
     before, numbers, earlier = dict(namespace), _random_states(), observation.observed()
+    figures = _figures()
     # Objects refer to modules and to all variables, of which there are no copies.
     known: dict[int, Any] = {id(module): module for module in list(sys.modules.values())}
     known[id(namespace)] = namespace
@@ -283,11 +297,19 @@ def on_copies(
         for name in namespace.keys() - before.keys():
             del namespace[name]
         namespace.update(before)
+        for number in _figures() - figures:
+            sys.modules[PLOTS].close(number)
         for restore, state in numbers:
             restore(state)
         observation.forget()
         for name, value in earlier.items():
             observation.observe(name, value)
+
+
+def _figures() -> set[int]:
+    """The numbers of matplotlib's open figures."""
+    plots: Any = sys.modules.get(PLOTS)
+    return set(plots.get_fignums()) if hasattr(plots, "get_fignums") else set()
 
 
 def _random_states() -> list[tuple[Callable[[Any], object], Any]]:

@@ -445,6 +445,21 @@ def test_plans_of_several_cells_are_one_file(run: Run, tmp_path: Path, capsys: R
     assert is_emulated(value(run, "a @ a"))
 
 
+def test_figures_of_the_runs_are_closed(run: Run, shell: InteractiveShell) -> None:
+    pytest.importorskip("matplotlib").use("agg")
+    run("import matplotlib.pyplot as plt\nplt.close('all')\nkept = plt.figure()")
+    run(f"{TUNE}\ny = a @ a\nplt.figure()\nlines = plt.plot(y)").raise_error()
+    assert value(run, "len(plt.get_fignums()), len(plt.gca().lines)") == (2, len(A))
+    run("plt.close('all')")
+
+
+def test_products_of_threads_are_tuned(run: Run, capsys: Read) -> None:
+    run("from concurrent.futures import ThreadPoolExecutor\ndef f(x):\n    return x @ x")
+    cell = "with ThreadPoolExecutor(1) as pool:\n    y = pool.submit(f, a).result()"
+    run(f"{TUNE}\n{cell}").raise_error()
+    assert re.search(r"x @ x .* int8x", capsys.readouterr().out)
+
+
 NO_TUNING = {
     "": ("y = a @ a", "--tune takes --error BUDGET"),
     "--error -1": ("y = a @ a", "--error is a number of at least 0"),
