@@ -13,6 +13,7 @@ import ast
 import gc
 import linecache
 import os
+import random
 import re
 import sys
 import warnings
@@ -234,7 +235,11 @@ class MixPertMagics(Magics):
         except (DeviceError, PlanError) as error:
             raise UsageError(str(error)) from None
         if options.tune:
-            self._tune(options, line, cell)
+            state = random.getstate()
+            try:
+                self._tune(options, line, cell)
+            finally:
+                random.setstate(state)  # what a tuning imports may draw numbers, as rich does
         elif any(
             (options.error, options.criterion, options.compare, options.device, options.output)
         ):

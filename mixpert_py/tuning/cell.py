@@ -8,7 +8,6 @@ import ast
 import copy
 import os
 import random
-import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -47,7 +46,6 @@ from mixpert_py.tuning.search import TuningResult, tune_program
 
 VALUE = "_"  # the name by which the value of a cell's last expression is compared
 PLOTS = "matplotlib.pyplot"
-FUTURE = re.compile("^from __future__ .*", re.MULTILINE)  # which has to stand first
 EARLIER = "earlier_cells"  # stands for the module that variables of other cells come from
 
 
@@ -102,9 +100,8 @@ class Cell:
             and (not isinstance(value, ModuleType) or value.__name__.partition(".")[0] in tops)
         ]
         head = f"from {EARLIER} import {', '.join(called)}\n" if called else ""
-        text = head + FUTURE.sub("", self.text)
         reached = others | ({LIBRARY} if tops else set())
-        flow = dependencies(text.encode(), self.module, {EARLIER: reached})
+        flow = dependencies((head + self.text).encode(), self.module, {EARLIER: reached})
         uses = replace(flow.uses, feeds={}, later={})
         return without_library(replace(flow, uses=uses, ids=tuple({*flow.ids, *others})))
 

@@ -14,11 +14,11 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
 
 import mixpert_py
-from mixpert_py.config import module_name, notebook_module
+from mixpert_py.config import find_plan, module_name, notebook_module
 from mixpert_py.notebook import CellSyntaxError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, load, save
-from mixpert_py.runtime.context import Context, current, set_default, use
+from mixpert_py.runtime.context import Context, current, default, set_default, use
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources.notebook_file import rewrite_notebook
 
@@ -371,9 +371,8 @@ def test_all_runs_of_a_tuning_begin_with_the_same_variables(
     run("def step(x):\n    global steps\n    steps += 1\n    held.w += 1\n    return x @ held.w")
     run("net = held = Net()\nlog, steps, old = [], 0, net.w.copy()\nrng = np.random.default_rng(0)")
     run("random.seed(0); np.random.seed(0)")
-    cell = (
-        "y = step(a) * rng.random() * np.random.rand() * random.random()\nlog.append(1)\nnew = y.T"
-    )
+    cell = "y = step(a) * rng.random() * np.random.rand() * random.random()\nlog.append(1)"
+    cell += "\nassert net is held"
     run(f"{TUNE}\n{cell}").raise_error()
     found = shell.user_ns
     assert (found["log"], found["steps"]) == ([1], 1)
@@ -382,11 +381,7 @@ def test_all_runs_of_a_tuning_begin_with_the_same_variables(
     assert "Verified" in capsys.readouterr().out
     value(run, "rng = np.random.default_rng(0); random.seed(0); np.random.seed(0)")
     again = value(run, "rng.random() * np.random.rand() * random.random()")
-    np.testing.assert_allclose(found["y"], a_times(found["net"].w) * again, rtol=1e-3, atol=1e-4)
-
-
-def a_times(w: Any) -> Any:
-    return A @ w
+    np.testing.assert_allclose(found["y"], A @ found["net"].w * again, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -428,16 +423,22 @@ def test_plans_of_several_cells_are_one_file(run: Run, tmp_path: Path, capsys: R
     assert "plan written to p.toml" in capsys.readouterr().out
     (first,) = load(tmp_path / "p.toml").site
     assert first.scheme != "native"
+    assert is_emulated(run(f"{LATER}\na @ a").result)
     run("%mixpert off")
+    assert not is_emulated(run(f"{LATER}\na @ a").result)
     run(f"{TUNE} -o p.toml\nz = a.dot(a)").raise_error()
     plan = load(tmp_path / "p.toml")
     assert {site.expression for site in plan.site} == {"a @ a", "a.dot(a)"}
     assert {row.name for row in plan.criterion} == {"y", "z"}
     assert is_emulated(run(f"{LATER}\na @ a").result)  # the plan of the file is in force
     # A locked product keeps its scheme, and a tuning goes on from the plan in force.
-    save(Plan(site=[Site(id=first.id, scheme="native", locked=True)]), tmp_path / "other.toml")
+    locked = Site(id=first.id, scheme="native", locked=True)
+    save(Plan(guard="off", site=[locked]), tmp_path / "other.toml")
     run(f"{TUNE} -o other.toml\ny = a @ a").raise_error()
     assert load(tmp_path / "other.toml").site[0].scheme == "native"
+    in_force = default().plan
+    assert in_force is not None
+    assert in_force.guard == "off"
     run(f"{TUNE}\nb = a.T @ a").raise_error()
     assert not is_emulated(run(f"{LATER}\na @ a").result)
     # The next session takes the file.
@@ -458,6 +459,32 @@ def test_products_of_threads_are_tuned(run: Run, capsys: Read) -> None:
     cell = "with ThreadPoolExecutor(1) as pool:\n    y = pool.submit(f, a).result()"
     run(f"{TUNE}\n{cell}").raise_error()
     assert re.search(r"x @ x .* int8x", capsys.readouterr().out)
+
+
+def test_a_plan_beside_the_notebook_stays_in_force(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / "beside.ipynb"))
+    (site,) = analyze(b"a @ a", "beside")
+    save(Plan(site=[Site(id=site.id, scheme="int8x6")]), tmp_path / "beside.mixpert.toml")
+    find_plan.cache_clear()
+    run(f"{TUNE}\ny = a.dot(a)").raise_error()
+    find_plan.cache_clear()
+    assert is_emulated(run(f"{LATER}\na @ a").result)
+
+
+def test_results_in_memory_that_runs_share_are_compared(run: Run, shell: InteractiveShell) -> None:
+    run("def make(out):\n    def f(x):\n        out[:] = x @ x\n        return out\n    return f")
+    run("f = make(np.empty((16, 16)))")
+    run(f"{TUNE}\ny = f(a)").raise_error()
+    error = np.linalg.norm(shell.user_ns["y"] - EXACT) / np.linalg.norm(EXACT)
+    assert 0 < error <= 1e-5
+
+
+def test_products_that_did_not_run_are_not_compared(run: Run, capsys: Read) -> None:
+    run("def unrelated(x):\n    return x.T @ x\nlisted = [1]")
+    run(f"{TUNE}\ny = a @ a\nlen(listed)").raise_error()
+    assert "Compared" not in capsys.readouterr().out
 
 
 NO_TUNING = {
