@@ -17,6 +17,7 @@ import pytest
 
 from mixpert_py.cli import cli
 from mixpert_py.commands.program import ProgramCommand
+from mixpert_py.notebook import MixPertMagics
 from samples.papers.__main__ import papers
 from tests import measure
 from tests.mixpert_py.command import ROOT, Mixpert, forked
@@ -203,7 +204,8 @@ def test_every_option_exists(page: str) -> None:
     """Those in sentences, too, where no command stands with them."""
     option = re.findall(r"`[^`\n]*?(--[a-z][a-z-]+)", PAGES[page].read_text("utf-8"))
     modules = [command for command in MODULES.values() if command is not None]
-    known = set().union({"--help"}, *map(options_below, (cli, *modules)))
+    magic = re.findall("--[a-z]+", MixPertMagics.mixpert.parser.format_help())
+    known = set().union({"--help"}, magic, *map(options_below, (cli, *modules)))
     samples = " ".join(path.read_text("utf-8") for path in (ROOT / "samples").glob("*.py"))
     for name in option:
         assert name in known or f'"{name}"' in samples, name
