@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -70,10 +70,6 @@ class Options:
         name = None if None in budgets else min(budgets, key=budgets.__getitem__, default=None)
         return texts.get(name)
 
-    @property
-    def is_notebook(self) -> bool:
-        return self.module is None and bool(self.arguments) and self.arguments[0].endswith(".ipynb")
-
     def program(self) -> "Program":
         """The program that is named. Raises UsageError where none is."""
         if self.module is not None:
@@ -84,12 +80,6 @@ class Options:
 
     def next_command(self, place: "Place", budget: str) -> str:
         """The command that makes the gain of a place, as it is typed."""
-        if self.is_notebook:
-            cells = f"%load_ext mixpert_py, then %mixpert on --scheme {place.scheme}"
-            if not self.packages:
-                return cells
-            hook = f"mixpert_py.install({[*self.packages]}, scheme={place.scheme!r})"
-            return f"import mixpert_py; {hook} before other imports; {cells}"
         packages = [word for name in self.packages for word in ("--package", name)]
         if place.scheme is not None:
             words = [] if self.module is None else ["-m", self.module]
@@ -138,8 +128,6 @@ def estimate(options: Options) -> int:
     require_seconds(options.time_limit)
     program = options.program()
     packages = packages_of(program, options.packages)
-    if options.is_notebook:  # nothing but the next command could name them
-        options = replace(options, packages=packages)
     quiet = options.as_json or options.quiet or options.no_progress
     with tables.progress(quiet, options.verbose) as show:
         found = estimated(program, float(budget), options.time_limit, show, packages)

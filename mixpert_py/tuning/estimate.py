@@ -139,10 +139,8 @@ def estimate(
     missing = sum(trace.seconds for site, trace in result.sites.items() if not _errors(own[site]))
     by_place = _times(result, measured, emulations, casts)
     known = _places(program, result)
-    tuned: set[str] = set()
-    if not program.is_notebook:
-        tuned |= read_sites(program).sites.keys()
-        tuned |= {site for site in result.sites if matches(module_of(site), packages)}
+    tuned = {site for site in result.sites if matches(module_of(site), packages)}
+    tuned |= read_sites(program).sites.keys()
     whole = sum(site.seconds for site in result.sites.values())
     share = min(whole / result.seconds, 1.0)
 

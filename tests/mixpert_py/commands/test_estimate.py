@@ -289,7 +289,6 @@ def test_the_next_command() -> None:
     assert command(gpu, "s.py") == "mixpert tune --error 1e-4 --device 'rtx 3090' s.py"
     assert command(every, "s.py", "-n") == "mixpert run --scheme float32 s.py -n"
     assert command(every, "-n", module="pkg") == "mixpert run --scheme float32 -m pkg -n"
-    assert "%mixpert on --scheme float32" in command(every, "n.ipynb")
     some = command(here, "s.py", packages=("sklearn", "scipy.l*"))
     assert some == "mixpert tune --error 1e-4 --package sklearn --package 'scipy.l*' s.py"
     some = command(every, "s.py", packages=("sklearn",))

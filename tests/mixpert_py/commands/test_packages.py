@@ -272,7 +272,7 @@ def test_an_estimate_of_a_notebook_has_it_and_the_cells_line(
     assert "shapes/deep.py:2" in row
     assert "cell_2:2" in row
     if "Next: " in said.out:  # whether it gains depends on this machine
-        assert "mixpert_py.install(['shapes'], scheme=" in said.out
+        assert "--package shapes n.ipynb" in said.out
 
 
 FITTED = """\
