@@ -259,8 +259,9 @@ def _may_be_product(node: ast.BinOp | ast.Call | ast.AugAssign, aliases: frozens
     """Whether a node may be a product; for most this is false without looking up its names."""
     if not isinstance(node, ast.Call):
         return isinstance(node.op, ast.MatMult)
-    word = written_name(node.func)
-    return word in WORDS or word in aliases
+    functions = [node.func, *node.args, *(keyword.value for keyword in node.keywords)]
+    words = map(written_name, functions)
+    return any(word in WORDS or word in aliases for word in words)
 
 
 def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:

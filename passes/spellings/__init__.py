@@ -35,4 +35,4 @@ def find(node: ast.AST, scope: Scope, fuse: bool = False) -> tuple[Spelling, Mat
     if method.matches(node) and not scope.is_module(node.func):
         chosen = functions.find_by_identity(node, scope)
         return chosen or (method, Match("dot", method.refusal(node, scope)))
-    return functions.find(node, scope)
+    return functions.find(node, scope) or functions.find_handed_on(node, scope)

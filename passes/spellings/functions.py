@@ -173,14 +173,21 @@ BLAS = Parameters(
     ("alpha", "a", "b"), ("beta", "c", "trans_a", "trans_b", "overwrite_c"), by_keyword=True
 )
 SUM_OF_TENSORS = Parameters(("input", "a", "b"), options=frozenset({"beta", "alpha"}))
-# Products of PyTorch's, JAX's and BLAS that are listed only.
+# Products that are listed only, of PyTorch, JAX and opt_einsum, and those of BLAS.
 _TENSORS = Function(
     frozenset(f"torch.{x}" for x in ("addbmm", "mv", "addmv"))
     | {f"torch.nn.functional.{x}" for x in ("bilinear", "scaled_dot_product_attention")}
-    | {"jax.lax.dot", "jax.lax.dot_general"}
-    | {f"scipy.linalg.blas.{x}{word}" for x in "sdcz" for word in ("gemv", "symm", "syrk")},
+    | {"jax.lax.dot", "jax.lax.dot_general", "opt_einsum.contract"},
     LEFT_NATIVE,
     PAIR,
+)
+_BLAS_WORDS = (
+    {f"{x}{word}" for x in "sdcz" for word in ("gemv", "trmv", "symm", "syrk", "syr2k", "trmm")}
+    | {f"{x}{word}" for x in "sd" for word in ("dot", "symv")}
+    | {f"{x}{word}" for x in "cz" for word in ("dotu", "dotc", "hemv", "hemm", "herk", "her2k")}
+)
+_BLAS = Function(
+    frozenset(f"scipy.linalg.blas.{word}" for word in _BLAS_WORDS), LEFT_NATIVE, PAIR, by_word=True
 )
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -223,15 +230,22 @@ FUNCTIONS: tuple[Function, ...] = (
         frozenset({"torch.chain_matmul"}), "torch_call", Parameters(("a", "b"), any_number=True)
     ),
     *(  # rows of their own, because a call of one or the other is left native
-        Function(frozenset({f"scipy.linalg.blas.{letter}gemm"}), "blas_gemm", BLAS, output="c")
+        Function(
+            frozenset({f"scipy.linalg.blas.{letter}gemm"}),
+            "blas_gemm",
+            BLAS,
+            output="c",
+            by_word=True,
+        )
         for letter in "sdcz"
     ),
     *(Function(_arrays(word), word, PAIR) for word in ("vecdot", "matvec", "vecmat")),
     Function(
         frozenset({"einops.einsum"}), "einops_einsum", Parameters(("a", "pattern"), any_number=True)
     ),
-    Function(_arrays("vdot"), LEFT_NATIVE, PAIR),
+    Function(_arrays("vdot"), LEFT_NATIVE, PAIR, by_word=True),
     _TENSORS,
+    _BLAS,
     Function(
         _arrays("linalg.matmul", "linalg.tensordot", "linalg.vecdot", "linalg.matrix_power"),
         LEFT_NATIVE,
@@ -259,6 +273,7 @@ _TENSOR_METHODS = {
             Parameters(("a", "b"), options=frozenset({"beta", "alpha"})),
         ),
     ),
+    "mv": Function(frozenset(), LEFT_NATIVE, Parameters(("b",))),
 }
 
 
@@ -280,14 +295,24 @@ def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
             return row, Match(_word(first), row.refusal(call), None)
         if not any(name in _BY_NAME for name in meanings):
             return row, Match(_word(first), f"{first} is left native")
-    for word, row in _BY_WORD.items():
-        other = min((name for name in meanings if _word(name) == word), default=None)
-        if other is not None and not other.startswith("mixpert_py."):
-            return row, Match(word, f"{other} is left native")
     for name in sorted(meanings):
-        row = _BY_NAME.get(name)
-        if row:
-            return row, Match(_word(name), f"{_word(name)} is left native")
+        row = _BY_NAME.get(name) or _BY_WORD.get(_word(name))
+        if row and "mixpert_py" not in roots:
+            return row, Match(_word(name), f"{name} is left native")
+    return None
+
+
+def find_handed_on(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
+    """The row of a product's function among the arguments of a call, as in `reduce(np.dot, all)`.
+
+    Whoever is given the function calls it natively.
+    """
+    for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+        if isinstance(argument, ast.Name | ast.Attribute):
+            for name in sorted(scope.meanings(argument) or ()):
+                row = _BY_NAME.get(name)
+                if row:
+                    return row, Match(_word(name), f"{name} is handed on as a function")
     return None
 
 
@@ -328,15 +353,19 @@ def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | N
     if word in _TENSOR_METHODS and isinstance(call.func, ast.Attribute):
         return _find_tensor_method(call, call.func, scope)
     row = _BY_WORD.get(word)
-    return (row, Match(word, _unresolved(call.func, scope))) if row else None
+    return (row, Match(word, _unresolved(call.func, scope, row))) if row else None
 
 
 def _find_tensor_method(
     call: ast.Call, method: ast.Attribute, scope: Scope
-) -> tuple[Function, Match]:
+) -> tuple[Function, Match] | None:
     """The row of a call such as `x.mm(y)`, of whatever x is."""
     word, base = method.attr, method.value
     row = _TENSOR_METHODS[word]
+    if (
+        not row.RUNTIME
+    ):  # of other objects than tensors, such as `shell.mv(old, new)`, more is given
+        return None if row.refusal(call) else (row, Match(word, f"{word} is left native"))
     while isinstance(base, ast.Attribute):
         base = base.value
     if not isinstance(base, ast.Name):  # it would be evaluated after the operands
@@ -347,15 +376,17 @@ def _find_tensor_method(
     return row, Match(word, reason, None)
 
 
-def _unresolved(function: ast.expr, scope: Scope) -> str:
+def _unresolved(function: ast.expr, scope: Scope, row: Function) -> str:
     """Why a function written like a product is not known to be one."""
+    libraries = ("numpy", "cupy") if any(x.startswith("numpy") for x in row.names) else ("scipy",)
     if isinstance(function, ast.Attribute):
         base = function.value
         while isinstance(base, ast.Attribute):
             base = base.value
         owner = ast.unparse(function.value) if isinstance(base, ast.Name) else "an expression"
-        return f"{owner} is not known to be numpy or cupy"
+        return f"{owner} is not known to be {' or '.join(libraries)}"
     assert isinstance(function, ast.Name)
     if scope.owner(function.id) is None and scope.has_star():
         return f"{function.id} may come from a star import"
-    return f"{function.id} is not known to be numpy's or cupy's"
+    owners = " or ".join(f"{library}'s" for library in libraries)
+    return f"{function.id} is not known to be {owners}"
