@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.products.vectors import matvec as matvec
     from mixpert_py.runtime.products.vectors import vecdot as vecdot
     from mixpert_py.runtime.products.vectors import vecmat as vecmat
+    from mixpert_py.runtime.products.xp import reduce_product as reduce_product
     from mixpert_py.runtime.products.xp import xp_product as xp_product
     from mixpert_py.runtime.schemes import schemes as schemes
 
@@ -72,6 +73,7 @@ _HOMES = {
     "on_gpu": "mixpert_py.runtime.context",
     "pack": "mixpert_py.runtime.packed_array",
     "precision": "mixpert_py.runtime.context",
+    "reduce_product": "mixpert_py.runtime.products.xp",
     "schemes": "mixpert_py.runtime.schemes",
     "target": "mixpert_py.runtime.products.in_place",
     "tensordot": "mixpert_py.runtime.products.tensordot",

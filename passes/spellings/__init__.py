@@ -14,7 +14,14 @@ from mixpert_py.passes.spellings.spelling import Match as Match
 from mixpert_py.passes.spellings.spelling import Spelling as Spelling
 
 # The spellings whose calls `rewrite` may have written.
-WRITTEN: tuple[Spelling, ...] = (operator, assign, method, fused, *functions.FUNCTIONS)
+WRITTEN: tuple[Spelling, ...] = (
+    operator,
+    assign,
+    method,
+    fused,
+    functions.REDUCE,
+    *functions.FUNCTIONS,
+)
 
 
 def find(node: ast.AST, scope: Scope, fuse: bool = False) -> tuple[Spelling, Match] | None:

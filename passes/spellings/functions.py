@@ -190,6 +190,15 @@ _BLAS = Function(
     frozenset(f"scipy.linalg.blas.{word}" for word in _BLAS_WORDS), LEFT_NATIVE, PAIR, by_word=True
 )
 
+# Found by what it is given.
+REDUCE = Function(
+    frozenset({"functools.reduce"}),
+    "reduce_product",
+    Parameters(("function", "operands"), ("initial",)),
+)
+_REDUCED_WORDS = frozenset({"dot", "matmul"})
+_REDUCED = _arrays(*_REDUCED_WORDS) | {"operator.matmul"}
+
 FUNCTIONS: tuple[Function, ...] = (
     Function(
         frozenset({"matmul", "dot", "inner", "tensordot", "vecdot", "matvec", "vecmat"}),
@@ -303,10 +312,22 @@ def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
 
 
 def find_handed_on(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
-    """The row of a product's function among the arguments of a call, as in `reduce(np.dot, all)`.
+    """The row of a product's function among the arguments of a call.
 
-    Whoever is given the function calls it natively.
+    The products of `reduce(np.dot, all)` are made by the runtime; whoever else is given such a
+    function calls it natively.
     """
+    if call.args and scope.meanings(call.func) == REDUCE.names:
+        function = call.args[0]
+        handed = scope.meanings(function)
+        # Of `xp.dot`, of whatever module, the runtime decides when it is called.
+        is_unknown = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
+        if (
+            handed <= _REDUCED
+            if handed
+            else is_unknown and written_name(function) in _REDUCED_WORDS
+        ):
+            return REDUCE, Match("reduce", REDUCE.refusal(call), REDUCE.names)
     for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
         if isinstance(argument, ast.Name | ast.Attribute):
             for name in sorted(scope.meanings(argument) or ()):

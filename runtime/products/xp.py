@@ -1,5 +1,6 @@
 """`xp_product`: a call of a function that may be a product of NumPy or CuPy, or anything else."""
 
+import functools
 import sys
 from collections.abc import Callable, Set
 from types import FunctionType, ModuleType
@@ -97,6 +98,28 @@ def xp_product(
         return known.product(*operands, **options, site=site, native=native)
     ours = {"scheme": scheme, "backend": backend, "site": site, "block": block, "native": native}
     return known.product(*operands, **options, **ours)
+
+
+def reduce_product(
+    function: Native,
+    *operands: Any,
+    native: Callable[..., Any],
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    block: int | None = None,
+) -> Any:
+    """native(function, *operands), where `native` is functools.reduce: products, one after another.
+
+    function: as `native` of `xp_product`, which makes each product. operands: the sequence of
+    factors, and the first one if it stands apart. Other arguments and errors as in `matmul`.
+    """
+    if native is not functools.reduce:
+        return native(function, *operands)
+    if not passes(site):
+        _look_up(site)
+    given: dict[str, Any] = {"scheme": scheme, "backend": backend, "site": site, "block": block}
+    return native(functools.partial(xp_product, native=function, **given), *operands)
 
 
 def _known(native: Native) -> Known | None:

@@ -172,6 +172,13 @@ NOOP = [
     ("handed-on-by-name", "from numpy import matmul as mul\nf(function=mul)\n",
      "numpy.matmul is handed on as a function"),
     ("handed-on-unknown", "reduce(xp.dot, [a, b, c]); f(dot)\n", None),
+    ("reduced-by-keyword", NUMPY + "from functools import reduce\nreduce(np.dot, sequence=a)\n",
+     "argument sequence= is left native"),
+    ("reduced-alone", NUMPY + "from functools import reduce\nreduce(np.dot)\n",
+     "too few operands"),
+    ("reduced-sum", "from functools import reduce\nimport operator\nreduce(operator.add, a)\n",
+     None),
+    ("reduced-lambda", "from functools import reduce\nreduce(lambda a, b: a + b, dot)\n", None),
     ("xp-not-called", "f = xp.matmul\n", None),
     ("matmul-of-call", "f(x).matmul(b)\n", "the method matmul of an expression"),
     ("starred", NUMPY + "np.dot(*ab)\n", "starred arguments"),
@@ -617,6 +624,15 @@ REWRITES = [
      "@partial(jit, static_argnums=0)\ndef f(a): return a @ a",
      "from functools import partial\nfrom jax import jit\n"
      "@partial(jit, static_argnums=0)\ndef f(a): return M.matmul(a, a, @0)"),
+    ("reduced", NUMPY + "from functools import reduce\nreduce(np.dot, (a, b, c))",
+     NUMPY + "from functools import reduce\n"
+     "M.reduce_product(np.dot, (a, b, c), @0, native=reduce)"),
+    ("reduced-from-one", "import functools as f\nfrom operator import matmul\nf.reduce(matmul, a, b)",
+     "import functools as f\nfrom operator import matmul\n"
+     "M.reduce_product(matmul, a, b, @0, native=f.reduce)"),
+    ("reduced-unknown", "from functools import reduce\ndef g(xp): return reduce(xp.dot, a)",
+     "from functools import reduce\n"
+     "def g(xp): return M.reduce_product(xp.dot, a, @0, native=reduce)"),
     ("torch-compile", "import torch\n@torch.compile(fullgraph=False)\ndef f(a): return a @ a\n"
      "g = torch.compile(N(), mode='default')",
      "import torch\n@torch.compile(fullgraph=False)\ndef f(a): return M.matmul(a, a, @0)\n"

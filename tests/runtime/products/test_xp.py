@@ -1,5 +1,7 @@
 """`xp_product` multiplies where a module is NumPy, and calls what it was given everywhere else."""
 
+import functools
+import operator
 import sys
 from functools import partial
 from operator import attrgetter
@@ -14,7 +16,7 @@ from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import signatures
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products import xp
-from mixpert_py.runtime.products.xp import xp_product
+from mixpert_py.runtime.products.xp import reduce_product, xp_product
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.operands import OPERANDS, outcome, same
 from tests.runtime.without_gpu import FORCES, SITE
@@ -187,3 +189,27 @@ def test_small_operands_on_a_gpu_take_no_look_at_the_function(
             asked.reset_mock()
             xp_product(*operands, **{"site": SITE, **given}, native=lambda *_, **__: None)
             asked.assert_called_once()
+
+
+@pytest.mark.parametrize("native", [np.dot, np.matmul, operator.matmul], ids=lambda f: f.__name__)
+def test_products_one_after_another(native: Any) -> None:
+    trace = Trace()
+    with use(Context(scheme="int8x3", backend="reference", trace=trace)):
+        result = reduce_product(native, iter([A, B]), A, native=functools.reduce, site=SITE)
+    assert trace.sites[SITE].schemes == {"int8x3": 2}
+    assert 0 < np.abs(result - A @ A @ B).max() < 0.1
+    with use(Context()):
+        assert same(reduce_product(native, (A, B), native=functools.reduce, site=SITE), A @ B)
+        one = reduce_product(native, [A], native=functools.reduce, site=SITE)
+        assert one is A
+        with pytest.raises(TypeError, match="empty"):
+            reduce_product(native, [], native=functools.reduce, site=SITE)
+
+
+def test_another_reduce_gets_the_function_itself() -> None:
+    def reduce(*given: Any) -> Any:
+        return given
+
+    assert reduce_product(np.dot, [A], native=reduce, site=SITE) == (np.dot, [A])
+    total = reduce_product(operator.add, [1, 2, 3], native=functools.reduce, site=SITE)
+    assert total == 6
