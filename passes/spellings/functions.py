@@ -322,11 +322,8 @@ def find_handed_on(call: ast.Call, scope: Scope) -> tuple[Function, Match] | Non
         handed = scope.meanings(function)
         # Of `xp.dot`, of whatever module, the runtime decides when it is called.
         is_unknown = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
-        if (
-            handed <= _REDUCED
-            if handed
-            else is_unknown and written_name(function) in _REDUCED_WORDS
-        ):
+        may_be = is_unknown and written_name(function) in _REDUCED_WORDS
+        if handed <= _REDUCED if handed else may_be:
             return REDUCE, Match("reduce", REDUCE.refusal(call), REDUCE.names)
     for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
         if isinstance(argument, ast.Name | ast.Attribute):

@@ -173,7 +173,7 @@ NOOP = [
      "numpy.matmul is handed on as a function"),
     ("handed-on-unknown", "reduce(xp.dot, [a, b, c]); f(dot)\n", None),
     ("reduced-by-keyword", NUMPY + "from functools import reduce\nreduce(np.dot, sequence=a)\n",
-     "argument sequence= is left native"),
+     "operands given by keyword"),
     ("reduced-alone", NUMPY + "from functools import reduce\nreduce(np.dot)\n",
      "too few operands"),
     ("reduced-sum", "from functools import reduce\nimport operator\nreduce(operator.add, a)\n",
@@ -627,7 +627,8 @@ REWRITES = [
     ("reduced", NUMPY + "from functools import reduce\nreduce(np.dot, (a, b, c))",
      NUMPY + "from functools import reduce\n"
      "M.reduce_product(np.dot, (a, b, c), @0, native=reduce)"),
-    ("reduced-from-one", "import functools as f\nfrom operator import matmul\nf.reduce(matmul, a, b)",
+    ("reduced-from-one", "import functools as f\nfrom operator import matmul\n"
+     "f.reduce(matmul, a, b)",
      "import functools as f\nfrom operator import matmul\n"
      "M.reduce_product(matmul, a, b, @0, native=f.reduce)"),
     ("reduced-unknown", "from functools import reduce\ndef g(xp): return reduce(xp.dot, a)",
