@@ -81,10 +81,12 @@ class _Reader:
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
         missing = isinstance(node.value, ast.Constant) and node.value.value is None
+        value = node.value if isinstance(node.value, ast.Attribute) else None
         for target in node.targets:
-            if missing and isinstance(target, ast.Name):
+            if isinstance(target, ast.Name):
                 self.scopes.scope_of[target] = self.here
-                self.bind(target.id, Binding("", line=node.lineno))
+                name = "" if missing else None
+                self.bind(target.id, Binding(name, line=node.lineno, value=value))
             else:
                 self.visit(target)
 

@@ -236,13 +236,15 @@ def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iter
 
 
 def _aliases(scopes: Scopes) -> frozenset[str]:
-    """The names that an import anywhere in the file gives to what a word of the filter names."""
+    """The names that an import or an assignment gives to what a word of the filter names."""
     return frozenset(
         name
         for scope in scopes.opened_by.values()
         for name, bindings_ in scope.bindings.items()
         if any(
-            binding.target and binding.target.rpartition(".")[2] in WORDS for binding in bindings_
+            (binding.target and binding.target.rpartition(".")[2] in WORDS)
+            or (binding.value and binding.value.attr in WORDS)
+            for binding in bindings_
         )
     )
 

@@ -32,13 +32,16 @@ def written_name(node: ast.expr) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One way a name gets its value. target: the import's qualified name; None: not an import."""
+    """One way a name gets its value. target: the import's qualified name; None: not an import.
+    value: of an assignment, what is assigned if that is an attribute.
+    """
 
     target: str | None
     module: bool = False  # bound by `import x`, so certainly a module
     line: int = 0
     certain: bool = False  # a statement of the module itself, in no `try` or `if`
     defined: bool = False  # by a `def` or a `class` of the file
+    value: ast.Attribute | None = None
 
 
 @dataclass(eq=False)
@@ -139,6 +142,12 @@ class Scope:
         """Tell whether every binding of a name used here is a `def` or a `class` of the file."""
         owner = self.owner(name)
         return owner is not None and all(b.defined for b in owner.bindings[name])
+
+    def assigned_words(self, name: str) -> list[str]:
+        """The words of the attributes that are assigned to a name used here, as in `f = np.dot`."""
+        owner = self.owner(name)
+        bindings = [] if owner is None else owner.bindings[name]
+        return [binding.value.attr for binding in bindings if binding.value is not None]
 
     def is_module(self, expr: ast.expr) -> bool:
         """True if the name that a dotted name starts with is, or hides, an imported module."""

@@ -368,6 +368,10 @@ def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | N
     if found := find_by_identity(call, scope):
         return found
     word = written_name(call.func)
+    if isinstance(call.func, ast.Name):  # a variable, as in `contract = np.einsum`
+        for assigned in scope.assigned_words(word):
+            if row := _BY_IDENTITY.get(assigned):
+                return row, Match(assigned, row.refusal(call), None)
     if word in _TENSOR_METHODS and isinstance(call.func, ast.Attribute):
         return _find_tensor_method(call, call.func, scope)
     row = _BY_WORD.get(word)

@@ -178,6 +178,11 @@ NOOP = [
      "too few operands"),
     ("reduced-sum", "from functools import reduce\nimport operator\nreduce(operator.add, a)\n",
      None),
+    ("variable-of-no-product", NUMPY + "f = np.add\nf(a, b)\ng = np.dot\n", None),
+    ("variable-elsewhere", NUMPY + "def f(mul):\n    return mul(a, b)\ndef g():\n"
+     "    mul = np.dot\n", None),
+    ("variable-of-one-operand", NUMPY + "contract = np.einsum\ncontract('ii', a)\n",
+     "too few operands"),
     ("reduced-lambda", "from functools import reduce\nreduce(lambda a, b: a + b, dot)\n", None),
     ("xp-not-called", "f = xp.matmul\n", None),
     ("matmul-of-call", "f(x).matmul(b)\n", "the method matmul of an expression"),
@@ -634,6 +639,12 @@ REWRITES = [
     ("reduced-unknown", "from functools import reduce\ndef g(xp): return reduce(xp.dot, a)",
      "from functools import reduce\n"
      "def g(xp): return M.reduce_product(xp.dot, a, @0, native=reduce)"),
+    ("variable", NUMPY + "contract = np.einsum\nx = contract('ij,jk', a, b)",
+     NUMPY + "contract = np.einsum\nx = M.xp_product('ij,jk', a, b, @0, native=contract)"),
+    ("variable-of-a-function", "def f(xp, a):\n    mul = xp.matmul\n    return mul(a, a)",
+     "def f(xp, a):\n    mul = xp.matmul\n    return M.xp_product(a, a, @0, native=mul)"),
+    ("variable-that-varies", NUMPY + "f = np.add\nif c:\n    f = np.dot\nf(a, b)",
+     NUMPY + "f = np.add\nif c:\n    f = np.dot\nM.xp_product(a, b, @0, native=f)"),
     ("torch-compile", "import torch\n@torch.compile(fullgraph=False)\ndef f(a): return a @ a\n"
      "g = torch.compile(N(), mode='default')",
      "import torch\n@torch.compile(fullgraph=False)\ndef f(a): return M.matmul(a, a, @0)\n"
