@@ -81,12 +81,14 @@ class _Reader:
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
         missing = isinstance(node.value, ast.Constant) and node.value.value is None
-        value = node.value if isinstance(node.value, ast.Attribute) else None
+        given = node.value
+        values = [given.body, given.orelse] if isinstance(given, ast.IfExp) else [given]
+        words = tuple(value.attr for value in values if isinstance(value, ast.Attribute))
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self.scopes.scope_of[target] = self.here
                 name = "" if missing else None
-                self.bind(target.id, Binding(name, line=node.lineno, value=value))
+                self.bind(target.id, Binding(name, line=node.lineno, words=words))
             else:
                 self.visit(target)
 

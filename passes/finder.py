@@ -243,7 +243,7 @@ def _aliases(scopes: Scopes) -> frozenset[str]:
         for name, bindings_ in scope.bindings.items()
         if any(
             (binding.target and binding.target.rpartition(".")[2] in WORDS)
-            or (binding.value and binding.value.attr in WORDS)
+            or not WORDS.isdisjoint(binding.words)
             for binding in bindings_
         )
     )

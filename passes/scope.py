@@ -33,7 +33,7 @@ def written_name(node: ast.expr) -> str:
 @dataclass(frozen=True, slots=True)
 class Binding:
     """One way a name gets its value. target: the import's qualified name; None: not an import.
-    value: of an assignment, what is assigned if that is an attribute.
+    words: of an assignment, those of the attributes that may be assigned.
     """
 
     target: str | None
@@ -41,7 +41,7 @@ class Binding:
     line: int = 0
     certain: bool = False  # a statement of the module itself, in no `try` or `if`
     defined: bool = False  # by a `def` or a `class` of the file
-    value: ast.Attribute | None = None
+    words: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -147,7 +147,7 @@ class Scope:
         """The words of the attributes that are assigned to a name used here, as in `f = np.dot`."""
         owner = self.owner(name)
         bindings = [] if owner is None else owner.bindings[name]
-        return [binding.value.attr for binding in bindings if binding.value is not None]
+        return [word for binding in bindings for word in binding.words]
 
     def is_module(self, expr: ast.expr) -> bool:
         """True if the name that a dotted name starts with is, or hides, an imported module."""

@@ -15,6 +15,8 @@ from mixpert_py.passes.scope import ARRAY_MODULES, Scope, written_name
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings.spelling import Match, Parts
 
+TOO_FEW = "too few operands"
+
 
 @dataclass(frozen=True)
 class Parameters:
@@ -63,7 +65,7 @@ class Parameters:
         if self.as_list and unknown is None and self._is_list(call):
             return None
         if not starred and not set(self.required) <= set(known):
-            return "too few operands" if unknown is None else "operands given by keyword"
+            return TOO_FEW if unknown is None else "operands given by keyword"
         count = len(call.args) + len(keywords)
         if self.optional == ("out",) and count > len(positional):
             return "more arguments than operands and out"
@@ -370,8 +372,10 @@ def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | N
     word = written_name(call.func)
     if isinstance(call.func, ast.Name):  # a variable, as in `contract = np.einsum`
         for assigned in scope.assigned_words(word):
-            if row := _BY_IDENTITY.get(assigned):
-                return row, Match(assigned, row.refusal(call), None)
+            row = _BY_IDENTITY.get(assigned)
+            # With one operand it is more likely a method of whatever object.
+            if row and (reason := row.refusal(call)) != TOO_FEW:
+                return row, Match(assigned, reason, None)
     if word in _TENSOR_METHODS and isinstance(call.func, ast.Attribute):
         return _find_tensor_method(call, call.func, scope)
     row = _BY_WORD.get(word)
