@@ -52,7 +52,7 @@ SKIPPED = re.compile(
 PREFIX = re.compile(r"\b[a-zA-Z]{1,2}\Z")
 SITE = re.compile(r"\bsite\b")
 MAY_HOLD_PRODUCT = (ast.BinOp, ast.Call, ast.AugAssign, ast.JoinedStr)
-MAY_BE_COMPILED = frozenset({ast.Call, ast.FunctionDef, ast.ClassDef})
+MAY_BE_COMPILED = frozenset({ast.Call, ast.Dict, ast.FunctionDef, ast.ClassDef, ast.Lambda})
 PLAIN_PREFIX = re.compile("[bru]+", re.IGNORECASE)
 BRACKETS_OR_AT = re.compile(r"[()\[\]{}@]")
 # The field of a node in which a word of the text filter is one of the program's names.
@@ -226,7 +226,7 @@ def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iter
         if not fuse and not _may_be_product(node, aliases):
             continue
         scope = scopes.scope_of[node.target if isinstance(node, ast.AugAssign) else node]
-        reason = barred or ("inside a compiled function" if scope.is_compiled() else None)
+        reason = "inside a compiled function" if scope.is_compiled() else barred
         if found := find(node, scope, fuse and reason is None):
             spelling, match = found
             if match.product is not None:
@@ -270,8 +270,8 @@ def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
     """Find the arguments of compilers, as in `fast = njit(slow)` and `njit(lambda a: a)`.
 
     Where the argument is a local variable, as in `[njit(f) for f in (one, two)]`, these are all
-    functions and classes that the file defines; so they are where PyTorch compiles anything else
-    than one of these, such as a module, into one graph.
+    functions and classes that the file defines. So they are where PyTorch compiles anything into
+    one graph, since all that is called there is in it.
     """
     arguments: dict[ast.AST, str] = {}
     called: set[str] = set()
@@ -282,27 +282,26 @@ def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
             continue
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             definitions[node] = node.name
+        elif isinstance(node, ast.Lambda):
+            definitions[node] = "<lambda>"
+        elif isinstance(node, ast.Dict):
+            keys = {getattr(key, "value", None) for key in node.keys}  # of `torch.compile(f, **it)`
+            varies = varies or "fullgraph" in keys
         elif isinstance(node, ast.Call):
-            scope = scopes.scope_of[node]
-            one_graph = takes_one_graph(node) and written_name(node.func) != "partial"
-            if not one_graph and not scope.names_compiler(node.func):
+            one_graph = takes_one_graph(node)
+            varies = varies or one_graph
+            if not one_graph and not scopes.scope_of[node].names_compiler(node.func):
                 continue
-            # The method of a module has no argument, but nor has a decorator.
-            if one_graph and not node.args and scope.meanings(node.func) is None:
-                varies = True
             for argument in node.args:
                 arguments[argument] = "inside a compiled function"
                 if isinstance(argument, ast.Name):
                     called.add(argument.id)
-                    varies = varies or scope.is_local(argument.id)
-                if one_graph and not isinstance(argument, ast.Lambda):
-                    is_ours = isinstance(argument, ast.Name) and scope.is_defined(argument.id)
-                    varies = varies or not is_ours
+                    varies = varies or scopes.scope_of[node].is_local(argument.id)
     for node, name in definitions.items():
         if name in called:
             arguments[node] = "inside a compiled function"
         elif varies:
-            arguments[node] = "may be handed to a compiler"
+            arguments.setdefault(node, "may be handed to a compiler")
     return arguments
 
 

@@ -255,6 +255,16 @@ NOOP = [
     ("one-graph-of-itself", "import torch\nclass N(torch.nn.Module):\n"
      "    def forward(self, a): return a @ a\nn = N()\nn.compile(fullgraph=True)\n",
      "may be handed to a compiler"),
+    ("one-graph-calls", "import torch\ndef f(a): return a @ a\n"
+     "@torch.compile(fullgraph=True)\ndef g(a): return f(a)\n", "may be handed to a compiler"),
+    ("one-graph-calls-a-lambda", "import torch\nf = lambda a: a @ a\n"
+     "@torch.compile(fullgraph=True)\ndef g(a): return f(a)\n", "may be handed to a compiler"),
+    ("one-graph-by-a-variable", "import torch\nfrom functools import partial\n"
+     "def f(a): return a @ a\nc = partial(torch.compile, fullgraph=True)\ng = c(f)\n",
+     "may be handed to a compiler"),
+    ("one-graph-by-options", "import torch\ndef f(a): return a @ a\n"
+     "options = {'fullgraph': True}\ng = torch.compile(f, **options)\n",
+     "may be handed to a compiler"),
     ("compiled-in-turn", "from numba import njit\ndef f(a): return a @ a\n"
      "g = [njit(h) for h in (f, f)]\n", "may be handed to a compiler"),
     ("jit-of-some-arguments", "from functools import partial\nimport numba\n"
@@ -653,9 +663,9 @@ REWRITES = [
      "g = torch.compile(N(), mode='default')",
      "import torch\n@torch.compile(fullgraph=False)\ndef f(a): return M.matmul(a, a, @0)\n"
      "g = torch.compile(N(), mode='default')"),
-    ("one-graph-of-another", "import torch\ndef f(a): return a @ a\ndef h(a): return a @ a\n"
+    ("one-graph-elsewhere", "import torch\na @ a\ndef h(a): return a @ a\n"
      "g = torch.compile(h, fullgraph=True)",
-     "import torch\ndef f(a): return M.matmul(a, a, @0)\ndef h(a): return a @ a\n"
+     "import torch\nM.matmul(a, a, @0)\ndef h(a): return a @ a\n"
      "g = torch.compile(h, fullgraph=True)"),
     ("jax-jit-of-others", "import jax\ndef f(a): return a @ a\n"
      "def g(h): return jax.jit(h)", "import jax\ndef f(a): return M.matmul(a, a, @0)\n"
