@@ -7,9 +7,12 @@ the syntax tree is rewritten and not the text.
 
 import importlib
 import importlib.util
+import linecache
 import os
+import re
 import sys
 import threading
+import traceback
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -17,7 +20,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
 from pathlib import Path
-from traceback import walk_tb
 from types import CodeType, ModuleType
 from typing import Any
 from zipimport import ZipImportError, zipimporter
@@ -174,7 +176,7 @@ def compiled(program: Program, fuse: bool = False) -> CodeType:
         try:
             as_it_is = _as_it_is(program)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise RefusedProgramError(str(refused)) from None
+            raise _refused(program, str(refused)) from None
         why = str(refused).removeprefix(f"{program.argv[0]}: ")
         message = f"mixpert: {why}: it runs as it is"
         warnings.warn_explicit(message, UserWarning, program.filename, 1, "__main__")
@@ -183,8 +185,19 @@ def compiled(program: Program, fuse: bool = False) -> CodeType:
         return made.code if made else _as_it_is(program)
     except SyntaxError as error:  # `return` outside a function: found by the compiler only
         line = error.lineno or 1  # the compiler names none where a byte is NUL
-        message = f"{program.argv[0]}: line {line}: {error.msg}"
-        raise RefusedProgramError(message) from None
+        raise _refused(program, f"{program.argv[0]}: line {line}: {error.msg}") from None
+
+
+def _refused(program: Program, message: str) -> RefusedProgramError:
+    """The error for a program that Python does not accept; a notebook's names the cell."""
+    if program.is_notebook:
+        message = re.sub(
+            r"(?<=: )line (\d+)",
+            lambda found: _place_in_cells(program.filename, int(found[1])) or found[0],
+            message,
+            count=1,
+        )
+    return RefusedProgramError(message)
 
 
 def _as_it_is(program: Program) -> CodeType:
@@ -250,6 +263,11 @@ def execute(
         rewrite_in_spawned_children(program.filename, context, project, tuple(packages))
     if program.spec is not None and program.spec.parent:
         importlib.import_module(program.spec.parent)
+    if program.is_notebook:  # tracebacks, warnings and `inspect` show its cells, not its JSON
+        text = program.source.decode()
+        lines = text.splitlines(keepends=True)
+        linecache.cache[program.filename] = (len(text), None, lines, program.filename)
+        sys.excepthook = traceback.print_exception  # that of Python up to 3.12 reads the file
     try:
         exec(rewritten, main.__dict__)
     except Exception as error:
@@ -260,17 +278,23 @@ def execute(
 
 
 def _name_cell(error: Exception, path: str) -> None:
-    """Add to what a notebook raised where that was: its traceback has lines of no file."""
+    """Add to what a notebook raised where that was: its traceback counts the lines of all cells."""
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if frame.f_code.co_filename == path]
+    if lines and (place := _place_in_cells(path, lines[-1])):
+        error.add_note(f"Line {lines[-1]} of all cells is {place}.")
+
+
+def _place_in_cells(path: str, line: int) -> str | None:
+    """The cell, and the line in it, of a line of all cells; None where the notebook was changed."""
     from mixpert_py.sources import notebook_file
 
-    lines = [
-        line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == path
-    ]
-    with suppress(OSError, SourceError):  # changed meanwhile
+    with suppress(OSError, SourceError):
         places = notebook_file.cell_lines(Path(path).read_bytes())
-        if lines and lines[-1] <= len(places):
-            cell, line = places[lines[-1] - 1]
-            error.add_note(f"Line {lines[-1]} of all cells is cell_{cell}, line {line}.")
+        if line <= len(places):
+            cell, line = places[line - 1]
+            return f"cell_{cell}, line {line}"
+    return None
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from mixpert_py.passes.edits import Edit, splice
 FORMAT = 4
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 RUNNING = re.compile(r"\s*%%(?:time|capture|mixpert)\b[^\n]*")
+TIMED = re.compile(r"(?P<indent>[ \t]*)%time[ \t]+(?=[^\s-])")
 MAGIC = re.compile(r"(?P<indent>[ \t]*)(?:[%!?]|[^#'\"]*\?[ \t]*$)")
 # `files = !ls` and `x = %magic`: the name is bound all the same.
 ASSIGNED = re.compile(r"(?P<target>[ \t]*[^=#'\"!<>]+=)[ \t]*[!%]")
@@ -197,8 +198,11 @@ def plain(cell: str, runs: bool = False) -> str | None:
     """A cell as Python with as many lines, those of IPython replaced; None if that is no Python.
 
     The text under a cell magic such as `%%time` is the magic's. runs: whether it is wanted to be
-    run, so that it is Python's under the magics that run it once, as it is.
+    run, so that it is Python's under the magics that run it once, as it is; so is that of a line.
+    Newlines of Windows are then as Python reads them.
     """
+    if runs:
+        cell = cell.replace("\r\n", "\n")
     if runs and (magic := RUNNING.match(cell)):
         cell = "pass" + cell[magic.end() :]
     if cell.lstrip().startswith("%%") or "\r" in cell or "\f" in cell:
@@ -208,6 +212,8 @@ def plain(cell: str, runs: bool = False) -> str | None:
     lines: list[str] = []
     continued = False
     for line in cell.split("\n"):
+        if runs and not continued and TIMED.match(line) and _is_complete("\n".join(lines)):
+            line = TIMED.sub(r"\g<indent>", line)
         hidden = "" if continued else _hidden(line, lines)
         continued = hidden is not None and line.endswith("\\")
         lines.append(line if hidden is None else hidden)

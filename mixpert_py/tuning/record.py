@@ -25,7 +25,7 @@ from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.passes.source import decode
 from mixpert_py.plan import Criterion, Plan, Provenance, Site
-from mixpert_py.sources import source_files
+from mixpert_py.sources import notebook_file, source_files
 from mixpert_py.tuner.records import Outcome, Verdict
 from mixpert_py.tuner.report import record as report_record
 from mixpert_py.tuner.report.record import (
@@ -253,12 +253,14 @@ def reported_program(record: Record, plan: Plan | None, script: Path) -> Reporte
     origin = record.provenance
     name = origin.source or script.name
     try:
-        raw = source_files.read(str(script))
+        raw, shown = source_files.read(str(script)), name
         module = config.module_name(script)
+        if name.endswith(source_files.NOTEBOOK):  # what has run are its cells
+            raw, shown = notebook_file.notebook_text(raw), f"the cells of {script.stem}"
         with named(name, module):
             spans = {site.id: site.span for site in analyze(raw, module) if site.reason is None}
             text = decode(raw, module).text
-        graph = of_source(raw, name, module)
+        graph = of_source(raw, shown, module)
     except MixPertError as problem:
         return ReportedProgram(name, notes=(*notes, f"The source is not shown. {problem}"))
     own = [it.id for it in record.operators if plan_file.module_of(it.id) == module]

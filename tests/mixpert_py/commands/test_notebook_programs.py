@@ -47,6 +47,12 @@ def test_it_is_tuned_verified_and_run_under_its_plan(notebook: Path, mixpert: Mi
     mixpert("run", "--backend", "reference", "--json", "p.json", "n.ipynb")
     [record] = json.loads((notebook.parent / "p.json").read_text("utf-8"))
     assert record["schemes"] == {site.scheme: 1}
+    said = mixpert("report", "n.mixpert.toml", "--html", "page")
+    assert said.code == 0, said.err
+    page = (notebook.parent / "page/index.html").read_text("utf-8")
+    assert "has changed since" not in page
+    assert "The source is not shown" not in page
+    assert 'class="operator' in page
 
 
 def test_processes_that_it_spawns_do_not_run_it(notebook: Path, mixpert: Mixpert) -> None:
@@ -67,6 +73,27 @@ def test_an_error_names_its_cell(notebook: Path, mixpert: Mixpert) -> None:
     said = mixpert("run", "-q", "n.ipynb")
     assert said.code == 1
     assert said.err.endswith("size 96\nLine 8 of all cells is cell_4, line 2.\n"), said.err
+    assert '.ipynb", line 8, in <module>\n    b[99]\n' in said.err
+
+
+def test_a_cell_that_python_refuses_is_named(notebook: Path, mixpert: Mixpert) -> None:
+    found = json.loads(notebook.read_text("utf-8"))
+    found["cells"][3]["source"] = "b = f(a)\nawait b"
+    notebook.write_text(json.dumps(found), "utf-8")
+    said = mixpert("run", "-q", "n.ipynb")
+    assert (said.code, said.out) == (1, "")
+    assert "n.ipynb: cell_4, line 2: 'await' outside function" in said.err
+
+
+def test_newlines_of_windows_and_timed_lines_are_run(notebook: Path, mixpert: Mixpert) -> None:
+    found = json.loads(notebook.read_text("utf-8"))
+    cell = "for _ in range(2):\n    %time b = \\\n        f(a)\n%timeit f(a)\nprint(b.shape)"
+    found["cells"][3]["source"] = cell.replace("\n", "\r\n")
+    notebook.write_text(json.dumps(found), "utf-8")
+    said = mixpert("run", "-q", "--json", "p.json", "n.ipynb")
+    assert (said.code, said.out, said.err) == (0, "(96, 96)\n", LEFT_OUT)
+    [record] = json.loads((notebook.parent / "p.json").read_text("utf-8"))
+    assert record["calls"] == 2
 
 
 def test_other_languages_are_refused(notebook: Path, mixpert: Mixpert) -> None:
