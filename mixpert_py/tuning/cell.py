@@ -6,6 +6,7 @@ changes nothing but files, modules, and objects that cannot be copied, such as a
 
 import ast
 import copy
+import logging
 import os
 import random
 import sys
@@ -267,13 +268,14 @@ def on_copies(
     namespace: dict[str, Any], words: Collection[str], say: Callable[[str], object]
 ) -> Iterator[None]:
     """Let the code inside work on copies of the variables that are among the words, and on the
-    random numbers that come next; then all is as it was, and its figures are closed.
+    random numbers that come next; then all is as it was, and its figures are closed. Nothing is
+    logged: handlers hold the streams of the notebook.
 
     say: called with a line on variables that cannot be copied. Raises ProgramError where there is
     no memory for the copies.
     """
     before, numbers, earlier = dict(namespace), _random_states(), observation.observed()
-    figures = _figures()
+    figures, logged_above = _figures(), logging.root.manager.disable
     # Objects refer to modules and to all variables, of which there are no copies.
     known: dict[int, Any] = {id(module): module for module in list(sys.modules.values())}
     known[id(namespace)] = namespace
@@ -289,8 +291,10 @@ def on_copies(
         if shared:
             say(f"{', '.join(sorted(shared))}: not copied: all runs of the cell work on the same")
         observation.forget()
+        logging.disable()
         yield
     finally:
+        logging.disable(logged_above)
         for name in namespace.keys() - before.keys():
             del namespace[name]
         namespace.update(before)

@@ -454,6 +454,14 @@ def test_figures_of_the_runs_are_closed(run: Run, shell: InteractiveShell) -> No
     run("plt.close('all')")
 
 
+def test_only_the_last_run_logs(run: Run, tmp_path: Path) -> None:
+    run("import logging\nlog = logging.getLogger('of_a_cell')")
+    run("log.addHandler(logging.FileHandler('log.txt'))")
+    run(f"{TUNE}\nlog.error('seen')\ny = a @ a").raise_error()
+    run("log.handlers.pop().close()")
+    assert (tmp_path / "log.txt").read_text() == "seen\n"
+
+
 def test_products_of_threads_are_tuned(run: Run, capsys: Read) -> None:
     run("from concurrent.futures import ThreadPoolExecutor\ndef f(x):\n    return x @ x")
     cell = "with ThreadPoolExecutor(1) as pool:\n    y = pool.submit(f, a).result()"
