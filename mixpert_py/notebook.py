@@ -107,9 +107,15 @@ class CellRewriter(ast.NodeTransformer):
     def visit(self, tree: Any) -> Any:
         """Return a cell's whole tree rewritten; as it is where it is not that of the text."""
         if self.text and _is_tree_of(tree, self.text):
-            name = self.magics.shell.compile.get_code_name(self.text, self.text, 0)
+            name = _name_of(self.text)
             return self.magics._rewritten(tree, self.text, name, self.plan, self.scheme)
         return tree
+
+
+def _name_of(text: str) -> str:
+    """The name that IPython has given the latest cell of this text, with its lines."""
+    lines = text.splitlines(keepends=True)
+    return next((name for name, it in reversed(linecache.cache.items()) if lines in it), "<cell>")
 
 
 def _is_tree_of(tree: ast.AST, text: str) -> bool:

@@ -454,6 +454,13 @@ def test_figures_of_the_runs_are_closed(run: Run, shell: InteractiveShell) -> No
     run("plt.close('all')")
 
 
+def test_cells_that_were_rewritten_before_are_named(run: Run, capsys: Read) -> None:
+    run("%mixpert on")
+    run("%time None\ndef f(x):\n    return x @ x").raise_error()
+    run(f"{TUNE}\ny = f(a)").raise_error()
+    assert re.search(r"In\[2\]:3 +x @ x", capsys.readouterr().out)
+
+
 def test_only_the_last_run_logs(run: Run, tmp_path: Path) -> None:
     run("import logging\nlog = logging.getLogger('of_a_cell')")
     run("log.addHandler(logging.FileHandler('log.txt'))")
