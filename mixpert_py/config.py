@@ -103,14 +103,14 @@ def _found(beside: Path | None) -> Plan | None:
 
 
 def module_name(path: Path) -> str:
-    """The module of a file's site ids: dotted from the topmost package folder it is in."""
+    """The module of a file's site ids, as they have it: dotted from the topmost package folder."""
     path = Path(os.path.abspath(path))
     parts = [] if path.stem == "__init__" else [path.stem]
     folder = path.parent
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
-    return ".".join(parts) or path.parent.name
+    return plan_file.module_in_ids(".".join(parts) or path.parent.name)
 
 
 def notebook_module(names: Mapping[str, object]) -> str | None:

@@ -1,6 +1,7 @@
 """The plan: which scheme each call site runs, kept as a TOML file that people read and edit."""
 
 import os
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -77,6 +78,11 @@ class Site(PlanTable, frozen=True):
     error: NonNegative = 0.0
     native_ms: NonNegative | None = None
     ms: NonNegative | None = None
+
+
+def module_in_ids(name: str) -> str:
+    """A module's name as site ids have it: `_` for what would end it there, and for spaces."""
+    return re.sub(r"[:/~#\s]", "_", name) or "_"
 
 
 def module_of(site: str) -> str:

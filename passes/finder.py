@@ -24,6 +24,7 @@ from mixpert_py.passes.source import (
     require_shallow,
 )
 from mixpert_py.passes.spellings import WORDS, Match, Spelling, find
+from mixpert_py.plan import module_in_ids
 
 # A product is hashed with all that it multiplies, so products within products are read often.
 MAX_CHARACTERS = 8 << 20
@@ -340,7 +341,7 @@ def _ids(
     cores: list[tuple[int, int]],
 ) -> list[str]:
     """The site ids, numbered in the order of the candidates' cores, so that fusing changes none."""
-    module = re.sub(r"[:/~#\s]", "_", source.module) or "_"
+    module = module_in_ids(source.module)
     prefixes = [
         f"{module}:{c.scope.qualname}/{c.match.kind}"
         f"~{call_site.expression_hash(c.match.product or c.node, scopes.scope_of)}"

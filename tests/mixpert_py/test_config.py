@@ -99,6 +99,7 @@ def test_module_names(tmp_path: Path) -> None:
     (tmp_path / "pkg" / "__init__.py").touch()
     (package / "__init__.py").touch()
     assert config.module_name(tmp_path / "net.py") == "net"
+    assert config.module_name(tmp_path / "1.2 my net.py") == "1.2_my_net"
     assert config.module_name(package / "net.py") == "pkg.sub.net"
     assert config.module_name(package / "__init__.py") == "pkg.sub"
 

@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
 
 import mixpert_py
-from mixpert_py.config import find_plan, module_name, notebook_module
+from mixpert_py.config import find_plan, module_name, notebook_module, plan_beside
 from mixpert_py.notebook import CellSyntaxError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, load, save
@@ -479,9 +479,10 @@ def test_products_of_threads_are_tuned(run: Run, capsys: Read) -> None:
 def test_a_plan_beside_the_notebook_stays_in_force(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / "beside.ipynb"))
-    (site,) = analyze(b"a @ a", "beside")
-    save(Plan(site=[Site(id=site.id, scheme="int8x6")]), tmp_path / "beside.mixpert.toml")
+    notebook = tmp_path / "It is beside.ipynb"
+    monkeypatch.setenv("JPY_SESSION_NAME", str(notebook))
+    (site,) = analyze(b"a @ a", "It is beside")
+    save(Plan(site=[Site(id=site.id, scheme="int8x6")]), plan_beside(notebook))
     find_plan.cache_clear()
     run(f"{TUNE}\ny = a.dot(a)").raise_error()
     find_plan.cache_clear()
