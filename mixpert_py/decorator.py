@@ -169,8 +169,8 @@ def rewritten_modules(modules: Collection[str]) -> Iterator[None]:
     files = _rewritten_files(modules)
     before = [
         (function, function.__code__)
-        for function in gc.get_objects()
-        if isinstance(function, FunctionType) and function.__code__.co_filename in files
+        for function in functions()
+        if function.__code__.co_filename in files
     ]
     try:
         for function, code in before:
@@ -184,6 +184,13 @@ def rewritten_modules(modules: Collection[str]) -> Iterator[None]:
             function.__code__ = code
 
 
+def functions() -> list[FunctionType]:
+    """All functions of this process. No other object is asked for its class, since a dead proxy
+    raises an error then, and some of PyTorch's give warnings.
+    """
+    return [function for function in gc.get_objects() if type(function) is FunctionType]
+
+
 def rewrite_in_place(
     files: Mapping[str, CodeType], namespace: Mapping[str, Any]
 ) -> list[tuple[FunctionType, CodeType]]:
@@ -193,8 +200,8 @@ def rewrite_in_place(
     they had. Those that are rewritten already keep it, and those whose file has changed.
     """
     before = []
-    for function in gc.get_objects():
-        if not isinstance(function, FunctionType) or function.__globals__ is not namespace:
+    for function in functions():
+        if function.__globals__ is not namespace:
             continue
         code = function.__code__
         is_rewritten = any(namespace.get(name) is mixpert_py for name in _names(code))

@@ -10,7 +10,6 @@ such as `np` of another cell means is seen when a product runs.
 """
 
 import ast
-import gc
 import linecache
 import os
 import random
@@ -35,7 +34,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 
 import mixpert_py
 from mixpert_py import config
-from mixpert_py.decorator import rewrite_in_place
+from mixpert_py.decorator import functions, rewrite_in_place
 from mixpert_py.errors import (
     BudgetError,
     DeviceError,
@@ -206,8 +205,8 @@ class MixPertMagics(Magics):
         """The texts of cells that have defined functions, by the names that code has for them."""
         names = {
             function.__code__.co_filename
-            for function in gc.get_objects()
-            if isinstance(function, FunctionType) and function.__globals__ is self.shell.user_ns
+            for function in functions()
+            if function.__globals__ is self.shell.user_ns
         }
         # The text of a cell is there, and in no file.
         names = {name for name in names if name in linecache.cache and not os.path.isfile(name)}

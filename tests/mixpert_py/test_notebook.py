@@ -312,6 +312,11 @@ def test_functions_defined_before_are_rewritten_until_it_is_off(
     assert "_mixpert" not in code.co_names
 
 
+def test_a_dead_proxy_is_no_function(run: Run) -> None:
+    run("import weakref\nclass Net: pass\nnet = Net()\ndead = weakref.proxy(net)\ndel net")
+    assert run("%mixpert on").success
+
+
 def test_the_last_switch_holds(run: Run) -> None:
     run("%mixpert on --scheme int8x6")
     run("%mixpert on --scheme native")
