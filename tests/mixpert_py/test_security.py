@@ -92,10 +92,12 @@ RUNNING = {
         "mixpert_py/launch/launcher.py",  # a program
         "mixpert_py/launch/spawned_main.py",  # in a child that it spawned
         "mixpert_py/notebook.py",  # a cell
+        "mixpert_py/tuning/cell.py",  # one that is tuned
         "mixpert_py/bench/apps/program.py",
     },
     "eval": {
         "mixpert_py/notebook.py",
+        "mixpert_py/tuning/cell.py",
         "mixpert_py/execution/worker.py",  # `norm(b)` of a program, in the process that runs it
     },
     "marshal.loads": {
