@@ -12,23 +12,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Object:
+class Object(int):
     """All arrays, containers, instances or functions that one place of the program creates.
 
-    Made by Heap.object_at only, one for each place, so that sets of them compare by identity.
-    number: counts the objects of a heap; as their hash it makes the order of sets the same in every
-    run. context: the call that entered the function around it, so that `relu(x)` and `relu(y)`
-    differ.
+    Made by Heap.object_at only, one for each place. The number counts the objects of a heap; as
+    their hash it makes the order of sets the same in every run, and an int has a quick one.
+    context: the call that entered the function around it, so that `relu(x)` and `relu(y)` differ.
     """
 
-    number: int
     node: ast.AST
     role: str
     context: ast.AST | None
-
-    def __hash__(self) -> int:
-        return self.number
 
 
 Objects = frozenset[Object]
@@ -40,7 +34,7 @@ ANY: Key = "*"
 ANY_ATTRIBUTE: Key = ".*"
 
 # Work is counted in objects visited, so that the outcome does not depend on the machine's speed.
-MAX_WORK = 5_000_000
+MAX_WORK = 2_000_000
 
 NOTHING: Objects = frozenset()
 NO_SITES: Sites = frozenset()
@@ -83,9 +77,13 @@ class State:
 
     def gain(self, held: dict[Object, Sites]) -> bool:
         """Let objects hold more; True if that adds anything."""
-        grown = False
+        mine, grown = self.held, False
         for obj, sites in held.items():
-            grown |= gain(self.held, obj, sites)
+            before = mine.get(obj, NO_SITES)
+            # Written out: points of a program have mostly the same sets, and are joined often.
+            if before is not sites and not sites <= before:
+                mine[obj] = before | sites
+                grown = True
         return grown
 
     def put(self, objects: Iterable[Object], sites: Sites) -> None:
@@ -150,7 +148,9 @@ class Heap:
         """The object of a place."""
         place = (node, role, context)
         if place not in self._objects:
-            self._objects[place] = Object(len(self._objects), *place)
+            made = Object(len(self._objects))
+            made.node, made.role, made.context = place
+            self._objects[place] = made
         return self._objects[place]
 
     def store(self, owners: Iterable[Object], key: Key, objects: Objects) -> None:
