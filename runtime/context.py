@@ -226,7 +226,7 @@ def is_initial() -> bool:
 
 
 def default() -> Context:
-    """What is in force where there is no override."""
+    """Return the context that is in force where nothing overrides it."""
     return _process.context
 
 

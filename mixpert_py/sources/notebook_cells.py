@@ -80,7 +80,7 @@ def code_cells(text: str) -> list[Cell]:
 
 
 def is_python(text: str) -> bool:
-    """Whether a notebook's cells are Python. text: JSON of a notebook."""
+    """Return whether the cells of a notebook are Python. text: the notebook's JSON."""
     return _is_python(json.loads(text).get("metadata"))
 
 

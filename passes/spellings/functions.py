@@ -314,10 +314,10 @@ def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
 
 
 def find_handed_on(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
-    """The row of a product's function among the arguments of a call.
+    """Return the row of a product's function that a call is given as an argument.
 
-    The products of `reduce(np.dot, all)` are made by the runtime; whoever else is given such a
-    function calls it natively.
+    `reduce(np.dot, matrices)` becomes a call of the runtime. Any other function that is given one
+    calls it natively: such a call is listed only.
     """
     if call.args and scope.meanings(call.func) == REDUCE.names:
         function = call.args[0]
@@ -388,9 +388,8 @@ def _find_tensor_method(
     """The row of a call such as `x.mm(y)`, of whatever x is."""
     word, base = method.attr, method.value
     row = _TENSOR_METHODS[word]
-    if (
-        not row.RUNTIME
-    ):  # of other objects than tensors, such as `shell.mv(old, new)`, more is given
+    if row.RUNTIME == LEFT_NATIVE:
+        # Methods of other objects than tensors, such as `shell.mv(old, new)`, are given more.
         return None if row.refusal(call) else (row, Match(word, f"{word} is left native"))
     while isinstance(base, ast.Attribute):
         base = base.value

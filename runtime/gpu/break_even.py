@@ -213,9 +213,9 @@ def moving_saves(
     dtypes, itemsize = (name_of(a.dtype), name_of(b.dtype)), np.result_type(a, b).itemsize
     wide, products = is_wide(*dtypes), real_products(*dtypes)
     result = m * n * itemsize
-    alike = products == 1 and is_transpose(a, b)
-    moved = (a.size + (0 if alike else b.size)) * itemsize + result  # all go as the result's type
-    here = 2 * m * n * k * products / known.host * (2 if wide else 1) / (2 if alike else 1)
+    operands = a.size + (0 if is_transpose(a, b) else b.size)
+    moved = operands * itemsize + result  # all go as the result's type
+    here = _here(a, b, m * n * k, known)
     if added and k and result >= FRESH:
         moved += result
         here += result / SUMMED
@@ -224,6 +224,14 @@ def moving_saves(
         return 0.0
     ours, _ = known.times(scheme, a.shape, b.shape, wide, 0, products)
     return max(here - max(there, ours) * SAFETY, 0.0)
+
+
+def _here(a: Array, b: Array, size: int, known: Figures) -> float:
+    """Return the seconds that NumPy takes for a product. size: m · n · k, of all of a stack."""
+    dtypes = name_of(a.dtype), name_of(b.dtype)
+    products = real_products(*dtypes)
+    half = products == 1 and is_transpose(a, b)
+    return 2 * size * products * (2 if is_wide(*dtypes) else 1) / known.host / (2 if half else 1)
 
 
 def is_transpose(a: Array, b: Array) -> bool:
@@ -235,12 +243,13 @@ def is_transpose(a: Array, b: Array) -> bool:
 
 
 def native_pays(a: Array, b: Array, known: Figures) -> bool:
-    """Whether the device's own product of float64 arrays that were moved there, and its way back,
-    take less time than the host's.
+    """Return whether the host takes longer for a product of float64 arrays than the device does.
+
+    The device makes it of arrays that were moved there, by its own FP64, and sends it back.
     """
-    shape, products = result_shape(a, b), real_products(name_of(a.dtype), name_of(b.dtype))
-    size = math.prod(shape)
-    here = 4 * size * a.shape[-1] * products / known.host
+    size = math.prod(result_shape(a, b))
+    products = real_products(name_of(a.dtype), name_of(b.dtype))
+    here = _here(a, b, size * a.shape[-1], known)
     _, native = known.times("crt", a.shape, b.shape, True, 0, products)
     back = size * np.result_type(a, b).itemsize / known.staging
     return bool(native + back < here)

@@ -260,7 +260,7 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
 
 
 def outlook_of(a: Any, b: Any, device: int) -> Outlook:
-    """What is expected of products of such arrays on a device."""
+    """Return what a device expects of products of arrays of these shapes and types."""
     outlooks = state_of(device).outlooks
     if len(outlooks) >= MOST_OUTLOOKS:
         outlooks.clear()

@@ -114,7 +114,7 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
 
 
 def _native_pays(a: Array, b: Array) -> bool:
-    """Whether the current device's own product beats the host's."""
+    """Return whether the current device's own product takes less time than the host's."""
     found = device.find()
     return isinstance(found, device.Device) and break_even.native_pays(
         a, b, break_even.figures(found.name)

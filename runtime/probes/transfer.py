@@ -44,8 +44,7 @@ def launch(gpu: Gpu) -> Found:
         ("from one kernel to the next", quantity(table["device"], "s")),
         ("a launch, on the host", quantity(table["host"], "s")),
     ]
-    on_host = {"float32": host, "cores": processor.cores()}
-    return Found(aligned(rows), {"transfer": table, "host": on_host})
+    return Found(aligned(rows), {"launch": table})
 
 
 def transfer(gpu: Gpu) -> Found:
@@ -59,10 +58,8 @@ def transfer(gpu: Gpu) -> Found:
         ("NumPy arrays, there and back", quantity(table["staged"], "B/s")),
         ("NumPy's float32 product", quantity(host, "op/s")),
     ]
-    return Found(
-        aligned(rows),
-        {"transfer": table, "host": {"float32": host, "cores": processor.cores()}},
-    )
+    on_host = {"float32": host, "cores": processor.cores()}
+    return Found(aligned(rows), {"transfer": table, "host": on_host})
 
 
 def staged() -> float:

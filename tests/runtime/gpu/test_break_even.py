@@ -12,9 +12,11 @@ from mixpert_py.runtime.gpu import break_even
 from mixpert_py.runtime.gpu.break_even import (
     SHIPPED,
     STARTING,
+    Figures,
     Start,
     figures,
     moving_saves,
+    native_pays,
     native_rows,
     small_pays,
     tiny_pays,
@@ -208,6 +210,17 @@ def test_what_was_measured_on_any_number_of_cores_is_believed(
     keep(msgspec.structs.replace(find(H200), host=Host(2e11)))
     monkeypatch.setattr(processor, "cores", lambda: 2)
     assert (figures(H200).host, figures(H200).staging) == (2e11, 1.8e10)
+
+
+def test_the_device_itself_is_asked_less_for_a_product_with_its_transpose() -> None:
+    def pays(a: Array, b: Array, back: float) -> bool:
+        staging = 2048**2 * 8 / back
+        return native_pays(a, b, Figures(staging, 0.0, 1e12, lambda *_: (0.0, 0.0)))
+
+    x, y = np.empty((2, 4096, 2048))
+    # The host takes 68.7 ms, or half of it.
+    assert [pays(x.T, y, back) for back in (0.030, 0.060, 0.070)] == [True, True, False]
+    assert [pays(x.T, x, back) for back in (0.030, 0.060, 0.070)] == [True, False, False]
 
 
 def test_a_gpu_begins_once_it_would_have_saved_as_much() -> None:
