@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 ARRAY_MODULES = frozenset({"numpy", "cupy", "dask.array"})
 # Decorators whose function is compiled from its source or bytecode: a runtime call would not be.
@@ -54,6 +55,13 @@ class Scope:
     declarations: dict[str, type[ast.stmt]] = field(default_factory=dict)  # global, nonlocal
     star_imports: list[Binding] = field(default_factory=list)
     meaning_of: dict[str, frozenset[str] | None] = field(default_factory=dict)  # a cache
+
+    @cached_property
+    def home(self) -> "Scope":
+        """That of the function, or the module, whose code the scope's is part of."""
+        if self.parent is None or isinstance(self.node, FUNCTIONS):
+            return self
+        return self.parent.home
 
     @property
     def qualname(self) -> str:

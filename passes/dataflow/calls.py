@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from mixpert_py.passes.dataflow import effects
 from mixpert_py.passes.dataflow.own_calls import Arguments, OwnCallEvaluator
-from mixpert_py.passes.dataflow.values import ANY, ANY_ATTRIBUTE, NOTHING, Key, Objects, Sites
+from mixpert_py.passes.dataflow.values import ANY, NOTHING, Key, Objects, Sites
 from mixpert_py.passes.scope import ARRAY_MODULES, FUNCTIONS, written_name
 
 NO_SITES: Sites = frozenset()
@@ -94,7 +94,7 @@ class CallEvaluator(OwnCallEvaluator):
             return elements | everything
         if name == "setattr" and len(arguments.positional) == 3:
             owners, _, objects = arguments.positional
-            self.heap.store(owners, ANY_ATTRIBUTE, objects)
+            self.heap.set_attribute(owners, ANY, objects)
             return NOTHING
         if name == "getattr" and len(arguments.positional) >= 2 and not arguments.spread:
             owners, _, *default = arguments.positional
@@ -128,7 +128,7 @@ class CallEvaluator(OwnCallEvaluator):
         if reached:
             self.heap.edges |= {(site, other) for site in sites for other in reached}
             sites |= reached
-        self.state.put(out, sites)
+        self.put(out, sites)
         returned = self.callbacks(node, values)
         sites |= self.sites(returned)
         if module in ARRAY_MODULES and function in effects.SHAPE_FUNCTIONS:
@@ -158,7 +158,7 @@ class CallEvaluator(OwnCallEvaluator):
         if module in ARRAY_MODULES:  # copyto, put, add.at, shuffle: the first is the target
             changed = arguments.positional[0] if arguments.positional else NOTHING
         sites = self.sites(receiver | values)
-        self.state.put(self.heap.reach(changed - containers), sites)
+        self.put(self.heap.reach(changed - containers), sites)
 
     def callbacks(self, node: ast.AST, values: Objects) -> Objects:
         """Call the functions among the arguments of unknown code, with any of the others."""

@@ -4,14 +4,12 @@
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mixpert_py.passes.bindings import Scopes
 from mixpert_py.passes.call_site import Product
-from mixpert_py.passes.dataflow import effects
 from mixpert_py.passes.dataflow.values import (
     ANY,
-    ANY_ATTRIBUTE,
     NOTHING,
     Heap,
     Key,
@@ -19,8 +17,10 @@ from mixpert_py.passes.dataflow.values import (
     Objects,
     Sites,
     State,
+    Variable,
+    gain,
 )
-from mixpert_py.passes.scope import COMPREHENSIONS, Scope
+from mixpert_py.passes.scope import Scope
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -34,11 +34,20 @@ class Program:
     methods: Mapping[str, tuple[ast.AST, ...]]
     families: Mapping[ast.AST, tuple[ast.AST, ...]]  # a class and all its bases, where all are here
     heirs: Mapping[ast.AST, tuple[ast.AST, ...]]  # a class and all that inherit from it here
-    shared: frozenset[tuple[Scope, str]]  # variables that a function outside their scope assigns
-    by_call: bool  # whether each call of a function is followed separately
-    by_turn: bool  # whether the turns of loops over lists that are written there are, too
+    variables: Mapping[ast.Name, Variable]  # that names stand for; none for a builtin's
+    shared: frozenset[Variable]  # variables that a function outside their scope assigns
+    captured: frozenset[Variable]  # these, and those that a function outside their scope reads
     imported: Mapping[str, Sites]  # a module as it is spelled here → sites that its functions reach
-    leaves: frozenset[Scope]  # of functions and comprehensions that have no function inside
+    by_call: bool = True  # whether each call of a function is followed separately
+    by_turn: bool = True  # whether the turns of loops over lists that are written there are, too
+    _parts: dict[ast.AST, list[ast.expr]] = field(default_factory=dict)
+
+    def parts(self, node: ast.AST) -> list[ast.expr]:
+        """The expressions that a node is made of."""
+        if node not in self._parts:
+            nodes = ast.iter_child_nodes(node)
+            self._parts[node] = [part for part in nodes if isinstance(part, ast.expr)]
+        return self._parts[node]
 
     def reached(self, name: str) -> Sites:
         """The sites that a call of an imported function or class may reach, by its dotted name."""
@@ -72,6 +81,9 @@ class Evaluator:
     def sites(self, objects: Objects) -> Sites:
         return self.heap.sites(objects, self.state)
 
+    def put(self, objects: Objects, sites: Sites) -> None:
+        self.heap.put(objects, sites, self.state)
+
     def created(self, node: ast.AST, role: str = "") -> Object:
         """The object that a node creates here."""
         return self.heap.object_at(node, role + self.turn, self.context)
@@ -79,7 +91,7 @@ class Evaluator:
     def new(self, node: ast.AST, sites: Sites, role: str = "") -> Objects:
         """The object that a node creates, which from now on holds these sites' results too."""
         created = frozenset({self.created(node, role)})
-        self.state.put(created, sites)
+        self.put(created, sites)
         return created
 
     def container(self, node: ast.AST, elements: Mapping[Key, Objects], role: str = "") -> Objects:
@@ -92,27 +104,20 @@ class Evaluator:
     def scope(self, node: ast.AST) -> Scope:
         return self.program.scopes.scope_of[node]
 
-    def is_here(self, owner: Scope) -> bool:
-        """True if a variable belongs to the function that runs, not to one around it."""
-        while isinstance(owner.node, COMPREHENSIONS) and owner.parent:
-            owner = owner.parent
-        while isinstance(owner.node, ast.ClassDef) and owner is not self.home and owner.parent:
-            owner = owner.parent
-        return owner is self.home
-
-    def read(self, scope: Scope, name: str) -> Objects:
-        owner = scope.owner(name)
-        if owner is None:
+    def read(self, node: ast.Name) -> Objects:
+        variable = self.program.variables.get(node)
+        if variable is None:
             return NOTHING
-        variable = (owner, name)
-        if variable in self.program.shared or not self.is_here(owner):
+        if variable in self.program.shared or variable[0].home is not self.home:
+            self.heap.read.add(variable)
             return self.heap.variables.get(variable, NOTHING)
         return self.state.variables.get(variable, NOTHING)
 
     def assign_name(self, scope: Scope, name: str, objects: Objects) -> None:
         owner = scope.owner(name) or self.program.scopes.module
         self.state.variables[(owner, name)] = objects
-        self.heap.remember((owner, name), objects, is_own=owner in self.program.leaves)
+        if (owner, name) in self.program.captured:
+            self.heap.remember((owner, name), objects)
 
     def assign(self, target: ast.expr, objects: Objects) -> None:
         match target:
@@ -125,10 +130,8 @@ class Evaluator:
             case ast.Starred(value=inner):
                 self.assign(inner, self.container(target, {ANY: objects}))
             case ast.Attribute(value=owner, attr=name):
-                owners = self.evaluate(owner)
-                self.heap.store(owners, f".{name}", objects)
-                if not owners:
-                    self.heap.store([self.unknown_owner], f".{name}", objects)
+                owners = self.evaluate(owner) or {self.unknown_owner}
+                self.heap.set_attribute(owners, name, objects)
             case ast.Subscript(value=owner, slice=index):
                 self.change(self.evaluate(owner), objects, index)
 
@@ -136,12 +139,13 @@ class Evaluator:
         """`owner[index] = value`: arrays take the numbers, containers the objects themselves."""
         sites = self.sites(objects) | self.sites(self.evaluate(index))
         containers = owners & self.heap.containers
-        self.state.put(owners - containers, sites)
+        self.put(owners - containers, sites)
         self.heap.store(owners, constant_key(index), objects)
 
     def evaluate(self, node: ast.expr | None) -> Objects:
         if node is None:
             return NOTHING
+        self.heap.work += 4
         product = self.program.operators.get(node)
         if product is not None:
             return self.multiply(node, product)
@@ -151,9 +155,8 @@ class Evaluator:
     def combine(self, node: ast.expr) -> Objects:
         """Arithmetic, comparisons and all else: a new object computed from every part."""
         sites: Sites = frozenset()
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):
-                sites |= self.sites(self.evaluate(child))
+        for part in self.program.parts(node):
+            sites |= self.sites(self.evaluate(part))
         return self.new(node, sites)
 
     def multiply(self, node: ast.expr, product: Product) -> Objects:
@@ -169,40 +172,39 @@ class Evaluator:
             else:
                 self.heap.edges |= {(site, product.site.id) for site in self.sites(objects)}
         own = frozenset({product.site.id})
-        self.state.put(out, own)
+        self.put(out, own)
         return self.new(node, own) | out
 
     def eval_Constant(self, node: ast.Constant) -> Objects:
         return NOTHING
 
     def eval_Name(self, node: ast.Name) -> Objects:
-        return self.read(self.scope(node), node.id)
+        return self.read(node)
 
     def eval_NamedExpr(self, node: ast.NamedExpr) -> Objects:
         objects = self.evaluate(node.value)
         self.assign(node.target, objects)
         return objects
 
-    def eval_Attribute(self, node: ast.Attribute) -> Objects:
-        owners = self.evaluate(node.value)
-        if node.attr in effects.SHAPE_ATTRIBUTES:
-            return NOTHING
-        return self.attribute(owners, node.attr)
-
     def attribute(self, owners: Objects, name: str) -> Objects:
         """The objects of an attribute: those stored in an instance, a view of an array."""
         found: set[Object] = set()
+        read = self.heap.read
         for owner in owners or {self.unknown_owner}:
-            elements = self.heap.elements.get(owner, {})
-            found |= elements.get(ANY_ATTRIBUTE, NOTHING)
+            self.heap.spend(1)
+            read.add(owner)
+            attributes = self.heap.attributes.get(owner, {})
+            found |= attributes.get(ANY, NOTHING)
             family = self.family(owner)
-            stored = elements.get(f".{name}")
+            stored = attributes.get(name)
             if stored is not None:
                 found |= stored
             elif family is not None:
                 for definition in map(self.heap.object_at, family):
-                    found |= self.heap.elements.get(definition, {}).get(f".{name}", NOTHING)
+                    read.add(definition)
+                    found |= self.heap.attributes.get(definition, {}).get(name, NOTHING)
             elif owner in self.heap.instances:
+                read.add(name)
                 found |= self.heap.class_attributes.get(name, NOTHING)
             elif owners:
                 found.add(owner)
@@ -271,8 +273,8 @@ class Evaluator:
             *zip(last, node.args.defaults, strict=True),
             *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True),
         ):
-            objects = parameters.get(parameter.arg, NOTHING) | self.evaluate(default)
-            parameters[parameter.arg] = objects
+            if gain(parameters, parameter.arg, self.evaluate(default)):
+                self.heap.changes.append(node)
 
     def eval_Await(self, node: ast.Await) -> Objects:
         return self.evaluate(node.value)
@@ -296,7 +298,7 @@ class Evaluator:
         summary = self.heap.summaries[(self.home.node, self.context)]
         if not objects <= summary.returned:
             summary.returned |= objects
-            self.heap.grown = True
+            self.heap.changes.append(summary.exit)
 
     def comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp

@@ -10,8 +10,8 @@ analysed as one; where that takes too long as well, every product may reach ever
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mixpert_py.passes.bindings import Scopes
@@ -26,8 +26,11 @@ from mixpert_py.passes.dataflow.values import (
     Sites,
     State,
     TooComplexError,
+    Variable,
+    gain,
+    work_for,
 )
-from mixpert_py.passes.scope import COMPREHENSIONS, FUNCTIONS, Scope
+from mixpert_py.passes.scope import FUNCTIONS
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -64,22 +67,28 @@ def graph(
         return Dependencies(frozenset(), (), ())
     ids = [product.site.id for product in operators.values()]
     others = sorted(frozenset().union(*imported.values()) - set(ids))
+    variables, shared = _variables_of_names(scopes), _shared(scopes)
+    program = Program(
+        scopes,
+        operators,
+        _methods(scopes),
+        *_families(scopes),
+        variables,
+        shared,
+        shared | _captured(scopes, variables),
+        imported,
+    )
+    budget = work_for(len(ids + others))
+    has_turns = True
     for by_call, by_turn in ((True, True), (True, False), (False, False)):
-        heap = Heap()
-        program = Program(
-            scopes,
-            operators,
-            _methods(tree),
-            *_families(tree),
-            _shared(scopes),
-            by_call,
-            by_turn,
-            imported,
-            _leaves(scopes),
-        )
+        if by_call and not by_turn and not has_turns:
+            continue  # it would be the same again
+        heap = Heap(scopes.module.node, budget)
+        program = replace(program, by_call=by_call, by_turn=by_turn)
         try:
             held = _holding(program, heap, _fixpoint(tree, program, heap))
         except TooComplexError:
+            has_turns = heap.has_turns
             continue
         edges = frozenset(heap.edges)
         every_id = (*ids, *others)
@@ -108,17 +117,33 @@ def _fixpoint(tree: ast.Module, program: Program, heap: Heap) -> State:
     product.
     """
     end = State()
+    runs: dict[Activation | None, tuple[int, set[Hashable]]] = {}
+
+    def refresh(activation: Activation | None) -> None:
+        """Run a function, or the module, unless nothing that it read has changed since it ran."""
+        if activation in runs:
+            begun, read = runs[activation]
+            if read.isdisjoint(heap.changes[begun:]):
+                return
+        begun, heap.read = len(heap.changes), set()
+        if activation is None:
+            module = Executor(program, heap, program.scopes.module, State())
+            module.block(tree.body)
+            if end.join(module.state):
+                heap.changes.append(end)
+        else:
+            _run_function(activation, program, heap)
+        runs[activation] = begun, heap.read
+
     outside = False
     while True:
-        heap.grown = False
+        before = len(heap.changes)
         if outside:
             _call_from_outside(program, heap, end)
-        for activation in list(heap.summaries):
-            _run_function(activation, program, heap)
-        module = Executor(program, heap, program.scopes.module, State())
-        module.block(tree.body)
-        heap.grown |= end.join(module.state)
-        if not heap.grown:
+        for activation in reversed(list(heap.summaries)):  # what others call is found after them
+            refresh(activation)
+        refresh(None)
+        if len(heap.changes) == before:
             if outside:
                 return end
             outside = True
@@ -127,6 +152,7 @@ def _fixpoint(tree: ast.Module, program: Program, heap: Heap) -> State:
 def _run_function(activation: Activation, program: Program, heap: Heap) -> None:
     node, context = activation
     summary = heap.summaries[activation]
+    heap.read.add(summary.entry)
     home = program.scopes.opened_by[node]
     executor = Executor(program, heap, home, State(held=dict(summary.entry.held)), context)
     for name, objects in summary.parameters.items():
@@ -152,26 +178,28 @@ def _call_from_outside(program: Program, heap: Heap, end: State) -> None:
         if is_new and node in entered:
             continue
         assert isinstance(node, FUNCTIONS)
-        heap.grown |= is_new
-        summary = heap.summaries[(node, None)]
-        heap.grown |= summary.entry.gain(end.held)
-        end.gain(summary.exit.held)
+        summary = heap.summary((node, None))
+        if end.gain(summary.exit.held):
+            heap.changes.append(end)
         parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        for parameter in parameters:
-            unknown = frozenset({heap.object_at(parameter)})
-            summary.parameters[parameter.arg] = defaults.get(parameter.arg, NOTHING) | unknown
+        given = {
+            name.arg: defaults.get(name.arg, NOTHING) | {heap.object_at(name)}
+            for name in parameters
+        }
         around = program.scopes.opened_by[node].parent
         if parameters and around and isinstance(around.node, ast.ClassDef):
             itself = frozenset(heap.object_at(one, "self") for one in program.heirs[around.node])
             heap.instances |= itself
-            heap.escaped |= itself
-            summary.parameters[parameters[0].arg] = itself
+            given[parameters[0].arg] = itself
+        grown = [gain(summary.parameters, name, objects) for name, objects in given.items()]
+        if summary.entry.gain(heap.visible(end.held, summary.given)) or any(grown):
+            heap.changes.append(summary.entry)
 
 
-def _methods(tree: ast.Module) -> dict[str, tuple[ast.AST, ...]]:
+def _methods(scopes: Scopes) -> dict[str, tuple[ast.AST, ...]]:
     """Functions defined in a class's body, by name: calls find them whatever the class."""
     methods: dict[str, list[ast.AST]] = defaultdict(list)
-    for node in ast.walk(tree):
+    for node in scopes.opened_by:
         if isinstance(node, ast.ClassDef):
             for part in node.body:
                 if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -182,12 +210,12 @@ def _methods(tree: ast.Module) -> dict[str, tuple[ast.AST, ...]]:
 Classes = dict[ast.AST, tuple[ast.AST, ...]]
 
 
-def _families(tree: ast.Module) -> tuple[Classes, Classes]:
+def _families(scopes: Scopes) -> tuple[Classes, Classes]:
     """Each class of the module with all its bases, if these are classes of the module as well; and
     each class with all of the module that inherit from it.
     """
     classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
-    for node in ast.walk(tree):
+    for node in scopes.opened_by:
         if isinstance(node, ast.ClassDef):
             classes[node.name].append(node)
     families: Classes = {}
@@ -207,7 +235,7 @@ def _families(tree: ast.Module) -> tuple[Classes, Classes]:
     return families, {one: tuple(those) for one, those in heirs.items()}
 
 
-def _shared(scopes: Scopes) -> frozenset[tuple[Scope, str]]:
+def _shared(scopes: Scopes) -> frozenset[Variable]:
     """Variables that `global` or `nonlocal` lets another function assign."""
     return frozenset(
         (owner, name)
@@ -217,20 +245,20 @@ def _shared(scopes: Scopes) -> frozenset[tuple[Scope, str]]:
     )
 
 
-def _leaves(scopes: Scopes) -> frozenset[Scope]:
-    """The scopes of functions and comprehensions without a function or class inside."""
-    around: set[Scope] = set()
-    for scope in scopes.opened_by.values():
-        if isinstance(scope.node, (*FUNCTIONS, ast.ClassDef)):
-            parent = scope.parent
-            while parent is not None and parent not in around:
-                around.add(parent)
-                parent = parent.parent
-    kinds = (*FUNCTIONS, *COMPREHENSIONS)
+def _variables_of_names(scopes: Scopes) -> dict[ast.Name, Variable]:
+    return {
+        node: (owner, node.id)
+        for node, scope in scopes.scope_of.items()
+        if isinstance(node, ast.Name) and (owner := scope.owner(node.id)) is not None
+    }
+
+
+def _captured(scopes: Scopes, variables: Mapping[ast.Name, Variable]) -> frozenset[Variable]:
+    """Variables that a function reads which is not the one that they belong to."""
     return frozenset(
-        scope
-        for scope in scopes.opened_by.values()
-        if isinstance(scope.node, kinds) and scope not in around
+        variable
+        for node, variable in variables.items()
+        if scopes.scope_of[node].home is not variable[0].home
     )
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mixpert_py.passes.call_site import Product
+from mixpert_py.passes.dataflow import effects
 from mixpert_py.passes.dataflow.expressions import Evaluator
-from mixpert_py.passes.dataflow.values import ANY, NOTHING, Object, Objects, gain
+from mixpert_py.passes.dataflow.values import ANY, NOTHING, Objects, gain
 from mixpert_py.passes.scope import FUNCTIONS, written_name
 
 PROPERTIES = frozenset({"property", "cached_property"})
@@ -72,11 +73,11 @@ class OwnCallEvaluator(Evaluator):
                 returned = self.enter(node, callee.node, None if by_class else bound, arguments)
             elif isinstance(callee.node, ast.ClassDef) and not callee.role:
                 returned = self.construct(node, callee.node, arguments)
-            elif callee in self.heap.instances and (called := self.methods(callee, "__call__")):
-                itself = frozenset({callee})
-                returned = NOTHING.union(*(self.enter(node, m, itself, arguments) for m in called))
             else:
                 continue
+            result = (result or NOTHING) | returned
+        for method, instances in self.methods(callees & self.heap.instances, "__call__").items():
+            returned = self.enter(node, method, instances, arguments)
             result = (result or NOTHING) | returned
         return result
 
@@ -99,7 +100,7 @@ class OwnCallEvaluator(Evaluator):
             ]
             given = {**dict(zip(fields, arguments.positional, strict=False)), **arguments.keywords}
             for name, objects in given.items():
-                self.heap.store(itself, f".{name}", objects)
+                self.heap.set_attribute(itself, name, objects)
         return itself
 
     def enter(
@@ -111,13 +112,13 @@ class OwnCallEvaluator(Evaluator):
         """
         assert isinstance(function, FUNCTIONS)
         activation = (function, call if self.program.by_call else function)
-        self.heap.grown |= activation not in self.heap.summaries
-        summary = self.heap.summaries[activation]
+        summary = self.heap.summary(activation)
         positional = list(arguments.positional)
         parameters = [*function.args.posonlyargs, *function.args.args]
         itself = self.itself(function, bound)
         if itself is not None:
             positional.insert(0, itself)
+        self.heap.read |= {function, summary.exit}
         given: dict[str, Objects] = dict(self.heap.defaults.get(function, {}))
         for parameter, objects in zip(parameters, positional, strict=False):
             given[parameter.arg] = objects
@@ -136,17 +137,25 @@ class OwnCallEvaluator(Evaluator):
             given[function.args.vararg.arg] = self.container(function.args.vararg, {ANY: extra})
         if function.args.kwarg:
             given[function.args.kwarg.arg] = self.container(function.args.kwarg, {ANY: rest})
+        grown = False
         for name, objects in given.items():
-            self.heap.grown |= gain(summary.parameters, name, objects)
-        self.heap.spend(len(self.state.held) + len(summary.exit.held))
-        self.heap.grown |= summary.entry.gain(self.state.held)
+            grown |= gain(summary.parameters, name, objects)
+        self.heap.spend(30)
+        visible = self.heap.visible(self.state.held, summary.given)
+        if summary.entry.gain(visible) or grown:
+            self.heap.changes.append(summary.entry)
         self.state.gain(summary.exit.held)
         return summary.returned
 
-    def methods(self, owner: Object, name: str) -> list[ast.AST]:
-        """The functions of this module that an instance's method may be."""
-        found = self.attribute(frozenset({owner}), name)
-        return [one.node for one in found if isinstance(one.node, FUNCTIONS) and not one.role]
+    def methods(self, owners: Objects, name: str) -> dict[ast.AST, Objects]:
+        """The functions of this module that a method may be, each with its instances."""
+        methods: dict[ast.AST, Objects] = {}
+        for owner in owners:
+            itself = frozenset({owner})
+            for one in self.attribute(itself, name):
+                if isinstance(one.node, FUNCTIONS) and not one.role:
+                    methods[one.node] = methods.get(one.node, NOTHING) | itself
+        return methods
 
     def itself(self, function: ast.AST, bound: Objects | None) -> Objects | None:
         """The first argument that a method's call adds: the instance, the class, or nothing."""
@@ -169,33 +178,39 @@ class OwnCallEvaluator(Evaluator):
                 self.enter(target, method, owners, Arguments([objects], {}))
 
     def eval_Attribute(self, node: ast.Attribute) -> Objects:
-        found = super().eval_Attribute(node)
+        owners = self.evaluate(node.value)
+        if node.attr in effects.SHAPE_ATTRIBUTES:
+            return NOTHING
+        found = self.attribute(owners, node.attr)
         for method in [obj.node for obj in found if isinstance(obj.node, FUNCTIONS)]:
             if any(written_name(d) in PROPERTIES for d in getattr(method, "decorator_list", ())):
-                found |= self.enter(node, method, self.evaluate(node.value), Arguments([], {}))
+                found |= self.enter(node, method, owners, Arguments([], {}))
         return found
 
     def eval_BinOp(self, node: ast.BinOp) -> Objects:
-        return self.combine(node) | self.special_method(node)
+        left, right = self.evaluate(node.left), self.evaluate(node.right)
+        created = self.new(node, self.sites(left) | self.sites(right))
+        return created | self.special_method(node, left, right)
 
     def multiply(self, node: ast.expr, product: Product) -> Objects:
         result = super().multiply(node, product)
         if isinstance(node, ast.BinOp):
-            self.special_method(node)  # what it returns is this product's result
+            left, right = self.evaluate(node.left), self.evaluate(node.right)
+            self.special_method(node, left, right)  # what it returns is this product's result
         return result
 
-    def special_method(self, node: ast.BinOp) -> Objects:
+    def special_method(self, node: ast.BinOp, left: Objects, right: Objects) -> Objects:
         """The result of an operator's method, if a class of this module defines one."""
         name = SPECIAL_METHODS[type(node.op)]
         returned = NOTHING
         for prefix, owner, other in (
-            ("__", node.left, node.right),
-            ("__r", node.right, node.left),
+            ("__", left, right),
+            ("__r", right, left),
         ):
-            for itself in self.evaluate(owner) & self.heap.instances:
-                for method in self.methods(itself, f"{prefix}{name}__"):
-                    arguments = Arguments([self.evaluate(other)], {})
-                    returned |= self.enter(node, method, frozenset({itself}), arguments)
+            instances = owner & self.heap.instances
+            for method, those in self.methods(instances, f"{prefix}{name}__").items():
+                arguments = Arguments([other], {})
+                returned |= self.enter(node, method, those, arguments)
         return returned
 
 

@@ -32,7 +32,7 @@ class Executor(CallEvaluator):
             if not self.live:
                 return
             for state in self.raised:
-                self.heap.spend(len(self.state.held))
+                self.heap.spend((len(self.state.held) + len(self.state.variables)) // 8)
                 state.join(self.state)
             self.execute(statement)
         for state in self.raised:
@@ -43,9 +43,8 @@ class Executor(CallEvaluator):
         if method:
             method(statement)
             return
-        for child in ast.iter_child_nodes(statement):
-            if isinstance(child, ast.expr):
-                self.evaluate(child)
+        for part in self.program.parts(statement):
+            self.evaluate(part)
 
     def choose(self, *steps: Step) -> None:
         """Take one of several continuations from here; the states that they end in are joined."""
@@ -63,7 +62,7 @@ class Executor(CallEvaluator):
         self.state = after or before
 
     def copy(self, state: State) -> State:
-        self.heap.spend(len(state.held) + len(state.variables))
+        self.heap.spend((len(state.held) + len(state.variables)) // 8)
         return state.copy()
 
     def skip(self) -> None:
@@ -95,13 +94,13 @@ class Executor(CallEvaluator):
             self.heap.edges |= {(site, own) for site in sites | self.sites(before)}
             value = self.new(node, frozenset({own}))
             sites = self.sites(value)
-        self.state.put(before - self.heap.containers, sites)
+        self.put(before - self.heap.containers, sites)
         self.heap.store(before & self.heap.containers, ANY, self.heap.load(value))
         if isinstance(node.target, ast.Subscript):
             self.change(self.evaluate(node.target.value), value, node.target.slice)
         else:
             created = self.created(node)
-            self.state.put({created}, sites | self.sites(before))
+            self.put(frozenset({created}), sites | self.sites(before))
             self.assign(node.target, before | {created})
 
     def exec_Delete(self, node: ast.Delete) -> None:
@@ -210,6 +209,7 @@ class Executor(CallEvaluator):
         """Run a loop over such lists turn by turn: what stands at one place of them goes together,
         and what a turn creates is not what the others create.
         """
+        self.heap.has_turns = True
         values = [[self.evaluate(part) for part in elements] for elements in columns]
         broken: State | None = None
         for number, row in enumerate(zip(*values, strict=False)):
@@ -284,16 +284,13 @@ class Executor(CallEvaluator):
         self.live = False
 
     def leave(self) -> None:
-        """Let objects hold, after the function has returned, what they hold here.
-
-        Of a call from outside only those count that others find: else each of many functions would
-        hand the objects of all on to all.
-        """
+        """Let objects that the caller may find hold, after the return, what they hold here."""
         summary = self.heap.summaries[(self.home.node, self.context)]
-        held = self.state.held
-        if self.context is None:
-            held = {obj: sites for obj, sites in held.items() if obj in self.heap.escaped}
-        self.heap.grown |= summary.exit.gain(held)
+        found = summary.given | summary.returned
+        if self.context is None:  # what comes from outside the module, or goes there, is lost
+            found = frozenset(o for o in summary.given if not isinstance(o.node, ast.arg))
+        if summary.exit.gain(self.heap.visible(self.state.held, found)):
+            self.heap.changes.append(summary.exit)
 
     def exec_Raise(self, node: ast.Raise) -> None:
         self.evaluate(node.exc)
@@ -325,9 +322,11 @@ class Executor(CallEvaluator):
         scope = self.program.scopes.opened_by[node]
         for name in scope.bindings:
             objects = self.state.variables.get((scope, name), NOTHING)
-            self.heap.store([self.heap.object_at(node)], f".{name}", objects)
+            self.heap.set_attribute([self.heap.object_at(node)], name, objects)
             self.heap.store_class_attribute(name, objects)
-        self.assign_name(self.scope(node), node.name, frozenset({self.heap.object_at(node)}))
+        itself = frozenset({self.heap.object_at(node)})
+        self.heap.share(itself)
+        self.assign_name(self.scope(node), node.name, itself)
 
 
 def _is_zip(node: ast.expr) -> TypeGuard[ast.Call]:

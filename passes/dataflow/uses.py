@@ -54,6 +54,8 @@ NOT_KNOWN = Uses()
 
 def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) -> Uses:
     """The uses of the variables that hold these sites' results when the module ends."""
+    if not sites:
+        return NOT_KNOWN
     steps, shown, attributes = read_steps(tree, scopes, frozenset(sites))
     feeds: dict[str, set[str]] = defaultdict(set)
     later: dict[str, set[str]] = defaultdict(set)

@@ -2,7 +2,7 @@
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -27,14 +27,17 @@ class Object(int):
 
 Objects = frozenset[Object]
 Sites = frozenset[str]
+# Site → the objects that hold its results, object n as bit n.
+Held = dict[str, int]
 Variable = tuple[Scope, str]
-# An element's place in its container: a constant index or key, or ANY; ".name" for attributes.
+# An element's place in its container, a constant index or key, or an attribute's name; or ANY.
 Key = str | int | bytes
-ANY: Key = "*"
-ANY_ATTRIBUTE: Key = ".*"
+ANY = "*"
+COMMON = object()
 
-# Work is counted in objects visited, so that the outcome does not depend on the machine's speed.
-MAX_WORK = 2_000_000
+# Work is counted, some million to the second, so that the outcome does not depend on the machine.
+MAX_WORK = 1_000_000
+WORK_PER_SITE = 50_000
 
 NOTHING: Objects = frozenset()
 NO_SITES: Sites = frozenset()
@@ -42,6 +45,11 @@ NO_SITES: Sites = frozenset()
 
 class TooComplexError(Exception):
     """The analysis would take too long at this precision."""
+
+
+def work_for(sites: int) -> int:
+    """The work that the dependencies of so many sites are worth: of few, there are few to tell."""
+    return min(MAX_WORK, WORK_PER_SITE * (sites + 2))
 
 
 def gain(table: dict[K, frozenset[V]], key: K, more: frozenset[V]) -> bool:
@@ -53,7 +61,7 @@ def gain(table: dict[K, frozenset[V]], key: K, more: frozenset[V]) -> bool:
     return True
 
 
-@dataclass
+@dataclass(eq=False)
 class State:
     """One point of a program: the objects of each variable, and the sites whose results they hold.
 
@@ -61,7 +69,7 @@ class State:
     """
 
     variables: dict[Variable, Objects] = field(default_factory=dict)
-    held: dict[Object, Sites] = field(default_factory=dict)
+    held: Held = field(default_factory=dict)
 
     def copy(self) -> "State":
         return State(dict(self.variables), dict(self.held))
@@ -75,21 +83,16 @@ class State:
             grown |= gain(self.variables, variable, objects)
         return self.gain(other.held) or grown
 
-    def gain(self, held: dict[Object, Sites]) -> bool:
+    def gain(self, held: Held) -> bool:
         """Let objects hold more; True if that adds anything."""
         mine, grown = self.held, False
-        for obj, sites in held.items():
-            before = mine.get(obj, NO_SITES)
-            # Written out: points of a program have mostly the same sets, and are joined often.
-            if before is not sites and not sites <= before:
-                mine[obj] = before | sites
+        for site, objects in held.items():
+            before = mine.get(site, 0)
+            after = before | objects
+            if after != before:
+                mine[site] = after
                 grown = True
         return grown
-
-    def put(self, objects: Iterable[Object], sites: Sites) -> None:
-        """Change objects in place by a value computed from these sites' results."""
-        if sites:
-            self.gain(dict.fromkeys(objects, sites))
 
 
 def joined(one: State | None, other: State | None) -> State | None:
@@ -119,17 +122,29 @@ class Summary:
     returned: Objects = NOTHING
     exit: State = field(default_factory=State)
 
+    @property
+    def given(self) -> Objects:
+        """The objects of all parameters."""
+        return NOTHING.union(*self.parameters.values())
+
 
 # A function and the call that enters it; None: a call from outside the module.
 Activation = tuple[ast.AST, ast.AST | None]
 
 
 class Heap:
-    """Facts that are true at every point of the program; `grown` says whether some were added."""
+    """Facts that are true at every point of the program, which only grow.
 
-    def __init__(self) -> None:
-        self.grown = False
+    changes: what has grown, in order: an object, whose elements have; a variable; an attribute of
+    classes, by its name; the entry or the exit of a summary. read: which of these the function that
+    is being run has read.
+    """
+
+    def __init__(self, module: ast.AST, budget: int) -> None:
+        self.changes: list[Hashable] = []
+        self.read: set[Hashable] = set()
         self.elements: dict[Object, dict[Key, Objects]] = defaultdict(dict)
+        self.attributes: dict[Object, dict[Key, Objects]] = defaultdict(dict)  # of an instance
         self.variables: dict[Variable, Objects] = {}
         self.class_attributes: dict[str, Objects] = {}
         self.summaries: dict[Activation, Summary] = defaultdict(Summary)
@@ -138,11 +153,16 @@ class Heap:
         self.instances: set[Object] = set()
         self.class_of: dict[Object, ast.ClassDef] = {}  # of instances made in the module
         self.edges: set[tuple[str, str]] = set()
-        # What others than the function that made it may find: stored in something, or shared.
-        self.escaped: set[Object] = set()
-        self.work = 0
         self._objects: dict[tuple[ast.AST, str, ast.AST | None], Object] = {}
+        # What every function may find, whatever its arguments: in variables of the module and of
+        # functions around others, in classes, in attributes of what is not known.
+        self.common: Objects = frozenset({self.object_at(module)})
+        self.work = 0
+        self.budget = budget
+        self.has_turns = False  # whether the turns of a loop were followed one by one
+        self._stored: dict[Object, Objects] = {}  # in all places of a container or an instance
         self._reached: dict[Objects, Objects] = {}
+        self._bits: dict[Objects, int] = {}
 
     def object_at(self, node: ast.AST, role: str = "", context: ast.AST | None = None) -> Object:
         """The object of a place."""
@@ -153,68 +173,112 @@ class Heap:
             self._objects[place] = made
         return self._objects[place]
 
-    def store(self, owners: Iterable[Object], key: Key, objects: Objects) -> None:
-        """Put objects into containers, or into attributes of instances."""
-        for owner in owners:
-            if gain(self.elements[owner], key, objects):
-                self.grown = True
-                self.escaped |= objects
-                self._reached.clear()
+    def summary(self, activation: Activation) -> Summary:
+        """The summary of a function for one call, which is new where this is the first time."""
+        if activation not in self.summaries:
+            self.changes.append(activation)
+        return self.summaries[activation]
 
-    def load(self, owners: Iterable[Object], key: Key = ANY) -> Objects:
-        """The results of indexing, unpacking or iterating. An array gives views of itself."""
-        found: set[Object] = set()
+    def store(self, owners: Iterable[Object], key: Key, objects: Objects) -> None:
+        """Put objects into containers."""
+        self._put(self.elements, owners, key, objects)
+
+    def set_attribute(self, owners: Iterable[Object], name: str, objects: Objects) -> None:
+        """Put objects into an attribute of instances, or into any of theirs."""
+        self._put(self.attributes, owners, name, objects)
+
+    def _put(
+        self,
+        table: dict[Object, dict[Key, Objects]],
+        owners: Iterable[Object],
+        key: Key,
+        objects: Objects,
+    ) -> None:
         for owner in owners:
-            elements = self.elements.get(owner, {})
-            if owner not in self.containers:
-                found.add(owner)
-            for place, objects in elements.items():
-                attribute = isinstance(place, str) and place.startswith(".")
-                if not attribute and (key in (ANY, place) or place == ANY):
+            if gain(table[owner], key, objects):
+                self.changes.append(owner)
+                if gain(self._stored, owner, objects):
+                    self._reached.clear()
+
+    def load(self, owners: Objects, key: Key = ANY) -> Objects:
+        """The results of indexing, unpacking or iterating. An array gives views of itself."""
+        self.read |= owners
+        self.spend(len(owners))
+        found = set(owners - self.containers)
+        for owner in owners & self.elements.keys():
+            for place, objects in self.elements[owner].items():
+                if key in (ANY, place) or place == ANY:
                     found |= objects
-                    self.spend(len(objects))
+                    self.spend(1 + len(objects) // 4)
         return frozenset(found)
 
-    def remember(self, variable: Variable, objects: Objects, *, is_own: bool) -> None:
-        """Add the objects of a variable, which other functions see at any time. is_own: whether it
-        is of a function that has no other inside, so that none sees it.
-        """
-        if not is_own:
-            self.escaped |= objects
-        self.grown |= gain(self.variables, variable, objects)
+    def remember(self, variable: Variable, objects: Objects) -> None:
+        """Add the objects of a variable, which other functions see at any time."""
+        if gain(self.variables, variable, objects):
+            self.changes.append(variable)
+            self.share(objects)
 
     def store_class_attribute(self, name: str, objects: Objects) -> None:
         """An attribute that instances have from their class, whichever class that is."""
-        self.escaped |= objects
-        self.grown |= gain(self.class_attributes, name, objects)
+        if gain(self.class_attributes, name, objects):
+            self.changes.append(name)
+            self.share(objects)
+
+    def share(self, objects: Objects) -> None:
+        """Let every function find these objects."""
+        if not objects <= self.common:
+            self.common |= objects
+            self.changes.append(COMMON)
 
     def reach(self, objects: Objects) -> Objects:
         """Objects and everything stored in them."""
+        if self._stored.keys().isdisjoint(objects):
+            self.read |= objects
+            return objects
         known = self._reached.get(objects)
         if known is not None:
+            self.read |= known
             return known
-        reached: set[Object] = set()
-        pending = list(objects)
-        visited = 0
+        reached = set(objects)
+        pending: Iterable[Object] = objects
         while pending:
-            obj = pending.pop()
-            visited += 1
-            if obj not in reached:
-                reached.add(obj)
-                for stored in self.elements.get(obj, {}).values():
-                    pending += stored
-        self.spend(visited)
+            stored = [self._stored[obj] for obj in pending if obj in self._stored]
+            pending = NOTHING.union(*stored) - reached
+            reached |= pending
+        self.spend(1 + len(reached) // 4)
+        self.read |= reached
         self._reached[objects] = frozenset(reached)
         return self._reached[objects]
 
+    def bits(self, objects: Objects) -> int:
+        """Objects as bits."""
+        known = self._bits.get(objects)
+        if known is None:
+            known = self._bits[objects] = sum(1 << obj for obj in objects)
+        return known
+
+    def visible(self, held: Held, objects: Objects) -> Held:
+        """What is held by that which a function may find that is given these objects."""
+        self.read.add(COMMON)
+        found = self.bits(self.reach(self.common)) | self.bits(self.reach(objects))
+        self.spend(len(held))
+        return {site: those for site, holders in held.items() if (those := holders & found)}
+
     def sites(self, objects: Objects, state: State) -> Sites:
         """The sites whose results a value may hold."""
-        held = [state.held[obj] for obj in self.reach(objects) if obj in state.held]
-        self.spend(len(held))
-        return NO_SITES.union(*held)
+        if not objects or not state.held:
+            return NO_SITES
+        found = self.bits(self.reach(objects))
+        self.spend(len(state.held))
+        return frozenset([site for site, holders in state.held.items() if holders & found])
+
+    def put(self, objects: Objects, sites: Sites, state: State) -> None:
+        """Change objects in place by a value computed from these sites' results."""
+        if sites and objects:
+            state.gain(dict.fromkeys(sites, self.bits(objects)))
 
     def spend(self, amount: int) -> None:
-        """Count work done; raise TooComplexError beyond MAX_WORK."""
+        """Count work done; raise TooComplexError beyond the budget."""
         self.work += amount
-        if self.work > MAX_WORK:
+        if self.work > self.budget:
             raise TooComplexError

@@ -108,7 +108,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="data flow: a class's methods share no instance",
         path="passes/dataflow/graph.py",
-        old="summary.parameters[parameters[0].arg] = itself",
+        old="given[parameters[0].arg] = itself",
         new="pass",
         tests=("tests/passes/dataflow",),
     ),
