@@ -8,7 +8,7 @@ import click
 
 from mixpert_py.bench.apps.command import bench_apps
 from mixpert_py.bench.gemm.command import bench_gemm
-from mixpert_py.commands.program import ScriptCommand, complete_files
+from mixpert_py.commands.program import ScriptCommand, complete_files, script_or_notebook
 
 
 @click.group()
@@ -53,10 +53,9 @@ def bench_program(
     """A program as it was against the same under its plan."""
     from mixpert_py import config
     from mixpert_py.bench import machine, program
-    from mixpert_py.launch import launcher
 
     plan = config.load_plan(plan_path or config.plan_beside(script))
-    result = program.measure(launcher.script(script, arguments), plan, rounds)
+    result = program.measure(script_or_notebook(script, arguments), plan, rounds)
     _show(machine.finish(Path(script).stem, result, save))
 
 

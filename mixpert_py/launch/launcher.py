@@ -72,13 +72,11 @@ class Program:
 def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
     """`python path arguments…`: a file, a folder with `__main__.py`, or an archive with one.
 
-    Raises SourceError if there is no such file, or no `__main__.py`, or it is a notebook.
+    Raises SourceError if there is no such file, or no `__main__.py`.
     """
     if os.path.isdir(path) or zipfile.is_zipfile(path):
         return _folder_or_archive(path, arguments)
     source = source_files.read_whole(Path(path))
-    if path.endswith(source_files.NOTEBOOK):
-        raise SourceError(f"{path}: a notebook, not a program; run its cells under %%mixpert")
     folder = os.path.dirname(os.path.realpath(path))
     return Program(
         source,

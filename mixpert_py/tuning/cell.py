@@ -314,7 +314,10 @@ def _figures() -> set[int]:
 
 
 def _random_states() -> list[tuple[Callable[[Any], object], Any]]:
-    """The states of the generators that modules have, each with the function that restores it."""
+    """The states of the generators that modules have, each with the function that restores it.
+
+    That of CuPy cannot be copied, so that another one takes its place until then.
+    """
     states: list[tuple[Callable[[Any], object], Any]] = [
         (random.setstate, random.getstate()),
         (np.random.set_state, np.random.get_state()),
@@ -322,4 +325,10 @@ def _random_states() -> list[tuple[Callable[[Any], object], Any]]:
     torch: Any = sys.modules.get("torch")
     if hasattr(torch, "get_rng_state"):
         states.append((torch.set_rng_state, torch.get_rng_state()))
+        if torch.cuda.is_initialized():
+            states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
+    cupy: Any = sys.modules.get("cupy")
+    if hasattr(cupy, "is_available") and cupy.is_available():
+        states.append((cupy.random.set_random_state, cupy.random.get_random_state()))
+        cupy.random.set_random_state(cupy.random.RandomState(0))
     return states

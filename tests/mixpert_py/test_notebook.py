@@ -593,3 +593,26 @@ def test_times_are_measured_where_no_backend_is_named(run: Run, capsys: Read) ->
     out = capsys.readouterr().out
     assert "time, " in out
     assert "Predicted" not in out
+
+
+@pytest.mark.gpu
+def test_all_runs_of_a_cell_draw_the_same_numbers_on_the_gpu() -> None:
+    import cupy
+    import torch
+
+    from mixpert_py.tuning.cell import on_copies
+
+    def draw() -> tuple[float, float]:
+        return float(cupy.random.rand()), float(torch.rand(1, device="cuda"))
+
+    drawn = []
+    for _ in range(2):
+        cupy.random.seed(5)
+        torch.cuda.manual_seed(5)
+        with on_copies({}, (), print):
+            first = draw()
+        with on_copies({}, (), print):
+            assert draw() == first
+        drawn.append(draw())
+    assert drawn[0] == drawn[1]
+    assert drawn[0][1] == first[1]

@@ -43,10 +43,17 @@ def test_it_is_tuned_verified_and_run_under_its_plan(notebook: Path, mixpert: Mi
     plan = load(notebook.parent / "n.mixpert.toml")
     [site] = plan.site
     assert site.scheme != "native"
-    assert mixpert("verify", "--backend", "reference", "n.mixpert.toml", "n.ipynb").code in (0, 1)
+    said = mixpert("verify", "--backend", "reference", "--json", "n.mixpert.toml", "n.ipynb")
+    assert said.code == 0, said.err
+    verified = json.loads(said.out)
+    assert (verified["holds"], verified["worst"]) == (True, "b")
+    assert 1e-5 < verified["error"] < 1e-2  # int8x1's, so it has run under the plan
     mixpert("run", "--backend", "reference", "--json", "p.json", "n.ipynb")
     [record] = json.loads((notebook.parent / "p.json").read_text("utf-8"))
     assert record["schemes"] == {site.scheme: 1}
+    said = mixpert("bench", "program", "--rounds", "1", "n.ipynb")
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["schemes"] == {site.id: site.scheme}
     said = mixpert("report", "n.mixpert.toml", "--html", "page")
     assert said.code == 0, said.err
     page = (notebook.parent / "page/index.html").read_text("utf-8")
