@@ -325,7 +325,7 @@ def _random_states() -> list[tuple[Callable[[Any], object], Any]]:
     torch: Any = sys.modules.get("torch")
     if hasattr(torch, "get_rng_state"):
         states.append((torch.set_rng_state, torch.get_rng_state()))
-        if torch.cuda.is_initialized():
+        if torch.cuda.is_available():
             states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
     cupy: Any = sys.modules.get("cupy")
     if hasattr(cupy, "is_available") and cupy.is_available():
