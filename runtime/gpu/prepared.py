@@ -2,12 +2,14 @@
 
 `PreparedProducts` holds, for one signature of a call (see `runtime.signatures`), the launches for
 each layout that operands have had. A call that finds its own costs two allocations and the
-launches; one that does not, or whose stream is being captured, is made the direct way.
+launches; one that does not, or whose stream is being captured, is made the direct way. A stack
+whose axes kernels cannot walk as one, as that of the heads in `x.view(b, t, h, d).transpose(1, 2)`,
+is copied before.
 """
 
 import sys
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from mixpert_py.runtime.gpu.foreign import (
     torch_is_full,
 )
 from mixpert_py.runtime.gpu.multiply import multiply
+from mixpert_py.runtime.gpu.stacks import is_by_columns, is_one_stack
 from mixpert_py.runtime.kernels.kernel import cuda_driver
 from mixpert_py.runtime.kernels.recording import (
     LEFT,
@@ -46,6 +49,28 @@ REAL = "fd"
 Layouts = tuple[tuple[int, ...], tuple[int, ...], int, int]
 
 
+class Layout(NamedTuple):
+    """Where kernels find the elements of an operand.
+
+    strides: in bytes. past: the bits of its address that matter. is_copy: whether that is a copy,
+    since the operand is no one stack. by_columns: whether its matrices' columns are contiguous.
+    """
+
+    strides: tuple[int, ...]
+    past: int
+    is_copy: bool
+    by_columns: bool
+
+
+class Ready(NamedTuple):
+    """The launches for one pair of layouts."""
+
+    replay: Replay
+    a: Layout
+    b: Layout
+    copies: bool
+
+
 class PreparedProducts:
     """The products of one signature of CuPy's arrays, on one device.
 
@@ -59,7 +84,7 @@ class PreparedProducts:
         self._device = request.a.data.device_id
         self._shape = result_shape(request.a, request.b)
         self._dtype = np.result_type(request.a.dtype, request.b.dtype)
-        self._ready: dict[Layouts, Replay] = {}
+        self._ready: dict[Layouts, Ready] = {}
 
     def add(self, request: Request, a: GpuArray, b: GpuArray) -> bool:
         """Record the product of operands of this layout, on the current device: whether there are
@@ -70,10 +95,10 @@ class PreparedProducts:
             return False
         if emulation_of(request.scheme, request.block).name in state_of(self._device).refused:
             return False
-        replay = _record(request)
-        if replay is None:
+        ready = _record(request)
+        if ready is None:
             return False
-        self._ready[layouts] = replay
+        self._ready[layouts] = ready
         return True
 
     def __call__(self, a: GpuArray, b: GpuArray) -> Any:
@@ -93,18 +118,35 @@ class PreparedProducts:
         if not self._is_chosen and not cupy_is_full():
             return None
         try:
+            if ready.copies:
+                a, b = self._copied(a, ready.a), self._copied(b, ready.b)
+                first, second = a.data.ptr, b.data.ptr
             result = cupy.ndarray(self._shape, self._dtype)
-            workspace = cupy.cuda.alloc(ready.bytes)
+            workspace = cupy.cuda.alloc(ready.replay.bytes)
             addresses = first & START, second & START, result.data.ptr, workspace.ptr
             if (result.data.ptr | workspace.ptr) & ALIGNED:
                 return None  # an allocator of the program's own
-            ready.enqueue(addresses, stream)
+            ready.replay.enqueue(addresses, stream)
         except (cupy.cuda.memory.OutOfMemoryError, cupy.cuda.driver.CUDADriverError):
             return None
         return result
 
     def _layouts(self, a: GpuArray, b: GpuArray) -> Layouts:
         return a.strides, b.strides, a.data.ptr & ALIGNED, b.data.ptr & ALIGNED
+
+    def _copied(self, x: Any, layout: Layout) -> Any:
+        """The operand in a layout that kernels walk."""
+        if not layout.is_copy:
+            return x
+        if layout.by_columns:
+            return self._in_order(x.swapaxes(-2, -1)).swapaxes(-2, -1)
+        return self._in_order(x)
+
+    def _in_order(self, x: Any) -> Any:
+        """A copy of x in C order."""
+        import cupy
+
+        return cupy.ascontiguousarray(x)
 
 
 class PreparedTensors(PreparedProducts):
@@ -130,18 +172,24 @@ class PreparedTensors(PreparedProducts):
         stream = _stream(torch, self._device)
         if is_capturing(cupy.cuda, stream):
             return None
+        if ready.copies:
+            a, b = self._copied(a, ready.a), self._copied(b, ready.b)
+            first, second = a.data_ptr(), b.data_ptr()
         result = torch.empty(self._shape, dtype=a.dtype, device=a.device)
-        workspace = torch.empty(ready.bytes, dtype=torch.uint8, device=a.device)
+        workspace = torch.empty(ready.replay.bytes, dtype=torch.uint8, device=a.device)
         addresses = first & START, second & START, result.data_ptr(), workspace.data_ptr()
-        if not all(addresses[:3]) or (ready.bytes and not addresses[3]):
+        if not all(addresses[:3]) or (ready.replay.bytes and not addresses[3]):
             return None  # tensors without memory, which are being traced
         if (addresses[2] | addresses[3]) & ALIGNED:
             return None  # an allocator of the program's own
-        ready.enqueue(addresses, stream)
+        ready.replay.enqueue(addresses, stream)
         return result
 
     def _layouts(self, a: Any, b: Any) -> Layouts:
         return a.stride(), b.stride(), a.data_ptr() & ALIGNED, b.data_ptr() & ALIGNED
+
+    def _in_order(self, x: Any) -> Any:
+        return x.contiguous()
 
     def _is_plain(self, torch: ModuleType, a: Any, b: Any) -> bool:
         """Whether tensors are nothing but memory, of which nobody wants a derivative."""
@@ -183,16 +231,17 @@ def prepare(library: Library, request: Request, *, is_chosen: bool) -> PreparedP
     return found
 
 
-def _record(request: Request) -> Replay | None:
+def _record(request: Request) -> Ready | None:
     """The launches of a product, at addresses to come; None where it is not launches alone."""
     a = request.a[np.newaxis, :] if request.a.ndim == 1 else request.a
     b = request.b[:, np.newaxis] if request.b.ndim == 1 else request.b
     if request.scheme in ("float64", "crt") or not all(map(_is_recordable, (a, b))):
         return None
     recording, device = Recording(), a.data.device_id
+    left, right = layout(a), layout(b)
     request = request._replace(
-        a=placeholder(LEFT, a.shape, a.dtype, device, a.strides, a.data.ptr & ALIGNED),
-        b=placeholder(RIGHT, b.shape, b.dtype, device, b.strides, b.data.ptr & ALIGNED),
+        a=placeholder(LEFT, a.shape, a.dtype, device, left.strides, left.past),
+        b=placeholder(RIGHT, b.shape, b.dtype, device, right.strides, right.past),
         out=placeholder(RESULT, result_shape(a, b), np.result_type(a.dtype, b.dtype), device),
     )
     state = state_of(device)
@@ -202,12 +251,30 @@ def _record(request: Request) -> Replay | None:
     if has_wider and not state.has_wider:  # the wider scheme's launches are to be left out
         recording = Recording()
         outcome = multiply(request, recording)
-    return None if isinstance(outcome, Reason) else Replay(recording, cuda_driver())
+    if isinstance(outcome, Reason):
+        return None
+    replay = Replay(recording, cuda_driver())
+    return Ready(replay, left, right, left.is_copy or right.is_copy)
 
 
 def _is_recordable(x: GpuArray) -> bool:
-    """Whether kernels read an operand as it is: nothing copies it, or takes it apart, before."""
-    return x.dtype.char in REAL and 0 not in x.shape and (x.ndim <= 3 or x.flags.c_contiguous)
+    """Whether kernels read an operand, or a copy in another layout: nothing takes it apart."""
+    return x.dtype.char in REAL and 0 not in x.shape
+
+
+def layout(x: GpuArray) -> Layout:
+    """That of an operand of two dimensions or more, or of the copy that is made of it."""
+    by_columns = is_by_columns(x)
+    if is_one_stack(x):
+        return Layout(x.strides, x.data.ptr & ALIGNED, is_copy=False, by_columns=by_columns)
+    *stack, rows, columns = x.shape
+    shape = (*stack, columns, rows) if by_columns else x.shape
+    strides = [x.itemsize]
+    for size in reversed(shape[1:]):
+        strides.insert(0, size * strides[0])
+    if by_columns:
+        strides[-2:] = strides[-1], strides[-2]
+    return Layout(tuple(strides), 0, is_copy=True, by_columns=by_columns)
 
 
 def placeholder(

@@ -32,7 +32,8 @@ class Batch:
 def matrices(x: GpuArray) -> Any:
     """x (…, rows, columns) as (count, rows, columns), or x itself if it is one matrix.
 
-    Axes along which the stack repeats itself are taken once. A view where strides allow it.
+    Axes along which the stack repeats itself are taken once. A view where strides allow it; the
+    matrices of a copy are by rows or by columns as they were, which kernels read differently.
     """
     if x.ndim == 2:
         return x
@@ -40,8 +41,29 @@ def matrices(x: GpuArray) -> Any:
         slice(0, 1) if stride == 0 and size > 1 else slice(None)
         for size, stride in zip(x.shape[:-2], x.strides[:-2], strict=True)
     )
-    x = x[once]
-    return x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
+    stack: Any = x[once]
+    if not is_one_stack(stack) and is_by_columns(stack):
+        stack = stack.swapaxes(-2, -1).copy(order="C").swapaxes(-2, -1)
+    return stack.reshape(math.prod(stack.shape[:-2]), *stack.shape[-2:])
+
+
+def is_one_stack(x: GpuArray) -> bool:
+    """Whether `matrices` of x is a view: the axes of its stack step through memory as one does,
+    but for those along which it repeats itself.
+    """
+    step = None
+    for size, stride in zip(reversed(x.shape[:-2]), reversed(x.strides[:-2]), strict=True):
+        if size == 1 or stride == 0:
+            continue
+        if step not in (None, stride):
+            return False
+        step = size * stride
+    return True
+
+
+def is_by_columns(x: GpuArray) -> bool:
+    """Whether the elements of a column of x are nearer to each other than those of a row."""
+    return bool(abs(x.strides[-2]) < abs(x.strides[-1]))
 
 
 def as_matrices(out: GpuArray, a: GpuArray, b: GpuArray) -> Any:

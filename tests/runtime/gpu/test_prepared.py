@@ -89,6 +89,41 @@ def test_shapes(a: tuple[int, ...], b: tuple[int, ...], scheme: str) -> None:
         assert len(prepared()) == 1
 
 
+def heads(x: Any) -> list[Any]:
+    """Stacks of two axes as attention has them, and others: of CuPy's arrays or PyTorch's tensors.
+
+    x: (2, 600, 3, 64), tokens before heads.
+    """
+    by_heads = x.swapaxes(1, 2)  # no axis steps through the stack's memory
+    copied = by_heads.reshape(6, 600, 64).reshape(2, 3, 600, 64)
+    return [by_heads, copied, by_heads[:, :2], copied[:, ::2], copied[:, :, 8:], by_heads[1:]]
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+@pytest.mark.parametrize("scheme", ["faithful", "int8x6"])
+def test_stacks_of_several_axes_in_any_order(scheme: str, library: str) -> None:
+    """Those that kernels cannot walk are copied, of which the bits say nothing."""
+    import cupy
+
+    arrays = [random((2, 600, 3, 64), seed) for seed in (1, 2)]
+    if library == "torch":
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+        arrays = [torch.from_dlpack(x) for x in arrays]
+    queries, keys = map(heads, arrays)
+    with precision(scheme, backend="cuda"):
+        for x, y in zip(queries, keys, strict=True):
+            across = y.swapaxes(-1, -2)
+            scores = direct(x, across, scheme)
+            for left, right in ((x, across), (scores, y)):
+                wanted = cupy.asarray(direct(left, right, scheme)).get().tobytes()
+                for _ in range(3):
+                    found = cupy.asarray(matmul(left, right, site="s")).get().tobytes()
+                    assert found == wanted
+        layouts = [ready for one in prepared() for ready in one._ready.values()]
+    assert len(layouts) == 12
+    assert {ready.copies for ready in layouts} == {True, False}
+
+
 @pytest.mark.parametrize("types", [("float64", "float64"), ("float32", "float64")])
 def test_types(types: tuple[str, str]) -> None:
     x, y = random((2100, 2100), 1, types[0]), random((2100, 2100), 2, types[1])

@@ -1,9 +1,11 @@
 """Stacks: every matrix of C has its operands, whatever repeats itself."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.gpu.stacks import batches, matrices, stack_sizes
+from mixpert_py.runtime.gpu.stacks import batches, is_one_stack, matrices, stack_sizes
 
 STACKS = [
     ((), (), 1),
@@ -35,6 +37,18 @@ def test_operands_meet_as_numpy_broadcasts_them(
             assert of_a[some.c + i] == some.a + (0 if some.shares_a else i)
             assert of_b[some.c + i] == some.b + (0 if some.shares_b else i)
     assert sorted(some.c + i for some in found for i in range(some.count)) == [*range(of_a.size)]
+
+
+def test_a_stack_whose_axes_step_as_one_is_taken_without_a_copy() -> None:
+    whole = np.zeros((4, 3, 2, 6, 5))
+    found = set()
+    for axes in permutations(range(5)):
+        turned = whole.transpose(axes)
+        repeated = np.broadcast_to(turned[:, :1], (turned.shape[0], 7, *turned.shape[2:]))
+        for x in (turned, turned[1:2], turned[:, :2], turned[::2], turned[..., 1:], repeated):
+            assert is_one_stack(x) == np.shares_memory(matrices(x), whole)
+            found.add(is_one_stack(x))
+    assert found == {True, False}
 
 
 def test_a_stack_that_repeats_itself_is_taken_once() -> None:
