@@ -6,11 +6,11 @@ signature, `execute` keeps one of two things for it: that its calls are always n
 launches that make its products. Later calls find that here. A context keeps its own: what a plan, a
 precision or a backend decides ends with it; a scheme, block or backend of the call's own is part of
 its signature. Nothing is kept of calls that are traced, or that ask for more than the product: an
-`out`, a sum, a guarantee, a certificate.
+`out` that is on no GPU, a sum, a guarantee, a certificate.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Final
 
@@ -108,7 +108,9 @@ def are_few(shape: tuple[int, ...]) -> bool:
 
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
     """What `kept_product` looks for; None for a call of which nothing is kept."""
-    if call.out is not None or call.rest or call.addend or call.shape_of not in SHAPES:
+    if call.rest or call.addend or call.shape_of not in SHAPES:
+        return None
+    if call.out is not None and type(call.out) not in device_of:
         return None
     if call.left is not None or call.right is not None:
         return None
@@ -130,6 +132,29 @@ def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
     except (AttributeError, RuntimeError, TypeError):
         return None
     return site, call.shape_of, takes_tensors, *operands
+
+
+def signature_of_contraction(
+    site: str | None, native: Any, words: object, arrays: Sequence[Any]
+) -> Any:
+    """As `signature_of`, of a call that takes arrays apart to find its products, if it does.
+
+    words: what it says of them, such as an einsum's subscripts. None where one is on no GPU: NumPy
+    takes longer for such a call than it takes to look at it.
+    """
+    found = [site, native, words]
+    try:
+        for x in arrays:
+            found += x.shape, x.dtype, device_of[type(x)](x)
+    except (AttributeError, KeyError, RuntimeError, TypeError):
+        return None
+    return tuple(found)
+
+
+def is_native(context: Context, call: Call, settings: Settings, takes_tensors: bool) -> bool:
+    """Whether all calls of a call's signature are known to be native."""
+    signature = signature_of(call, settings, takes_tensors)
+    return signature is not None and context.known.get(signature) is NATIVE
 
 
 def keep(context: Context, signature: Any, known: Known) -> None:

@@ -8,7 +8,7 @@ from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.arrays import AnyArray
-from mixpert_py.runtime.context import passes
+from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.products.rearranged import (
     TENSORDOT,
     as_arrays,
@@ -19,7 +19,13 @@ from mixpert_py.runtime.products.rearranged import (
 )
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, Call, Native, Settings, dot_shape, is_dask
-from mixpert_py.runtime.signatures import is_small_on_device
+from mixpert_py.runtime.signatures import (
+    NATIVE,
+    is_native,
+    is_small_on_device,
+    keep,
+    signature_of_contraction,
+)
 
 
 def tensordot(
@@ -46,6 +52,11 @@ def tensordot(
             is_small = is_small_on_device(a) and is_small_on_device(b)
         if is_small and passes(site):
             return native(a, b, axes)
+    context, signature = current(), None
+    if scheme is None and backend is None and block is None and context.trace is None:
+        signature = signature_of_contraction(site, native, str(axes), (a, b))
+        if signature is not None and context.known.get(signature) is NATIVE:
+            return native(a, b, axes)
     if is_replaced(native, a, b):
         return native(a, b, axes)
     settings = Settings(scheme, block, backend, site)
@@ -59,6 +70,8 @@ def tensordot(
     if arrays is None or isinstance(pairs, Reason):
         assert isinstance(pairs, Reason)
         call = not_rearranged(lambda x, y: native(x, y, axes), a, b, pairs)
+        if signature is not None:
+            keep(context, signature, NATIVE)
         return carry_out(call, settings)[0]
     (left, right), (summed_left, summed_right) = arrays, pairs
     rows = [axis for axis in range(left.ndim) if axis not in summed_left]
@@ -75,7 +88,10 @@ def tensordot(
     else:
         call = rearranged(lambda: native(a, b, axes).reshape(m, n), *matrices)
     shape = (*(left.shape[axis] for axis in rows), *(right.shape[axis] for axis in columns))
-    return carry_out(call, settings)[0].reshape(shape)
+    result = carry_out(call, settings)[0].reshape(shape)
+    if signature is not None and is_native(context, call, settings, False):
+        keep(context, signature, NATIVE)
+    return result
 
 
 def pairs_of(a: AnyArray, b: AnyArray, axes: object) -> tuple[list[int], list[int]] | Reason:

@@ -122,7 +122,6 @@ def test_functions_of_one_meaning_share_what_is_prepared(kept: list[Prepared]) -
 @pytest.mark.parametrize(
     "given",
     [
-        {"out": ndarray(np.empty((64, 64), np.float32))},
         {"guarantee": "componentwise"},
         {"return_certificate": True},
     ],

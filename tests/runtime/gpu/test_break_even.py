@@ -64,7 +64,7 @@ def test_large_products_are_faster_and_small_ones_are_not(scheme: str) -> None:
 def test_rows_that_grow_are_judged_a_few_times(k: int, n: int) -> None:
     judged = up_to = gaining = 0
     for m in range(1, 4000):
-        faster = is_faster("faithful", m, k, n)
+        faster = figures(H200).faster("faithful", (m, k), (k, n), False, 0, by_default=True)
         gaining = gaining or m * faster
         if m <= up_to:
             assert not faster

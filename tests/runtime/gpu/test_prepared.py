@@ -9,6 +9,8 @@ import pytest
 
 from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import current, precision, use
+from mixpert_py.runtime.products.einsum import einsum
+from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.signatures import NATIVE
 from mixpert_py.runtime.tracing.trace import Trace
 
@@ -122,6 +124,51 @@ def test_stacks_of_several_axes_in_any_order(scheme: str, library: str) -> None:
         layouts = [ready for one in prepared() for ready in one._ready.values()]
     assert len(layouts) == 12
     assert {ready.copies for ready in layouts} == {True, False}
+
+
+def test_an_out_takes_what_is_prepared() -> None:
+    """Also one that is an operand, and a view; the library judges one that does not fit."""
+    import cupy
+
+    x, y = random((1100, 1100), 1), random((1100, 1100), 2)
+    wanted = direct(x, y, "faithful").get()
+    wide = cupy.zeros((1100, 2200), np.float32)
+    with use(replace(current())):
+        for out in (cupy.empty_like(x), wide[:, ::2], x.copy()):
+            for _ in range(2):
+                left = out if out.strides == x.strides and out[0, 0] == x[0, 0] else x
+                assert matmul(left, y, site="s", native=cupy.matmul, out=out) is out
+                assert out.get().tobytes() == wanted.tobytes()
+                if left is out:
+                    out[...] = x
+        assert len(prepared()) == 1
+        for bad in (cupy.empty((3, 3), np.float32), cupy.empty((1100, 1100), np.int8)):
+            with pytest.raises((ValueError, TypeError)):
+                matmul(x, y, site="s", native=cupy.matmul, out=bad)
+
+
+@pytest.mark.parametrize("shape", [(640, 640), (1100, 1100)])
+def test_contractions_that_are_native_are_known_to_be(shape: tuple[int, int]) -> None:
+    import cupy
+
+    x, y = random(shape, 1), random(shape, 2)
+    is_small = shape[0] == 640
+    with use(replace(current())) as context:
+        for words in ("ij,jk->ik", "ij,ij->i", "ij,ij->"):
+            for _ in range(3):
+                found = einsum(words, x, y, site="s", native=cupy.einsum)
+                wanted = cupy.einsum(words, x.astype("f8"), y.astype("f8"))
+                cupy.testing.assert_allclose(found, wanted, rtol=1e-3, atol=2e-3)
+        for axes in (1, ([1], [0]), 2):
+            for _ in range(3):
+                found = tensordot(x, y, axes, site="s", native=cupy.tensordot)
+                wanted = cupy.tensordot(x.astype("f8"), y.astype("f8"), axes)
+                cupy.testing.assert_allclose(found, wanted, rtol=1e-3, atol=0.5)
+        known = [key[2] for key, one in context.known.items() if one is NATIVE and len(key) == 9]
+    products = ["ij,jk->ik", "1", "([1], [0])"]
+    others = ["ij,ij->i", "ij,ij->", "2"]
+    assert {*others} <= {*known}
+    assert {*products} <= {*known} if is_small else not {*products} & {*known}
 
 
 @pytest.mark.parametrize("types", [("float64", "float64"), ("float32", "float64")])
