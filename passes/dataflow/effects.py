@@ -19,7 +19,7 @@ VIEW_FUNCTIONS = frozenset(
     | {"atleast_3d", "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "rollaxis", "squeeze"}
     | {"expand_dims", "broadcast_to", "broadcast_arrays", "diagonal", "split", "array_split"}
     | {"hsplit", "vsplit", "dsplit", "flip", "fliplr", "flipud", "rot90", "real", "imag", "require"}
-    | {"matrix_transpose"}
+    | {"matrix_transpose", "as_strided", "sliding_window_view", "nditer"}
 )
 
 # The result of such a method is a new object.
@@ -30,6 +30,20 @@ FRESH_METHODS = frozenset(
     # of random generators: what is drawn has nothing in common with what was drawn before
     | {"random", "rand", "randn", "randint", "integers", "uniform", "normal", "standard_normal"}
     | {"permutation", "permuted", "choice", "exponential", "poisson", "binomial", "gamma", "beta"}
+)
+
+# Functions that call another with what it has returned before.
+FEEDING_BACK = frozenset({"reduce", "accumulate"})
+# Array functions that change their first argument only. Of others whose result is thrown away the
+# last one may be the output as well: np.add(a, b, c).
+CHANGING_THE_FIRST = frozenset(
+    {"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal", "at", "shuffle"}
+)
+# Methods that put their arguments into a container.
+APPENDING = frozenset({"append", "extend", "insert", "add", "update", "appendleft", "setdefault"})
+# Methods that give the elements of a list other places.
+MOVING = frozenset(
+    {"insert", "pop", "popleft", "appendleft", "remove", "reverse", "rotate", "sort"}
 )
 
 # The result is a container of the elements of the arguments; that of a `dict` has keys as well.

@@ -199,14 +199,14 @@ class Evaluator:
             stored = attributes.get(name)
             if stored is not None:
                 found |= stored
-            elif family is not None:
+            if family is not None:
                 for definition in map(self.heap.object_at, family):
                     read.add(definition)
                     found |= self.heap.attributes.get(definition, {}).get(name, NOTHING)
             elif owner in self.heap.instances:
                 read.add(name)
                 found |= self.heap.class_attributes.get(name, NOTHING)
-            elif owners:
+            elif owners and stored is None:
                 found.add(owner)
         if not owners or any(self.family(owner) is None for owner in owners):
             found.update(map(self.heap.object_at, self.program.methods.get(name, ())))
@@ -218,8 +218,11 @@ class Evaluator:
         return None if definition is None else self.program.families.get(definition)
 
     def eval_Subscript(self, node: ast.Subscript) -> Objects:
-        owners = self.evaluate(node.value)
-        by = self.sites(self.evaluate(node.slice))
+        return self.item(node, self.evaluate(node.value), self.evaluate(node.slice))
+
+    def item(self, node: ast.Subscript, owners: Objects, index: Objects) -> Objects:
+        """What stands at an index of containers or arrays."""
+        by = self.sites(index)
         found = self.heap.load(owners, constant_key(node.slice))
         if isinstance(node.slice, ast.Slice):
             found |= owners

@@ -175,7 +175,7 @@ def _call_from_outside(program: Program, heap: Heap, end: State) -> None:
     entered = {node for node, context in heap.summaries if context is not None}
     for node, defaults in heap.defaults.items():
         is_new = (node, None) not in heap.summaries
-        if is_new and node in entered:
+        if is_new and node in entered and getattr(node, "name", "") != "__init__":
             continue
         assert isinstance(node, FUNCTIONS)
         summary = heap.summary((node, None))

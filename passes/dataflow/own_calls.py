@@ -28,6 +28,11 @@ SPECIAL_METHODS: dict[type[ast.operator], str] = {
     ast.BitXor: "xor",
     ast.BitAnd: "and",
 }
+UNARY_METHODS: dict[type[ast.unaryop], str] = {
+    ast.USub: "__neg__",
+    ast.UAdd: "__pos__",
+    ast.Invert: "__invert__",
+}
 METHOD_KINDS = frozenset({"staticmethod", "classmethod"})
 
 
@@ -93,14 +98,18 @@ class OwnCallEvaluator(Evaluator):
         for start in starts:
             self.enter(node, start, itself, arguments)
         if not starts:
+            family = self.program.families.get(definition, (definition,))
+            parts = [part for one in reversed(family) for part in getattr(one, "body", ())]
             fields = [
                 part.target.id
-                for part in definition.body
+                for part in parts
                 if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
             ]
             given = {**dict(zip(fields, arguments.positional, strict=False)), **arguments.keywords}
             for name, objects in given.items():
                 self.heap.set_attribute(itself, name, objects)
+            for method in [part for part in parts if _name(part) == "__post_init__"]:
+                self.enter(node, method, itself, Arguments([], {}))
         return itself
 
     def enter(
@@ -172,6 +181,8 @@ class OwnCallEvaluator(Evaluator):
         super().assign(target, objects)
         if not isinstance(target, ast.Attribute):
             return
+        if self.classes(self.evaluate(target.value)):
+            self.heap.store_class_attribute(target.attr, objects)
         for method in self.program.methods.get(target.attr, ()):
             if any(written_name(d) == "setter" for d in getattr(method, "decorator_list", ())):
                 owners = self.evaluate(target.value)
@@ -190,6 +201,8 @@ class OwnCallEvaluator(Evaluator):
     def eval_BinOp(self, node: ast.BinOp) -> Objects:
         left, right = self.evaluate(node.left), self.evaluate(node.right)
         created = self.new(node, self.sites(left) | self.sites(right))
+        if lists := (left | right) & self.heap.containers:
+            created |= self.container(node, {ANY: self.heap.load(lists)}, "list")
         return created | self.special_method(node, left, right)
 
     def multiply(self, node: ast.expr, product: Product) -> Objects:
@@ -199,19 +212,48 @@ class OwnCallEvaluator(Evaluator):
             self.special_method(node, left, right)  # what it returns is this product's result
         return result
 
-    def special_method(self, node: ast.BinOp, left: Objects, right: Objects) -> Objects:
+    def special_method(
+        self, node: ast.BinOp | ast.AugAssign, left: Objects, right: Objects
+    ) -> Objects:
         """The result of an operator's method, if a class of this module defines one."""
         name = SPECIAL_METHODS[type(node.op)]
-        returned = NOTHING
-        for prefix, owner, other in (
-            ("__", left, right),
-            ("__r", right, left),
-        ):
-            instances = owner & self.heap.instances
-            for method, those in self.methods(instances, f"{prefix}{name}__").items():
-                arguments = Arguments([other], {})
-                returned |= self.enter(node, method, those, arguments)
+        returned = self.call_method(node, left, f"__{name}__", right)
+        returned |= self.call_method(node, right, f"__r{name}__", left)
+        if isinstance(node, ast.AugAssign):
+            returned |= self.call_method(node, left, f"__i{name}__", right)
         return returned
+
+    def call_method(
+        self, node: ast.AST, owners: Objects, name: str, *positional: Objects
+    ) -> Objects:
+        """Call a method of these objects, where they are instances of a class that has it."""
+        returned = NOTHING
+        for method, those in self.methods(owners & self.heap.instances, name).items():
+            returned |= self.enter(node, method, those, Arguments(positional, {}))
+        return returned
+
+    def elements(self, node: ast.AST, owners: Objects) -> Objects:
+        """What a loop over these objects takes, one after another."""
+        iterators = self.call_method(node, owners, "__iter__")
+        return self.heap.load(owners | iterators) | self.call_method(
+            node, owners | iterators, "__next__"
+        )
+
+    def change(self, owners: Objects, objects: Objects, index: ast.expr) -> None:
+        super().change(owners, objects, index)
+        if instances := owners & self.heap.instances:
+            place = self.evaluate(index)
+            self.call_method(index, instances, "__setitem__", place, objects)
+
+    def item(self, node: ast.Subscript, owners: Objects, index: Objects) -> Objects:
+        found = super().item(node, owners, index)
+        return found | self.call_method(node, owners, "__getitem__", index)
+
+    def eval_UnaryOp(self, node: ast.UnaryOp) -> Objects:
+        operand = self.evaluate(node.operand)
+        created = self.new(node, self.sites(operand))
+        name = UNARY_METHODS.get(type(node.op))
+        return created | self.call_method(node, operand, name) if name else created
 
 
 def _name(node: ast.AST) -> str:

@@ -30,7 +30,7 @@ class Executor(CallEvaluator):
     def block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
             if not self.live:
-                return
+                break
             for state in self.raised:
                 self.heap.spend((len(self.state.held) + len(self.state.variables)) // 8)
                 state.join(self.state)
@@ -99,14 +99,16 @@ class Executor(CallEvaluator):
         if isinstance(node.target, ast.Subscript):
             self.change(self.evaluate(node.target.value), value, node.target.slice)
         else:
-            created = self.created(node)
-            self.put(frozenset({created}), sites | self.sites(before))
-            self.assign(node.target, before | {created})
+            created = self.new(node, sites | self.sites(before))
+            called = self.special_method(node, before, value)
+            self.assign(node.target, before | created | called)
 
     def exec_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self.assign(target, NOTHING)
+            elif isinstance(target, ast.Subscript):
+                self.heap.move(self.evaluate(target.value) & self.heap.containers)
 
     # Branches
 
@@ -157,6 +159,9 @@ class Executor(CallEvaluator):
         self.raised.pop()
         after, live = self.state, self.live
         self.state, self.live = before, True
+        left = self.copy(raised)  # where `finally` begins, if the statement is left at any point
+        if node.finalbody:
+            self.raised.append(left)
         if node.handlers:
             self.choose(*map(handle, node.handlers))
             if self.live and live:
@@ -166,9 +171,12 @@ class Executor(CallEvaluator):
         else:
             self.state, self.live = after, live
         if node.finalbody:
+            self.raised.pop()
             after, live = self.state, self.live
-            self.state, self.live = raised, True
+            self.state, self.live = left, True
             self.block(node.finalbody)
+            if self.live:
+                self.go_on(node)
             if live:
                 self.state, self.live = after, True
                 self.block(node.finalbody)
@@ -177,6 +185,15 @@ class Executor(CallEvaluator):
 
     exec_TryStar = exec_Try
 
+    def go_on(self, node: ast.Try) -> None:
+        """Leave the function, or a loop's iteration, from the end of `finally`."""
+        self.leave()
+        inside = {type(part) for part in ast.walk(node)}
+        if self.loops and ast.Break in inside:
+            self.loops[-1].broken = joined(self.loops[-1].broken, self.state)
+        if self.loops and ast.Continue in inside:
+            self.loops[-1].continued = joined(self.loops[-1].continued, self.state)
+
     # Loops
 
     def exec_For(self, node: ast.For | ast.AsyncFor) -> None:
@@ -184,8 +201,13 @@ class Executor(CallEvaluator):
         if columns:
             self.follow_turns(node, columns)
             return
-        elements = self.heap.load(self.evaluate(node.iter))
-        self.loop(self.skip, lambda: self.assign(node.target, elements), node.body, node.orelse)
+        iterated = self.evaluate(node.iter)
+        self.loop(
+            self.skip,
+            lambda: self.assign(node.target, self.elements(node.iter, iterated)),
+            node.body,
+            node.orelse,
+        )
 
     exec_AsyncFor = exec_For
 
@@ -284,7 +306,9 @@ class Executor(CallEvaluator):
         self.live = False
 
     def leave(self) -> None:
-        """Let objects that the caller may find hold, after the return, what they hold here."""
+        """Let objects that the caller may find hold, from here on, what they hold here."""
+        if self.home.parent is None:
+            return
         summary = self.heap.summaries[(self.home.node, self.context)]
         found = summary.given | summary.returned
         if self.context is None:  # what comes from outside the module, or goes there, is lost
@@ -294,14 +318,20 @@ class Executor(CallEvaluator):
 
     def exec_Raise(self, node: ast.Raise) -> None:
         self.evaluate(node.exc)
+        self.leave()
         self.live = False
 
     def exec_With(self, node: ast.With | ast.AsyncWith) -> None:
+        entered = []
         for item in node.items:
             objects = self.evaluate(item.context_expr)
+            entered.append((item, objects))
+            objects |= self.call_method(item, objects, "__enter__")
             if item.optional_vars:
                 self.assign(item.optional_vars, objects)
         self.block(node.body)
+        for item, objects in entered:
+            self.call_method(item.context_expr, objects, "__exit__")
 
     exec_AsyncWith = exec_With
 
@@ -316,7 +346,7 @@ class Executor(CallEvaluator):
     exec_AsyncFunctionDef = exec_FunctionDef
 
     def exec_ClassDef(self, node: ast.ClassDef) -> None:
-        for base in (*node.bases, *node.decorator_list):
+        for base in node.bases:
             self.evaluate(base)
         self.block(node.body)
         scope = self.program.scopes.opened_by[node]
@@ -326,7 +356,11 @@ class Executor(CallEvaluator):
             self.heap.store_class_attribute(name, objects)
         itself = frozenset({self.heap.object_at(node)})
         self.heap.share(itself)
-        self.assign_name(self.scope(node), node.name, itself)
+        created = itself
+        for decorator in node.decorator_list:
+            callees = self.evaluate(decorator)
+            created |= self.own_code(node, callees, NOTHING, Arguments([itself], {})) or NOTHING
+        self.assign_name(self.scope(node), node.name, created)
 
 
 def _is_zip(node: ast.expr) -> TypeGuard[ast.Call]:

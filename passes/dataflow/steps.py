@@ -5,12 +5,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mixpert_py.passes.bindings import Scopes
+from mixpert_py.passes.dataflow.effects import APPENDING
 from mixpert_py.passes.scope import Scope, written_name
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 NO_NAMES: frozenset[str] = frozenset()
-# Methods that put their arguments into a container.
-APPENDING = frozenset({"append", "extend", "insert", "add", "update", "appendleft"})
 # Functions and methods that show or store their arguments.
 WRITING = frozenset({"print", "save", "savez", "savetxt", "savez_compressed", "write", "dump"})
 

@@ -200,6 +200,13 @@ class Heap:
                 if gain(self._stored, owner, objects):
                     self._reached.clear()
 
+    def move(self, containers: Objects) -> None:
+        """Let what stands at a number in a list stand at any place of it."""
+        for container in containers & self.elements.keys():
+            for place, objects in list(self.elements[container].items()):
+                if isinstance(place, int):
+                    self.store([container], ANY, objects)
+
     def load(self, owners: Objects, key: Key = ANY) -> Objects:
         """The results of indexing, unpacking or iterating. An array gives views of itself."""
         self.read |= owners

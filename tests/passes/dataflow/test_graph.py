@@ -699,6 +699,185 @@ GRAPHS = [
          "corner -> corner, side -> corner, rest -> corner, "
          "corner -> side, side -> side, rest -> side, "
          "corner -> rest, side -> rest, rest -> rest"),
+    ("lists-made-of-lists", """
+        x, y, z = np.zeros(3), np.zeros(3), np.zeros(3)
+        s = ([x] * 2, [] + [y], [z].copy())
+        s[0][1][:] = a @ b              # p
+        s[1][0][:] = a @ a              # q
+        s[2][0][:] = b @ a              # r
+        c = x @ b                       # s
+        d = y @ b                       # t
+        e = z @ b                       # u
+    """, "p -> s, q -> t, r -> u"),
+    ("places-in-a-list-that-change", """
+        s, t = [a, a], [a, a]
+        s[1] = t[1] = a @ b             # p
+        s.pop(0)
+        c = s[0] @ b                    # q
+        del t[0]
+        d = t[0] @ b                    # r
+    """, "p -> q, p -> r"),
+    ("appended-to-what-is-not-known", """
+        s, x = deque(), np.zeros(3)
+        s.append(x)
+        s[0][:] = a @ b                 # p
+        c = x @ b                       # q
+    """, "p -> q"),
+    ("positional-out", """
+        c, p = np.zeros(3), a @ b       # p
+        np.add(p, a, c)
+        d = c @ b                       # q
+        np.copyto(c, a)
+        e = a @ b                       # r
+    """, "p -> q"),
+    ("asserted", """
+        c = a @ b                       # p
+        np.testing.assert_allclose(a, c)
+        d = a @ b                       # q
+    """, ""),
+    ("strided", """
+        x = np.zeros(3)
+        np.lib.stride_tricks.as_strided(x, (3, 3))[:] = a @ b       # p
+        c = x @ b                                                   # q
+    """, "p -> q"),
+    ("reduce", """
+        from functools import reduce
+        c = reduce(lambda x, y: x @ y, [a, b, a])                   # p
+    """, "p -> p"),
+    ("raise-after-a-change", """
+        def f(x):
+            x[:] = a @ b                # p
+            raise ValueError
+        c = np.zeros(3)
+        try:
+            f(c)
+        except ValueError:
+            d = c @ b                   # q
+    """, "p -> q"),
+    ("finally-after-return", """
+        def f(x):
+            try:
+                return a
+            finally:
+                x[:] = a @ b            # p
+        c = np.zeros(3)
+        f(c)
+        d = c @ b                       # q
+    """, "p -> q"),
+    ("finally-after-a-change-in-return", """
+        def f(x):
+            x[:] = a @ b                # p
+            return x
+        def g():
+            c = np.zeros(3)
+            try:
+                return f(c)
+            finally:
+                d = c @ b               # q
+        g()
+    """, "p -> q"),
+    ("finally-after-break", """
+        x = y = a
+        for i in range(3):
+            try:
+                if i: break
+                continue
+            finally:
+                c = y @ b               # p
+                x = a @ b               # q
+            y = b
+        d = x @ b                       # r
+    """, "q -> r"),
+    ("finally-after-except", """
+        def f(x):
+            try:
+                solve()
+            except ValueError:
+                x = a @ b               # p
+                return
+            finally:
+                c = x @ b               # q
+        f(a)
+    """, "p -> q"),
+    ("class-attribute-set-from-outside", """
+        class C:
+            def get(self): return self.w @ b    # q
+        def put(): C.w = a @ b          # p
+    """, "p -> q"),
+    ("class-attribute-until-the-instance-has-one", """
+        class C:
+            w = a @ b                   # p
+            def set(self): self.w = a
+            def get(self): return self.w @ b    # q
+    """, "p -> q"),
+    ("instance-of-the-module", """
+        class C:
+            def __init__(self): self.w = np.zeros(3)
+            def set(self, x): self.w[:] = x @ b     # p
+            def get(self): return self.w @ b        # q
+        c = C()
+    """, "p -> q"),
+    ("decorated-class", """
+        def with_weights(c):
+            c.w = a @ b                 # p
+            return c
+        @with_weights
+        class C:
+            def get(self): return self.w @ b    # q
+        C().get()
+    """, "p -> q"),
+    ("dataclass-with-a-base", """
+        @dataclass
+        class B:
+            x: object
+        @dataclass
+        class C(B):
+            y: object
+            def __post_init__(self): self.z = self.y @ b    # p
+        c = C(a @ b, a @ a)             # q r
+        d = c.z @ b                     # s
+        e = c.x @ b                     # t
+    """, "r -> p, p -> s, q -> t"),
+    ("items-of-a-class", """
+        class C:
+            def __getitem__(self, i): return i @ b          # p
+            def __setitem__(self, i, x): self.x = x @ b     # q
+        c = C()
+        c[0] = a @ a                    # r
+        d = c[c.x] @ b                  # s
+    """, "r -> q, q -> p, p -> s, q -> s, r -> s"),
+    ("other-operators-of-a-class", """
+        class C:
+            x = a
+            def __neg__(self): return a @ b                 # p
+            def __iadd__(self, y):
+                self.x = y @ b                              # q
+                return self
+        c = C()
+        d = -c @ b                                          # r
+        c += a @ a                                          # s
+        e = c.x @ b                                         # t
+    """, "p -> r, s -> q, q -> t, s -> t"),
+    ("loop-over-an-instance", """
+        class One:
+            def __iter__(self): yield a @ b     # p
+        class Two:
+            def __iter__(self): return self
+            def __next__(self): return a @ a    # q
+        for x in One():
+            c = x @ b                           # r
+        for x in Two():
+            d = x @ b                           # s
+    """, "p -> r, q -> s"),
+    ("instance-in-a-with", """
+        class C:
+            def __enter__(self): return a @ b                   # p
+            def __exit__(self, *error): self.x = a @ a          # q
+        c = C()
+        with c as x:
+            d = x @ b                                           # r
+        e = c.x @ b                                             # s
+    """, "p -> r, q -> s"),
 ]  # fmt: skip
 
 
