@@ -1,33 +1,24 @@
-"""The cross-check: LibCST must see the same product at the same place before it is rewritten.
+"""The cross-check: LibCST must see the same product in the same place before it is rewritten.
 
-LibCST has a parser, a position counter and a scope analysis of its own. It reads the reduced source
-only. Its positions come from the text that it would write, which differs for a few files from the
-text that it read: a product that it finds at another place, or not at all, stays as it is.
+LibCST has a parser and a scope analysis of its own. It reads the reduced source only. Its products
+are paired with those of `ast` in the order of the source, and must have the same text: what it
+finds in another order, with other operands, or not at all stays as it is. Its own positions would
+come from the text that it would write, and take as long as its parser.
 """
 
 import ast
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
 from libcst import MaybeSentinel
-from libcst.metadata import (
-    ExpressionContext,
-    ExpressionContextProvider,
-    MetadataWrapper,
-    PositionProvider,
-    QualifiedNameSource,
-    ScopeProvider,
-)
-from libcst.metadata.expression_context_provider import ExpressionContextVisitor
-from libcst.metadata.position_provider import PositionProvidingCodegenState
+from libcst.metadata import ExpressionContext, QualifiedNameSource, ScopeProvider
 from libcst.metadata.scope_provider import Scope, ScopeVisitor
 
 from mixpert_py.passes.reduced_source import reduced
 from mixpert_py.passes.scope import ARRAY_MODULES
-from mixpert_py.passes.source import Source, has_tokens, one_line
+from mixpert_py.passes.source import Source, children, has_tokens, one_line, parse
 
 # LibCST takes 2.5 kB and a tenth of a millisecond for each token.
 MAX_CHARACTERS = 1 << 20
@@ -38,7 +29,13 @@ Position = tuple[int, int, int, int]
 OPERATOR = frozenset({"@"})
 OPERATORS = (cst.MatrixMultiply, cst.MatrixMultiplyAssign)
 KINDS = frozenset({cst.BinaryOperation, cst.AugAssign, cst.Call})
-NOTHING = nullcontext()
+# Where it is not the attribute `target` that is assigned to; what is deleted has it, too.
+ASSIGNED = {cst.AsName: "name", cst.Del: ""}
+# A target's own names are assigned to, but not those that it is an attribute or an element of.
+LOADING = frozenset({cst.Attribute, cst.Subscript})
+# F-strings and t-strings, as `ast` and LibCST call them. Python 3.11 has no places inside of them.
+STRINGS = frozenset({"JoinedStr", "TemplateStr", "FormattedString", "TemplatedString"})
+NOTHING_AROUND = cst.Module([])
 # How the names begin of what has no names below it: spaces, comments, brackets and signs.
 TRIVIA = (
     *("whitespace", "leading_lines", "lines_after", "trailing", "header", "footer", "empty_lines"),
@@ -104,20 +101,6 @@ def _refusal(claim: Claim, seen: frozenset[str] | None) -> str | None:
     return "LibCST resolves the name differently" if differs else None
 
 
-class _Wrapper(MetadataWrapper):
-    """Metadata without LibCST's batched walks, which took a third of the time and do nothing here.
-
-    The providers of contexts and of scopes do all of their work at the module, by walks of their
-    own. Positions need no visitor.
-    """
-
-    def visit_batched(self, visitors: Iterable[Any], *_: object, **__: object) -> cst.Module:
-        for visitor in visitors:
-            with visitor.resolve(self):
-                visitor.visit_Module(self.module)
-        return self.module
-
-
 class _Order(cst.CSTVisitor):
     """Learns in which order LibCST visits what a node has; visits nothing."""
 
@@ -165,27 +148,6 @@ class _OnlyNames(cst.CSTVisitor):
         return False
 
 
-class _ContextVisitor(_OnlyNames, ExpressionContextVisitor):
-    """Goes on as itself below the two kinds of nodes under which LibCST's own finds most of all."""
-
-    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802 — as LibCST names it
-        self.provider.set_metadata(node, self.context)
-        node.value.visit(_ContextVisitor(self.provider, ExpressionContext.LOAD))
-        return False
-
-    def visit_Subscript(self, node: cst.Subscript) -> bool:  # noqa: N802
-        self.provider.set_metadata(node, self.context)
-        inner = _ContextVisitor(self.provider, ExpressionContext.LOAD)
-        for part in (node.value, *node.slice):
-            part.visit(inner)
-        return False
-
-
-class _Contexts(ExpressionContextProvider):
-    def visit_Module(self, node: cst.Module) -> None:  # noqa: N802
-        node.visit(_ContextVisitor(self, ExpressionContext.LOAD))
-
-
 class _ScopeVisitor(_OnlyNames, ScopeVisitor):
     def on_leave(self, original_node: cst.CSTNode) -> None:
         if type(original_node) in EXPRESSIONS:  # a test for abstract classes is slow
@@ -196,56 +158,132 @@ class _ScopeVisitor(_OnlyNames, ScopeVisitor):
 
 
 class _Scopes(ScopeProvider):
-    def visit_Module(self, node: cst.Module) -> None:  # noqa: N802
+    """The scopes of calls, with the targets of assignments found already, which are `targets`."""
+
+    def __init__(self, targets: Collection[cst.CSTNode]) -> None:
+        super().__init__()
+        self.targets = targets
+        self.of_calls: dict[cst.CSTNode, Scope | None] = {}
+
+    def get_metadata(self, key: object, node: cst.CSTNode, default: object = None) -> Any:
+        """The context of a name: nothing else is asked for."""
+        return ExpressionContext.STORE if node in self.targets else ExpressionContext.LOAD
+
+    def set_metadata(self, node: cst.CSTNode, value: Any) -> None:
+        if type(node) is cst.Call:
+            self.of_calls[node] = value
+
+    def read(self, module: cst.Module) -> None:
         visitor = _ScopeVisitor(self)
-        node.visit(visitor)
+        module.visit(visitor)
         visitor.infer_accesses()
 
 
-class _ProductsOnly(PositionProvidingCodegenState):
-    """Records the positions of nodes that may be products; those of all took twice as long."""
+class _Tree:
+    """What LibCST has read.
 
-    def before_codegen(self, node: cst.CSTNode) -> None:
-        pass
+    products: all calls, `@` and `@=` outside of f-strings, in the order of the source. targets: the
+    names that are assigned to, as LibCST's provider of contexts finds them.
+    """
 
-    def after_codegen(self, node: cst.CSTNode) -> None:
-        pass
+    def __init__(self, text: str) -> None:
+        self.module = cst.parse_module(text)
+        self.products: list[cst.CSTNode] = []
+        self.targets: set[cst.CSTNode] = set()
+        stack: list[tuple[cst.CSTNode, bool, bool]] = [(self.module, False, False)]
+        while stack:
+            node, is_target, in_string = stack.pop()
+            kind = type(node)
+            if kind is cst.Name:
+                if is_target:
+                    self.targets.add(node)
+                continue
+            if kind in KINDS and not in_string and _is_product(node):
+                self.products.append(node)
+            is_target = is_target and kind not in LOADING
+            in_string = in_string or kind.__name__ in STRINGS
+            for name in reversed(PARTS.of(node)):
+                part = getattr(node, name)
+                below = is_target or name == ASSIGNED.get(kind, "target")
+                if isinstance(part, (tuple, list)):
+                    stack += [(each, below, in_string) for each in reversed(part)]
+                elif type(part) not in NO_NODES:
+                    stack.append((part, below, in_string))
 
-    def record_syntactic_position(  # type: ignore[override]  # a contextmanager there
-        self, node: cst.CSTNode, **ends: cst.CSTNode | None
-    ) -> AbstractContextManager[None]:
-        # isinstance is slow for LibCST's abstract classes.
-        return super().record_syntactic_position(node, **ends) if type(node) in KINDS else NOTHING
+    def scopes(self) -> dict[cst.CSTNode, Scope | None]:
+        """The scope in which each call stands."""
+        scopes = _Scopes(self.targets)
+        scopes.read(self.module)
+        return scopes.of_calls
 
 
-class _Positions(PositionProvider):
-    def _gen_impl(self, module: cst.Module) -> None:
-        module._codegen(_ProductsOnly(module.default_indent, module.default_newline, self))
+def _is_product(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Call) or isinstance(getattr(node, "operator", None), OPERATORS)
+
+
+def _places(text: str, lines: Sequence[str]) -> list[Position]:
+    """The places of what `_Tree` takes for products, by Python's own parser, in the same order."""
+    found: list[Position] = []
+    stack: list[ast.AST] = [parse(text, "")]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Call) or (
+            isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult)
+        ):
+            assert node.end_lineno is not None
+            assert node.end_col_offset is not None
+            first, last = lines[node.lineno - 1], lines[node.end_lineno - 1]
+            start, end = _column(first, node.col_offset), _column(last, node.end_col_offset)
+            found.append((node.lineno, start, node.end_lineno, end))
+        if type(node).__name__ not in STRINGS:
+            stack += children(node)
+    return sorted(found, key=lambda place: (*place[:2], -place[2], -place[3]))
+
+
+def _column(line: str, column: int) -> int:
+    """A column of `ast`, which counts bytes, in characters."""
+    return column if line.isascii() else len(line.encode()[:column].decode())
 
 
 def read(text: str, places: Collection[Position]) -> dict[Position, frozenset[str]]:
     """What LibCST finds at these places: OPERATOR, or the imported names that a call may mean.
 
-    Takes 10–20 s for a megabyte.
+    text: its lines end in `\\n`.
     """
-    wrapper = _Wrapper(cst.parse_module(text), unsafe_skip_copy=True)
+    tree = _Tree(text)
+    lines = text.split("\n")
+    found = _places(text, lines)
+    if len(found) != len(tree.products):
+        return {}
     seen: dict[Position, frozenset[str]] = {}
     calls: dict[Position, cst.Call] = {}
-    for node, span in wrapper.resolve(_Positions).items():
-        position = (span.start.line, span.start.column, span.end.line, span.end.column)
-        if position not in places:
+    for place, node in zip(found, tree.products, strict=True):
+        if place not in places or _written(node) != _words(lines, place):
             continue
         if isinstance(node, cst.Call):
-            calls[position] = node
-        elif isinstance(getattr(node, "operator", None), OPERATORS):
-            seen[position] = OPERATOR
+            calls[place] = node
+        else:
+            seen[place] = OPERATOR
     if calls:  # scopes take as long as all the rest
-        # Scopes ask for the contexts by the name of LibCST's own provider.
-        wrapper._metadata[ExpressionContextProvider] = wrapper.resolve(_Contexts)
-        scopes = wrapper.resolve(_Scopes)
-        for position, call in calls.items():
-            seen[position] = _names(call, scopes.get(call.func) or scopes.get(call))
+        scopes = tree.scopes()
+        seen |= {place: _names(call, scopes.get(call)) for place, call in calls.items()}
     return seen
+
+
+def _written(product: cst.CSTNode) -> list[str]:
+    """The words of a product as LibCST writes it, without brackets around it."""
+    around = {"lpar": (), "rpar": (), "semicolon": MaybeSentinel.DEFAULT}
+    bare = product.with_changes(**{key: around[key] for key in around if hasattr(product, key)})
+    return NOTHING_AROUND.code_for_node(bare).split()
+
+
+def _words(lines: Sequence[str], place: Position) -> list[str]:
+    """The words of the text at a place: LibCST keeps the indentation elsewhere."""
+    first, start, last, end = place
+    if first == last:
+        return lines[first - 1][start:end].split()
+    rows = [lines[first - 1][start:], *lines[first : last - 1], lines[last - 1][:end]]
+    return "\n".join(rows).split()
 
 
 def _names(call: cst.Call, scope: object) -> frozenset[str]:

@@ -24,7 +24,7 @@ BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 
 @dataclass(frozen=True, slots=True)
 class _Omission:
-    """Statements that are left out, and the names that they bind."""
+    """Statements that are left out, and the roots that they bind."""
 
     start: int
     end: int
@@ -37,7 +37,7 @@ def reduced(
     products: Sequence[tuple[int, int]],
     roots: Collection[str] = (),
 ) -> str:
-    """The text with one assignment, of all the names bound there, for statements without a product.
+    """The text with one assignment, of the roots bound there, for statements without a product.
 
     products: their spans. roots: the names that the called functions' names begin with. What
     remains are the statements with a product, all around them but decorators, and imports of the
@@ -117,7 +117,7 @@ def _omitted(source: Source, statement: ast.stmt, needed: _Needed) -> _Omission 
         return None
     names: list[str] = []
     bound = _bind(statement, names, needed.roots)
-    return _Omission(start, end, tuple(names)) if bound else None
+    return _Omission(start, end, tuple(filter(needed.roots.__contains__, names))) if bound else None
 
 
 def _decorators(source: Source, statement: ast.AST, needed: _Needed) -> _Omission | None:

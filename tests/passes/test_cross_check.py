@@ -5,7 +5,13 @@ import re
 
 import libcst as cst
 import pytest
-from libcst.metadata import ExpressionContextProvider, MetadataWrapper, ScopeProvider
+from libcst.metadata import (
+    ExpressionContext,
+    ExpressionContextProvider,
+    MetadataWrapper,
+    PositionProvider,
+    ScopeProvider,
+)
 
 from mixpert_py.passes import cross_check
 from mixpert_py.passes.cross_check import Claim, refusals
@@ -93,13 +99,40 @@ REASONS = [
 ]
 
 
-def test_the_quicker_visitors_see_what_those_of_libcst_do() -> None:
-    wrapper = MetadataWrapper(cst.parse_module(EVERYWHERE))
-    theirs = wrapper.resolve(ScopeProvider)
-    assert dict(wrapper.resolve(cross_check._Contexts)) == dict(
-        wrapper.resolve(ExpressionContextProvider)
-    )
-    ours = wrapper.resolve(cross_check._Scopes)
+@pytest.mark.parametrize(
+    ("read", "refused"),
+    [
+        pytest.param("x = a  @ b; y = np.dot(a, b); z = a.dot(b)", [], id="other spaces"),
+        pytest.param("x = a @ c; y = np.dot(a, b); z = a.dot(b)", [0], id="another operand"),
+        pytest.param("y = np.dot(a, b); x = a @ b; z = a.dot(b)", [0, 1], id="another order"),
+        pytest.param("x = a @ b; y = np.dot(a, b)", [0, 1, 2], id="fewer"),
+    ],
+)
+def test_a_product_that_libcst_reads_otherwise_is_left(
+    monkeypatch: pytest.MonkeyPatch, read: str, refused: list[int]
+) -> None:
+    tree = cross_check._Tree(f"import numpy as np\n{read}\n")
+    monkeypatch.setattr(cross_check, "_Tree", lambda text: tree)
+    sites = analyze(PROGRAM + f"# LibCST reads {read!r}\n".encode(), "m")
+    assert [i for i, site in enumerate(sites) if site.reason == f"LibCST {REASONS[0]}"] == refused
+
+
+def test_the_quicker_walks_see_what_those_of_libcst_do() -> None:
+    text = f"{EVERYWHERE}x @= (\n  é @ f(1) @ (b @ c)); a[f(x)].y, *z = [b] = lambda: a @ b\n"
+    tree = cross_check._Tree(text)
+    wrapper = MetadataWrapper(tree.module, unsafe_skip_copy=True)
+    positions = wrapper.resolve(PositionProvider)
+    assert cross_check._places(text, text.split("\n")) == [
+        (span.start.line, span.start.column, span.end.line, span.end.column)
+        for span in map(positions.__getitem__, tree.products)
+    ]
+    # The scopes learn of these by themselves.
+    named = (cst.FunctionDef, cst.ClassDef, cst.Param)
+    defined = {node.name for node in positions if isinstance(node, named)}
+    contexts = wrapper.resolve(ExpressionContextProvider).items()
+    names = {node: context for node, context in contexts if isinstance(node, cst.Name)}
+    assert tree.targets == {n for n in names if names[n] is ExpressionContext.STORE} - defined
+    theirs, ours = wrapper.resolve(ScopeProvider), tree.scopes()
     calls = [node for node in theirs if isinstance(node, cst.Call)]
     assert len(calls) > 45
     for call in calls:
