@@ -34,7 +34,7 @@ def alias(tree: ast.Module, text: str) -> str:
             return name
     number = 0
     name = ALIAS
-    while re.search(rf"\b{name}\b", text):
+    while name in text and re.search(rf"\b{name}\b", text):
         number += 1
         name = f"{ALIAS}_{number}"
     return name

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mixpert_py.passes.source import NEWLINE, Source
+from mixpert_py.passes.source import Source
 
 INDENT = re.compile(r"[ \t\f]*")
 LINE_END = re.compile(r"[ \t\f]*;?[ \t\f]*(?:#[^\r\n]*)?(?=[\r\n]|\Z)")
@@ -49,14 +49,14 @@ def reduced(
     pieces = []
     done = 0
     for omission in _omissions(source, tree.body, needed):
-        lines = len(NEWLINE.findall(source.text, omission.start, omission.end))
+        lines = source.position(omission.end)[0] - source.position(omission.start)[0]
         # Of an empty line LibCST makes several nodes, of a string one.
         value = '"""' + "\n" * lines + '"""' if lines else "0"
         pieces.append(source.text[done : omission.start])
         pieces.append(" = ".join([*omission.names, value]))
         done = omission.end
     pieces.append(source.text[done:])
-    return "".join(NEWLINE.sub("\n", piece) for piece in pieces)
+    return "".join(pieces).replace("\r\n", "\n").replace("\r", "\n")
 
 
 @dataclass(frozen=True, slots=True)

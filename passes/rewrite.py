@@ -3,16 +3,18 @@
 import ast
 import bisect
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mixpert_py.passes.call_site import Product
 from mixpert_py.passes.edits import Edit
 from mixpert_py.passes.keywords import Setting, site_of
 from mixpert_py.passes.keywords import write as write_keywords
-from mixpert_py.passes.source import Source, preorder
+from mixpert_py.passes.source import FIELDS, Source, preorder
 from mixpert_py.passes.spellings import Spelling, assign
 
 Placed = TypeVar("Placed", ast.expr, ast.keyword)
+
+LOCATED = (ast.stmt, ast.expr, ast.arg, ast.keyword)
 
 # For the id of a site, the scheme and the block length that its call names.
 Settings = Mapping[str, Setting]
@@ -38,11 +40,11 @@ def text_edits(
     return edits
 
 
-class Substitute(ast.NodeTransformer):
+class Substitute:
     """Runtime calls in place of the products of a tree, at the products' own locations.
 
-    products: for each node, its spelling and its site id. `visit` returns a tree of its own, which
-    shares the statements without a product.
+    products: for each node, its spelling and its site id; none of them is in an f-string. `visit`
+    returns a tree of its own, which shares the nodes without a product in them.
     """
 
     def __init__(
@@ -51,14 +53,20 @@ class Substitute(ast.NodeTransformer):
         self.name = name
         self.products = products
         self.settings = settings
-        self.lines = sorted(getattr(node, "lineno") for node in products)  # noqa: B009
+        self.starts = sorted(_starts(node) for node in products)
 
     def visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, ast.stmt) and not self.may_hold_product(node):
+        if not self.may_hold_product(node):
             return node
         product = self.products.get(node)
         node = _copy(node)
-        self.generic_visit(node)
+        for name in FIELDS[type(node)]:
+            below = getattr(node, name, None)
+            if isinstance(below, list):
+                # `**more` in a dict has no key.
+                setattr(node, name, [part and self.visit(part) for part in below])
+            elif below is not None:
+                setattr(node, name, self.visit(below))
         if product is None:
             return node
         spelling, site = product
@@ -77,21 +85,24 @@ class Substitute(ast.NodeTransformer):
         call = ast.copy_location(ast.Call(function, parts.arguments, keywords), node)
         return assign.statement(node, call) if isinstance(node, ast.AugAssign) else call
 
-    def may_hold_product(self, statement: ast.stmt) -> bool:
-        if getattr(statement, "decorator_list", None):  # its location leaves them out
+    def may_hold_product(self, node: ast.AST) -> bool:
+        if not isinstance(node, LOCATED):
+            return bool(node._fields)  # as contexts and operators have none
+        if getattr(node, "decorator_list", None):  # the location leaves them out
             return True
-        assert statement.end_lineno is not None
-        first = bisect.bisect_left(self.lines, statement.lineno)
-        return first < bisect.bisect_right(self.lines, statement.end_lineno)
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        first = bisect.bisect_left(self.starts, _starts(node))
+        return first < bisect.bisect_left(self.starts, (node.end_lineno, node.end_col_offset))
+
+
+def _starts(node: Any) -> tuple[int, int]:
+    return node.lineno, node.col_offset
 
 
 def _copy(node: ast.AST) -> ast.AST:
-    """A node with lists of its own, and the same children."""
-    fields = {
-        name: list(value) if isinstance(value, list) else value
-        for name, value in ast.iter_fields(node)
-    }
-    return ast.copy_location(type(node)(**fields), node)
+    """A node with the same children."""
+    return ast.copy_location(type(node)(**dict(ast.iter_fields(node))), node)
 
 
 def runtime_calls(tree: ast.Module, name: str) -> dict[ast.Call, str]:
