@@ -104,13 +104,13 @@ def _found(beside: Path | None) -> Plan | None:
 
 def module_name(path: Path) -> str:
     """The module of a file's site ids, as they have it: dotted from the topmost package folder."""
-    path = Path(os.path.abspath(path))
-    parts = [] if path.stem == "__init__" else [path.stem]
-    folder = path.parent
-    while (folder / "__init__.py").is_file():
-        parts.insert(0, folder.name)
-        folder = folder.parent
-    return plan_file.module_in_ids(".".join(parts) or path.parent.name)
+    folder, name = os.path.split(os.path.abspath(path))
+    stem = Path(name).stem
+    parts = [] if stem == "__init__" else [stem]
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, name = os.path.split(folder)
+        parts.insert(0, name)
+    return plan_file.module_in_ids(".".join(parts) or os.path.basename(folder))
 
 
 def notebook_module(names: Mapping[str, object]) -> str | None:

@@ -41,11 +41,17 @@ class _Reader:
         self.here = Scope(tree, None)
         self.top = frozenset(tree.body)
         self.scopes = Scopes(self.here, {}, {tree: self.here}, {})
+        self.scope_of = self.scopes.scope_of
         self.late: list[tuple[Scope, str, Binding]] = []
 
     def visit(self, node: ast.AST) -> None:
-        self.scopes.scope_of[node] = self.here
-        METHODS.get(type(node), _Reader.generic_visit)(self, node)
+        self.scope_of[node] = self.here
+        method = METHODS.get(type(node))
+        if method is not None:
+            method(self, node)
+            return
+        for child in children(node):  # as `generic_visit` does, for most of all nodes
+            self.visit(child)
 
     def generic_visit(self, node: ast.AST) -> None:
         for child in children(node):

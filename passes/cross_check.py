@@ -29,6 +29,7 @@ Position = tuple[int, int, int, int]
 OPERATOR = frozenset({"@"})
 OPERATORS = (cst.MatrixMultiply, cst.MatrixMultiplyAssign)
 KINDS = frozenset({cst.BinaryOperation, cst.AugAssign, cst.Call})
+NODES = frozenset({ast.BinOp, ast.AugAssign, ast.Call})
 # Where it is not the attribute `target` that is assigned to; what is deleted has it, too.
 ASSIGNED = {cst.AsName: "name", cst.Del: ""}
 # A target's own names are assigned to, but not those that it is an attribute or an element of.
@@ -224,18 +225,15 @@ def _is_product(node: cst.CSTNode) -> bool:
 def _places(text: str, lines: Sequence[str]) -> list[Position]:
     """The places of what `_Tree` takes for products, by Python's own parser, in the same order."""
     found: list[Position] = []
-    stack: list[ast.AST] = [parse(text, "")]
+    stack: list[Any] = [parse(text, "")]
     while stack:
         node = stack.pop()
-        if isinstance(node, ast.Call) or (
-            isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult)
-        ):
-            assert node.end_lineno is not None
-            assert node.end_col_offset is not None
+        kind = type(node)
+        if kind in NODES and (kind is ast.Call or isinstance(node.op, ast.MatMult)):
             first, last = lines[node.lineno - 1], lines[node.end_lineno - 1]
             start, end = _column(first, node.col_offset), _column(last, node.end_col_offset)
             found.append((node.lineno, start, node.end_lineno, end))
-        if type(node).__name__ not in STRINGS:
+        if kind.__name__ not in STRINGS:
             stack += children(node)
     return sorted(found, key=lambda place: (*place[:2], -place[2], -place[3]))
 

@@ -41,9 +41,8 @@ def _any_of(words: Collection[str]) -> str:
 
 
 HINT = re.compile(rf"\b{_any_of(WORDS)}\b")
-COMPILER = re.compile(
-    rf"\b(?:fullgraph|{'|'.join(sorted(COMPILERS | {n.rpartition('.')[2] for n in COMPILING}))})\b"
-)
+# Files in which something is compiled have one of these. A name of COMPILING has its library's.
+COMPILER_WORDS = COMPILERS | {"fullgraph", *(name.partition(".")[0] for name in COMPILING)}
 PYTHRAN = re.compile(r"^[ \t]*#[ \t]*pythran[ \t]+export\b", re.MULTILINE)
 # The rest of a line that can only be a decorator: a definition or another decorator follows.
 # Nothing is tried twice: a line may have a megabyte.
@@ -63,7 +62,8 @@ SKIPPED = re.compile(
 # The prefix that says a string's kind, at the end of what stands before the string.
 PREFIX = re.compile(r"\b[a-zA-Z]{1,2}\Z")
 SITE = re.compile(r"\bsite\b")
-MAY_HOLD_PRODUCT = frozenset({ast.BinOp, ast.Call, ast.AugAssign, ast.JoinedStr})
+MAY_BE_PRODUCT = frozenset({ast.BinOp, ast.Call, ast.AugAssign})
+MAY_HOLD_PRODUCT = MAY_BE_PRODUCT | {ast.JoinedStr}
 MAY_BE_COMPILED = frozenset({ast.Call, ast.Dict, ast.FunctionDef, ast.ClassDef, ast.Lambda})
 PLAIN_PREFIX = re.compile("[bru]+", re.IGNORECASE)
 # The field of a node in which a word of the text filter is one of the program's names.
@@ -216,9 +216,10 @@ class _Candidate:
 
 def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iterator[_Candidate]:
     """Every product in preorder, with the reason why no call can stand in its place, if any."""
-    compiled = _compiled_arguments(scopes) if COMPILER.search(text) else {}
-    whole = "compiled by Pythran" if PYTHRAN.search(text) else None
-    stack: list[tuple[ast.AST, str | None, ast.expr | None]] = [(tree, whole, None)]
+    compiled = _compiled_arguments(scopes) if any(word in text for word in COMPILER_WORDS) else {}
+    pythran = "pythran" in text and PYTHRAN.search(text)
+    whole = "compiled by Pythran" if pythran else None
+    stack: list[tuple[Any, str | None, ast.expr | None]] = [(tree, whole, None)]
     fused: set[ast.AST] = set()
     words = WORDS | _aliases(scopes)
     nodes: Iterable[Any] = scopes.scope_of
@@ -236,7 +237,7 @@ def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iter
         if isinstance(node, ast.JoinedStr):
             string = string or node  # Python 3.11 has no usable locations inside
         stack += [(child, barred, string) for child in children(node)]
-        if not isinstance(node, ast.BinOp | ast.Call | ast.AugAssign) or node in fused:
+        if type(node) not in MAY_BE_PRODUCT or node in fused:
             continue
         if not fuse and not _may_be_product(node, words):
             continue
@@ -423,7 +424,7 @@ def _root(node: ast.AST) -> str | None:
 
 def _taken(text: str, tree: ast.Module) -> frozenset[str]:
     """The site ids of runtime calls that an earlier rewriting left in the file."""
-    if not SITE.search(text):
+    if "site" not in text or not SITE.search(text):
         return frozenset()
     return frozenset(
         node.value.value

@@ -62,8 +62,9 @@ def write(path: Path, content: bytes) -> None:
     done, and where it would not be believed afterwards.
     """
     folder = path.parent
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
     if not _is_ours(os.lstat(folder), stat.S_ISDIR):
         raise PermissionError(errno.EPERM, "others than you can write to this folder", str(folder))
     # Not forced to the disk: what a power failure leaves half, who reads it has to know.

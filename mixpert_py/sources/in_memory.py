@@ -154,14 +154,18 @@ def _key(
 ) -> tuple[bytes, bytes]:
     """The cache key of a file's code, from its place and plan; and the state of its source."""
     sites = [(site.id, site.scheme, site.block) for site in plan.site] if plan else []
-    # Under `-X no_debug_ranges` code has no columns.
-    *_, column = next(iter(compile("0", "", "eval").co_positions()))
-    python = sys.implementation.cache_tag, sys.flags.optimize, column is None
     # A text has no place, and the current folder, which would be asked for, may have been removed.
     full = os.path.abspath(file) if os.path.exists(file) else file
-    place = repr((full, module, python, sites, scheme, fuse))
+    place = repr((full, module, _python(), sites, scheme, fuse))
     state = repr((sha256(source).digest(), file, importlib.util.MAGIC_NUMBER, _version()))
     return place.encode("utf-8", "surrogatepass"), state.encode("utf-8", "surrogatepass")
+
+
+@cache
+def _python() -> tuple[object, ...]:
+    """What the code of this Python depends on. Under `-X no_debug_ranges` it has no columns."""
+    *_, column = next(iter(compile("0", "", "eval").co_positions()))
+    return sys.implementation.cache_tag, sys.flags.optimize, column is None
 
 
 @cache
