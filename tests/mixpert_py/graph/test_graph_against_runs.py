@@ -182,10 +182,10 @@ def test_a_missing_edge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 1
     assert not missing(IN_PLACE, "m", seen)
 
-    def forget(state: values.State, objects: Any, sites: Any) -> None:
+    def forget(heap: values.Heap, objects: Any, sites: Any, state: values.State) -> None:
         if all(thing.node.lineno != 3 for thing in objects):
-            put(state, objects, sites)
+            put(heap, objects, sites, state)
 
-    put = values.State.put
-    monkeypatch.setattr(values.State, "put", forget)
+    put = values.Heap.put
+    monkeypatch.setattr(values.Heap, "put", forget)
     assert missing(IN_PLACE, "m", seen) == seen
