@@ -73,14 +73,14 @@ class CallEvaluator(OwnCallEvaluator):
             return NOTHING
         everything = arguments.all
         if name == "enumerate" and arguments.positional:
-            item = self.container(node, {1: self.heap.load(arguments.positional[0])}, "item")
+            item = self.container(node, {1: self.elements(node, arguments.positional[0])}, "item")
             return self.container(node, {ANY: item})
         if name == "zip" and not arguments.spread:
             parts: dict[Key, Objects] = {
-                i: self.heap.load(part) for i, part in enumerate(arguments.positional)
+                i: self.elements(node, part) for i, part in enumerate(arguments.positional)
             }
             return self.container(node, {ANY: self.container(node, parts, "item")})
-        elements = self.heap.load(everything) | self.callbacks(node, everything)
+        elements = self.elements(node, everything) | self.callbacks(node, everything)
         if name == "dict":
             created = self.container(node, {ANY: self.heap.load(arguments.spread)})
             for key, objects in arguments.keywords.items():

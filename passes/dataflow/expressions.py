@@ -229,6 +229,10 @@ class Evaluator:
         # Which elements are taken depends on the index: a gather by a product's argmax holds it.
         return found | self.new(node, by) if by else found
 
+    def elements(self, node: ast.AST, owners: Objects) -> Objects:
+        """What a loop over these objects takes, one after another."""
+        return self.heap.load(owners)
+
     def eval_Slice(self, node: ast.Slice) -> Objects:
         return NOTHING.union(*(self.evaluate(n) for n in (node.lower, node.upper, node.step)))
 
@@ -288,7 +292,7 @@ class Evaluator:
         return NOTHING
 
     def eval_YieldFrom(self, node: ast.YieldFrom) -> Objects:
-        self.heap.store(self.generator(), ANY, self.heap.load(self.evaluate(node.value)))
+        self.heap.store(self.generator(), ANY, self.elements(node, self.evaluate(node.value)))
         return NOTHING
 
     def generator(self) -> Objects:
@@ -310,7 +314,8 @@ class Evaluator:
         # Twice, for a value that a walrus carries from one element to the next.
         for _ in range(2):
             for generator in node.generators:
-                self.assign(generator.target, self.heap.load(self.evaluate(generator.iter)))
+                iterated = self.evaluate(generator.iter)
+                self.assign(generator.target, self.elements(generator.iter, iterated))
                 for test in generator.ifs:
                     self.evaluate(test)
             if isinstance(node, ast.DictComp):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mixpert_py.passes.call_site import Product
 from mixpert_py.passes.dataflow import effects
 from mixpert_py.passes.dataflow.expressions import Evaluator
-from mixpert_py.passes.dataflow.values import ANY, NOTHING, Objects, gain
+from mixpert_py.passes.dataflow.values import ANY, NOTHING, Activation, Objects, gain
 from mixpert_py.passes.scope import FUNCTIONS, written_name
 
 PROPERTIES = frozenset({"property", "cached_property"})
@@ -233,11 +233,19 @@ class OwnCallEvaluator(Evaluator):
         return returned
 
     def elements(self, node: ast.AST, owners: Objects) -> Objects:
-        """What a loop over these objects takes, one after another."""
-        iterators = self.call_method(node, owners, "__iter__")
-        return self.heap.load(owners | iterators) | self.call_method(
-            node, owners | iterators, "__next__"
-        )
+        owners |= self.call_method(node, owners, "__iter__")
+        for owner in owners:
+            if owner.role.startswith("generator"):
+                self.resume((owner.node, owner.context))
+        return super().elements(node, owners) | self.call_method(node, owners, "__next__")
+
+    def resume(self, activation: Activation) -> None:
+        """Let a generator see what has changed since it was called, and change more itself."""
+        summary = self.heap.summary(activation)
+        self.heap.read.add(summary.exit)
+        if summary.entry.gain(self.heap.visible(self.state.held, summary.given)):
+            self.heap.changes.append(summary.entry)
+        self.state.gain(summary.exit.held)
 
     def change(self, owners: Objects, objects: Objects, index: ast.expr) -> None:
         super().change(owners, objects, index)

@@ -30,7 +30,7 @@ class Executor(CallEvaluator):
     def block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
             if not self.live:
-                break
+                return
             for state in self.raised:
                 self.heap.spend((len(self.state.held) + len(self.state.variables)) // 8)
                 state.join(self.state)

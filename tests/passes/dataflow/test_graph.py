@@ -764,18 +764,25 @@ GRAPHS = [
         f(c)
         d = c @ b                       # q
     """, "p -> q"),
-    ("finally-after-a-change-in-return", """
+    ("generator-whose-operands-change", """
         def f(x):
-            x[:] = a @ b                # p
-            return x
-        def g():
-            c = np.zeros(3)
-            try:
-                return f(c)
-            finally:
-                d = c @ b               # q
-        g()
-    """, "p -> q"),
+            for i in range(3):
+                yield x @ b             # p
+        x = np.zeros(3)
+        for c in f(x):
+            x += a @ b                  # q
+        y = np.zeros(3)
+        g = f(y)
+        y += a @ a                      # r
+        d = next(g)
+    """, "q -> p, r -> p"),
+    ("instance-of-generated-elements", """
+        class C:
+            def __iter__(self): yield a @ b     # p
+        for i, x in enumerate(C()):
+            c = x @ b                           # q
+        d = [x @ b for x in C()]                # r
+    """, "p -> q, p -> r"),
     ("finally-after-break", """
         x = y = a
         for i in range(3):
