@@ -732,7 +732,7 @@ GRAPHS = [
     """, "p -> q"),
     ("asserted", """
         c = a @ b                       # p
-        np.testing.assert_allclose(a, c)
+        np.testing.assert_array_less(a, c + 99)
         d = a @ b                       # q
     """, ""),
     ("strided", """
