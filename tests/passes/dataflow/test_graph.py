@@ -731,13 +731,13 @@ GRAPHS = [
         e = a @ b                       # r
     """, "p -> q"),
     ("asserted", """
-        c = a @ b                       # p
-        np.testing.assert_array_less(a, c + 99)
-        d = a @ b                       # q
+        c, x = a @ b, np.zeros(3)       # p
+        np.testing.assert_array_less(x, c + 99)
+        d = x @ b                       # q
     """, ""),
     ("strided", """
-        x = np.zeros(3)
-        np.lib.stride_tricks.as_strided(x, (3, 3))[:] = a @ b       # p
+        x = np.zeros((3, 3))
+        np.lib.stride_tricks.as_strided(x, (3, 3), (24, 8))[:] = a @ b       # p
         c = x @ b                                                   # q
     """, "p -> q"),
     ("reduce", """
@@ -814,8 +814,8 @@ GRAPHS = [
     ("class-attribute-until-the-instance-has-one", """
         class C:
             w = a @ b                   # p
-            def set(self): self.w = a
             def get(self): return self.w @ b    # q
+            def set(self): self.w = np.zeros(3)
     """, "p -> q"),
     ("instance-of-the-module", """
         class C:
