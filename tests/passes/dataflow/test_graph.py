@@ -731,7 +731,7 @@ GRAPHS = [
         e = a @ b                       # r
     """, "p -> q"),
     ("asserted", """
-        c, x = a @ b, np.zeros(3)       # p
+        c, x = a @ b, np.zeros((3, 3))  # p
         np.testing.assert_array_less(x, c + 99)
         d = x @ b                       # q
     """, ""),
