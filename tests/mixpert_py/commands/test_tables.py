@@ -29,9 +29,9 @@ def test_a_program_may_not_gain_what_its_products_do(seconds: float, said: str) 
 PROGRAM = """\
 import numpy as np
 rng = np.random.default_rng(0)
-matrix = rng.standard_normal((100, 100))
+matrix = rng.standard_normal((400, 400))
 result_of_the_first_of_the_products = matrix @ matrix
-last = np.dot(result_of_the_first_of_the_products, matrix[:, None, 0:100].reshape(100, 100))
+last = np.dot(result_of_the_first_of_the_products, matrix[:, None, 0:400].reshape(400, 400))
 """
 PATH = "folder_of_programs/program.py"
 PLAN = "folder_of_programs/program.mixpert.toml"
