@@ -181,7 +181,7 @@ class _Scopes(ScopeProvider):
 
 
 class _Tree:
-    """What LibCST has read.
+    """A source as LibCST reads it: its products, and the names in it that are assigned to.
 
     products: all calls, `@` and `@=` outside of f-strings, in the order of the source. targets: the
     names that are assigned to, as LibCST's provider of contexts finds them.

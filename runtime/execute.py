@@ -18,8 +18,15 @@ from mixpert_py.runtime.context import Choice, Context
 from mixpert_py.runtime.plan_guard import PlanGuard
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Product, Settings
-from mixpert_py.runtime.select import REPORTED, Declined, Selection, resolve_scheme, takes_tensors
-from mixpert_py.runtime.signatures import NATIVE, Known, device_of, keep, signature_of
+from mixpert_py.runtime.select import (
+    REPORTED,
+    Declined,
+    Selection,
+    resolve_scheme,
+    takes_result_on_device,
+    takes_tensors,
+)
+from mixpert_py.runtime.signatures import NATIVE, Known, keep, signature_of
 
 
 def execute(
@@ -44,11 +51,8 @@ def execute(
         value = None if known is None else known(call.a, call.b)
     if value is NATIVE:
         return None
-    if value is not None and call.out is None:
-        return Product(value, choice.scheme or "faithful")
-    if value is not None and _takes(call.out, value):
-        call.out[...] = value
-        return Product(call.out, choice.scheme or "faithful")
+    if value is not None and (call.out is None or takes_result_on_device(call.out, call)):
+        return Product(_into(call.out, value), choice.scheme or "faithful")
     selection = resolve_scheme(call, settings, choice, context, traced=traced)
     if signature is not None:  # anew: how to ask these arrays for their device may just be known
         signature = signature_of(call, settings, takes_tensors(call))
@@ -59,10 +63,7 @@ def execute(
     if signature is not None and selection.library is not None:
         value = _by_prepared(selection, call, context, signature, guard)
         if value is not None and value is not NATIVE:
-            if call.out is not None:  # which the selection has found to take it
-                call.out[...] = value
-                value = call.out
-            return Product(value, selection.request.scheme)
+            return Product(_into(call.out, value), selection.request.scheme)
     if selection.scope is None:
         product = selection.backend(selection.request)
     else:
@@ -87,14 +88,12 @@ def execute(
     return product
 
 
-def _takes(out: Any, value: Any) -> bool:
-    """Whether an array on a GPU takes a product of the same library, as `select` judges it."""
-    return (
-        type(out) is type(value)
-        and out.shape == value.shape
-        and out.dtype == value.dtype
-        and device_of[type(out)](out) == device_of[type(value)](value)
-    )
+def _into(out: Any, value: Any) -> Any:
+    """Return `out` with a product in it, which `select` has found to take it; without one, that."""
+    if out is None:
+        return value
+    out[...] = value
+    return out
 
 
 class _Watched:

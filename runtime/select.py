@@ -279,7 +279,7 @@ def _on_device(
     if dtypes[0] not in PRECISION or dtypes[1] not in PRECISION:
         x = call.b if dtypes[0] in PRECISION else call.a
         return DTYPES.get(getattr(x.dtype, "kind", ""), Reason.DTYPE)
-    if request.out is not None and not _takes_result_on_device(request.out, call, dtypes):
+    if request.out is not None and not takes_result_on_device(request.out, call):
         return Reason.OUT
     if scheme in CASTS and {PRECISION[dtype] for dtype in dtypes} == {scheme}:
         return Selection(lambda request: Product(call.run(), request.scheme), request)
@@ -363,11 +363,11 @@ def _is_profitable(
     return figures.faster(scheme, a, b, wide, packed, products, by_default=by_default)
 
 
-def _takes_result_on_device(out: Any, call: Call, dtypes: tuple[str, str]) -> bool:
-    """Whether `out` is an array of the operands' library, of the result's shape and type."""
+def takes_result_on_device(out: Any, call: Call) -> bool:
+    """Return whether `out` is an array of the operands' library, of the result's shape and type."""
     if type(out) is not type(call.a) or tuple(out.shape) != result_shape(call.a, call.b):
         return False
-    wanted: np.dtype[Any] = np.result_type(*dtypes)
+    wanted: np.dtype[Any] = np.result_type(*_dtypes(call))
     return name_of(out.dtype) == wanted.name and out.data.device_id == call.a.data.device_id
 
 

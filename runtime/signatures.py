@@ -151,10 +151,15 @@ def signature_of_contraction(
     return tuple(found)
 
 
-def is_native(context: Context, call: Call, settings: Settings, takes_tensors: bool) -> bool:
-    """Whether all calls of a call's signature are known to be native."""
-    signature = signature_of(call, settings, takes_tensors)
+def is_native(context: Context, signature: Any) -> bool:
+    """Return whether all calls of a signature are known to be native; of None, nothing is known."""
     return signature is not None and context.known.get(signature) is NATIVE
+
+
+def keep_native(context: Context, signature: Any) -> None:
+    """Let later calls of a signature be native at once; of None, nothing is kept."""
+    if signature is not None:
+        keep(context, signature, NATIVE)
 
 
 def keep(context: Context, signature: Any, known: Known) -> None:

@@ -163,7 +163,10 @@ def _key(
 
 @cache
 def _python() -> tuple[object, ...]:
-    """What the code of this Python depends on. Under `-X no_debug_ranges` it has no columns."""
+    """Return what compiled code depends on, of the running Python and of its options.
+
+    Under `-X no_debug_ranges` code has no columns.
+    """
     *_, column = next(iter(compile("0", "", "eval").co_positions()))
     return sys.implementation.cache_tag, sys.flags.optimize, column is None
 

@@ -165,8 +165,9 @@ class Evaluator:
         out = NOTHING
         receiver = [] if parts.receiver is None else [parts.receiver]
         named = [keyword.value for keyword in parts.keywords]
-        for argument in (*receiver, *parts.arguments, *named):
-            objects = self.evaluate(argument)
+        operands = {part: self.evaluate(part) for part in (*receiver, *parts.arguments, *named)}
+        self.enter_operator(node, operands)
+        for argument, objects in operands.items():
             if argument is parts.output:
                 out |= objects
             else:
@@ -174,6 +175,9 @@ class Evaluator:
         own = frozenset({product.site.id})
         self.put(out, own)
         return self.new(node, own) | out
+
+    def enter_operator(self, node: ast.expr, operands: Mapping[ast.expr, Objects]) -> None:
+        """Call the method of a product's operator, where the module may define one."""
 
     def eval_Constant(self, node: ast.Constant) -> Objects:
         return NOTHING
@@ -221,7 +225,7 @@ class Evaluator:
         return self.item(node, self.evaluate(node.value), self.evaluate(node.slice))
 
     def item(self, node: ast.Subscript, owners: Objects, index: Objects) -> Objects:
-        """What stands at an index of containers or arrays."""
+        """Return the objects that may stand at an index of containers, or views of arrays."""
         by = self.sites(index)
         found = self.heap.load(owners, constant_key(node.slice))
         if isinstance(node.slice, ast.Slice):
@@ -230,7 +234,7 @@ class Evaluator:
         return found | self.new(node, by) if by else found
 
     def elements(self, node: ast.AST, owners: Objects) -> Objects:
-        """What a loop over these objects takes, one after another."""
+        """Return the objects that a loop over these may take, one after another."""
         return self.heap.load(owners)
 
     def eval_Slice(self, node: ast.Slice) -> Objects:

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mixpert_py.passes.call_site import Product
 from mixpert_py.passes.dataflow import effects
 from mixpert_py.passes.dataflow.expressions import Evaluator
 from mixpert_py.passes.dataflow.values import ANY, NOTHING, Activation, Objects, gain
@@ -205,12 +204,15 @@ class OwnCallEvaluator(Evaluator):
             created |= self.container(node, {ANY: self.heap.load(lists)}, "list")
         return created | self.special_method(node, left, right)
 
-    def multiply(self, node: ast.expr, product: Product) -> Objects:
-        result = super().multiply(node, product)
+    def enter_operator(self, node: ast.expr, operands: Mapping[ast.expr, Objects]) -> None:
         if isinstance(node, ast.BinOp):
-            left, right = self.evaluate(node.left), self.evaluate(node.right)
-            self.special_method(node, left, right)  # what it returns is this product's result
-        return result
+            # What the method returns is this product's result. The side of a sum that is one site
+            # with its product is no operand.
+            left, right = (
+                operands[side] if side in operands else self.evaluate(side)
+                for side in (node.left, node.right)
+            )
+            self.special_method(node, left, right)
 
     def special_method(
         self, node: ast.BinOp | ast.AugAssign, left: Objects, right: Objects

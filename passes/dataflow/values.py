@@ -33,7 +33,7 @@ Variable = tuple[Scope, str]
 # An element's place in its container, a constant index or key, or an attribute's name; or ANY.
 Key = str | int | bytes
 ANY = "*"
-COMMON = object()
+COMMON = object()  # among the changes of a heap: that every function finds more
 
 # Work is counted, some million to the second, so that the outcome does not depend on the machine.
 MAX_WORK = 1_000_000
@@ -258,14 +258,17 @@ class Heap:
         return self._reached[objects]
 
     def bits(self, objects: Objects) -> int:
-        """Objects as bits."""
+        """Return a number in which the bit of each object is set."""
         known = self._bits.get(objects)
         if known is None:
             known = self._bits[objects] = sum(1 << obj for obj in objects)
         return known
 
     def visible(self, held: Held, objects: Objects) -> Held:
-        """What is held by that which a function may find that is given these objects."""
+        """Return the part of `held` that concerns objects which a function can find.
+
+        objects: its arguments. It finds what they reach, and what every function finds.
+        """
         self.read.add(COMMON)
         found = self.bits(self.reach(self.common)) | self.bits(self.reach(objects))
         self.spend(len(held))

@@ -95,8 +95,8 @@ class Figures:
     ) -> bool:
         """Return whether a scheme beats the native product. Arguments as in Times.
 
-        by_default: whether it must be so much faster that it is taken though nobody chose it: also
-        where the host is what a program waits for.
+        by_default: whether nobody has chosen the scheme. Then it must be faster by `enqueuing` as
+        well, so that a program that waits for the host does not lose; and `crt` by CRT_MARGIN.
         """
         ours, native = self.times(scheme, a, b, wide, packed, products)
         if by_default:

@@ -7,6 +7,7 @@ whose axes kernels cannot walk as one, as that of the heads in `x.view(b, t, h, 
 is copied before.
 """
 
+import math
 import sys
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -68,7 +69,6 @@ class Ready(NamedTuple):
     replay: Replay
     a: Layout
     b: Layout
-    copies: bool
 
 
 class PreparedProducts:
@@ -118,9 +118,12 @@ class PreparedProducts:
         if not self._is_chosen and not cupy_is_full():
             return None
         try:
-            if ready.copies:
-                a, b = self._copied(a, ready.a), self._copied(b, ready.b)
-                first, second = a.data.ptr, b.data.ptr
+            if ready.a.is_copy:
+                a = self._copied(a, ready.a)
+                first = a.data.ptr
+            if ready.b.is_copy:
+                b = self._copied(b, ready.b)
+                second = b.data.ptr
             result = cupy.ndarray(self._shape, self._dtype)
             workspace = cupy.cuda.alloc(ready.replay.bytes)
             addresses = first & START, second & START, result.data.ptr, workspace.ptr
@@ -135,15 +138,13 @@ class PreparedProducts:
         return a.strides, b.strides, a.data.ptr & ALIGNED, b.data.ptr & ALIGNED
 
     def _copied(self, x: Any, layout: Layout) -> Any:
-        """The operand in a layout that kernels walk."""
-        if not layout.is_copy:
-            return x
+        """Return a copy of an operand in a layout that kernels walk."""
         if layout.by_columns:
             return self._in_order(x.swapaxes(-2, -1)).swapaxes(-2, -1)
         return self._in_order(x)
 
     def _in_order(self, x: Any) -> Any:
-        """A copy of x in C order."""
+        """Return a copy of x in C order."""
         import cupy
 
         return cupy.ascontiguousarray(x)
@@ -172,9 +173,12 @@ class PreparedTensors(PreparedProducts):
         stream = _stream(torch, self._device)
         if is_capturing(cupy.cuda, stream):
             return None
-        if ready.copies:
-            a, b = self._copied(a, ready.a), self._copied(b, ready.b)
-            first, second = a.data_ptr(), b.data_ptr()
+        if ready.a.is_copy:
+            a = self._copied(a, ready.a)
+            first = a.data_ptr()
+        if ready.b.is_copy:
+            b = self._copied(b, ready.b)
+            second = b.data_ptr()
         result = torch.empty(self._shape, dtype=a.dtype, device=a.device)
         workspace = torch.empty(ready.replay.bytes, dtype=torch.uint8, device=a.device)
         addresses = first & START, second & START, result.data_ptr(), workspace.data_ptr()
@@ -253,8 +257,7 @@ def _record(request: Request) -> Ready | None:
         outcome = multiply(request, recording)
     if isinstance(outcome, Reason):
         return None
-    replay = Replay(recording, cuda_driver())
-    return Ready(replay, left, right, left.is_copy or right.is_copy)
+    return Ready(Replay(recording, cuda_driver()), left, right)
 
 
 def _is_recordable(x: GpuArray) -> bool:
@@ -263,15 +266,13 @@ def _is_recordable(x: GpuArray) -> bool:
 
 
 def layout(x: GpuArray) -> Layout:
-    """That of an operand of two dimensions or more, or of the copy that is made of it."""
+    """Return the layout of an operand of two dimensions or more, or of the copy made of it."""
     by_columns = is_by_columns(x)
     if is_one_stack(x):
         return Layout(x.strides, x.data.ptr & ALIGNED, is_copy=False, by_columns=by_columns)
     *stack, rows, columns = x.shape
     shape = (*stack, columns, rows) if by_columns else x.shape
-    strides = [x.itemsize]
-    for size in reversed(shape[1:]):
-        strides.insert(0, size * strides[0])
+    strides = [x.itemsize * math.prod(shape[axis:]) for axis in range(1, x.ndim + 1)]
     if by_columns:
         strides[-2:] = strides[-1], strides[-2]
     return Layout(tuple(strides), 0, is_copy=True, by_columns=by_columns)

@@ -27,10 +27,10 @@ from mixpert_py.runtime.products.rearranged import (
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Native, Settings, is_dask
 from mixpert_py.runtime.signatures import (
-    NATIVE,
     is_native,
     is_small_on_device,
-    keep,
+    keep_native,
+    signature_of,
     signature_of_contraction,
 )
 
@@ -73,7 +73,7 @@ def einsum(
     is_free = is_free and block is None and not options and context.trace is None
     if is_free and operands and type(operands[0]) is str:
         signature = signature_of_contraction(site, native, operands[0], operands[1:])
-        if signature is not None and context.known.get(signature) is NATIVE:
+        if is_native(context, signature):
             return native(*operands)
     if is_replaced(native, *operands):
         return native(*operands, **options)
@@ -91,8 +91,8 @@ def einsum(
     if isinstance(found, Problem) and len(found.steps) == 1:
         pair = Pair(found.terms, found.arrays, whole)
         result = pair.result(carry_out(pair.call, settings)[0])
-        if signature is not None and is_native(context, pair.call, settings, False):
-            keep(context, signature, NATIVE)
+        if is_native(context, signature_of(pair.call, settings, takes_tensors=False)):
+            keep_native(context, signature)
         return result if pair.native_result is not None else _as_wanted(result, options)
     if isinstance(found, Problem) and _is_emulated(settings, found):
         result = _by_steps(found, native, options, settings)
@@ -101,8 +101,8 @@ def einsum(
             trace.keep_result(site, on_host(result))  # the result of all steps, not of the last
         return _as_wanted(result, options)
     reason = found if isinstance(found, Reason) else Reason.DIMENSIONS
-    if signature is not None and isinstance(found, Reason):
-        keep(context, signature, NATIVE)
+    if isinstance(found, Reason):
+        keep_native(context, signature)
     return carry_out(not_rearranged(whole, *_examples(operands), reason), settings)[0]
 
 

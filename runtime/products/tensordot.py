@@ -20,10 +20,10 @@ from mixpert_py.runtime.products.rearranged import (
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, Call, Native, Settings, dot_shape, is_dask
 from mixpert_py.runtime.signatures import (
-    NATIVE,
     is_native,
     is_small_on_device,
-    keep,
+    keep_native,
+    signature_of,
     signature_of_contraction,
 )
 
@@ -55,7 +55,7 @@ def tensordot(
     context, signature = current(), None
     if scheme is None and backend is None and block is None and context.trace is None:
         signature = signature_of_contraction(site, native, str(axes), (a, b))
-        if signature is not None and context.known.get(signature) is NATIVE:
+        if is_native(context, signature):
             return native(a, b, axes)
     if is_replaced(native, a, b):
         return native(a, b, axes)
@@ -70,8 +70,7 @@ def tensordot(
     if arrays is None or isinstance(pairs, Reason):
         assert isinstance(pairs, Reason)
         call = not_rearranged(lambda x, y: native(x, y, axes), a, b, pairs)
-        if signature is not None:
-            keep(context, signature, NATIVE)
+        keep_native(context, signature)
         return carry_out(call, settings)[0]
     (left, right), (summed_left, summed_right) = arrays, pairs
     rows = [axis for axis in range(left.ndim) if axis not in summed_left]
@@ -89,8 +88,8 @@ def tensordot(
         call = rearranged(lambda: native(a, b, axes).reshape(m, n), *matrices)
     shape = (*(left.shape[axis] for axis in rows), *(right.shape[axis] for axis in columns))
     result = carry_out(call, settings)[0].reshape(shape)
-    if signature is not None and is_native(context, call, settings, False):
-        keep(context, signature, NATIVE)
+    if is_native(context, signature_of(call, settings, takes_tensors=False)):
+        keep_native(context, signature)
     return result
 
 

@@ -137,6 +137,28 @@ def test_who_asks_for_more_is_asked_each_time(kept: list[Prepared], given: dict[
         assert len(kept[0].made) == 1
 
 
+@pytest.mark.parametrize(
+    ("out", "is_made"),
+    [
+        (ndarray(np.empty((64, 64), np.float32)), True),
+        (ndarray(np.empty((64, 64), np.float64)), False),
+        (np.empty((64, 64), np.float32), False),
+    ],
+    ids=["fits", "another type", "on the host"],
+)
+def test_an_out_takes_what_is_prepared_where_it_fits(
+    kept: list[Prepared], monkeypatch: pytest.MonkeyPatch, out: Any, is_made: bool
+) -> None:
+    a, b = array(64, 64), array(64, 64)
+    with use(replace(current())):
+        matmul(a, b, site="s")
+        made = array(64, 64) * np.float32(7)
+        monkeypatch.setattr(Prepared, "__call__", lambda self, a, b: made)
+        found = matmul(a, b, site="s", out=out)
+    assert found is out
+    assert (np.asarray(out) == (7 if is_made else 64)).all()
+
+
 def test_a_context_keeps_its_own(kept: list[Prepared]) -> None:
     a, b = array(64, 64), array(64, 64)
     plan = Plan(site=[Site("m:f:1", "native")])

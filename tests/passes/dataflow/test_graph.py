@@ -1123,6 +1123,12 @@ def test_what_a_function_changes_is_changed_for_all_who_find_it(source: str) -> 
     assert edges == {"pq"}
 
 
+def test_each_operand_of_a_long_chain_is_evaluated_once() -> None:
+    count = 40
+    chain = " @ ".join(["a"] * (count + 1))
+    assert len(dependencies(f"c = {chain}\n".encode(), "m").edges) == count - 1
+
+
 def test_what_a_function_keeps_to_itself_is_not_found_by_others() -> None:
     source = b"""\
 import numpy as np

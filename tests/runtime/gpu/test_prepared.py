@@ -123,7 +123,8 @@ def test_stacks_of_several_axes_in_any_order(scheme: str, library: str) -> None:
                     assert found == wanted
         layouts = [ready for one in prepared() for ready in one._ready.values()]
     assert len(layouts) == 12
-    assert {ready.copies for ready in layouts} == {True, False}
+    assert {ready.a.is_copy for ready in layouts} == {True, False}
+    assert {ready.b.is_copy for ready in layouts} == {True, False}
 
 
 def test_an_out_takes_what_is_prepared() -> None:
