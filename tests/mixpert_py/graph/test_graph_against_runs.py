@@ -20,7 +20,7 @@ from tests.every_check import some
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.random_programs import random_program
 from tests.mixpert_py.tuning import recorded
-from tests.passes.dataflow.test_graph import GRAPHS, labels, program
+from tests.passes.dataflow.hand_drawn import GRAPHS, labels, program
 from tests.samples.test_samples import CASES
 
 SEEDS = some(range(60))
