@@ -1,15 +1,11 @@
 """Edits of a text, and the inter-token text around an operator, a method's name or a comma.
 
-Each function that turns the text between two operands into that of a call has its inverse beside
-it. No two texts become the same one, so that the program's spaces, line breaks and comments can be
-put back.
+The program's spaces, line breaks and comments all stay, so that a person can put a product back.
 """
 
-import bisect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
 
 COMMENT = re.compile(r"#[^\r\n]*")
 # One space before `@` is what people write, and none before a comma.
@@ -48,25 +44,6 @@ def splice(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, text[done:]])
 
 
-def moved(edits: Iterable[Edit]) -> Callable[[int], int]:
-    """The function that maps an offset in a text to the offset in the text after all edits.
-
-    An offset within a replaced span goes to the beginning of the replacement.
-    """
-    ordered = sorted(edits, key=lambda edit: edit.order)
-    starts = [edit.start for edit in ordered]
-    lengths = (len(edit.replacement) - (edit.end - edit.start) for edit in ordered)
-    shifts = [0, *accumulate(lengths)]
-
-    def move(offset: int) -> int:
-        i = bisect.bisect_right(starts, offset)
-        if i and ordered[i - 1].end > offset:
-            return starts[i - 1] + shifts[i - 1]
-        return offset + shifts[i]
-
-    return move
-
-
 def without_comments(text: str) -> str:
     """Text between two tokens with its comments replaced by spaces, so that offsets stay."""
     return COMMENT.sub(lambda match: " " * len(match[0]), text)
@@ -93,24 +70,11 @@ def opening(text: str, at: int, call: str) -> str:
     return f" {call}( " if glued else f"{call}("
 
 
-def without_opening(text: str, at: int, call: str) -> Edit:
-    """The edit that removes the `opening` of the runtime call at an offset."""
-    glued = text.startswith(f"{call}( ", at)
-    return Edit(at - glued, at + len(call) + 1 + glued, "", True, 0)
-
-
 def operator_to_comma(between: str, operator: str = "@") -> str:
     """`a @ b` becomes `a, b`; elsewhere the comma stands where the operator stood."""
     at = without_comments(between).index(operator)
     before, after = between[:at], between[at + len(operator) :]
     return f"{_exchanged(before, after)},{after}"
-
-
-def comma_to_operator(between: str, operator: str = "@") -> str:
-    """The inverse of `operator_to_comma`."""
-    at = without_comments(between).index(",")
-    before, after = between[:at], between[at + 1 :]
-    return f"{_exchanged(before, after)}{operator}{after}"
 
 
 def _exchanged(before: str, after: str) -> str:
@@ -129,20 +93,7 @@ def method_to_comma(between: str) -> tuple[str, tuple[str, str]]:
     return f"{between[:period]},{space}{after}", spacing
 
 
-def comma_to_method(between: str, spacing: tuple[str, str]) -> str:
-    """The inverse of `method_to_comma`."""
-    at = without_comments(between).index(",")
-    after = between[at + 1 :]
-    after = after if _NEWLINE.match(after) else after[1:]
-    return f"{between[:at]}.{spacing[0]}dot{spacing[1]}({after}"
-
-
 def assignment_to_spacing(between: str, operator: str = "@=") -> tuple[str, str]:
     """The text on either side of `@=`, as it is written on either side of a keyword's `=`."""
     before, _, after = between.partition(operator)
     return _EXCHANGED_PAIRS.get((before, after), (before, after))
-
-
-def spacing_to_assignment(spacing: tuple[str, str], operator: str = "@=") -> str:
-    """The inverse of `assignment_to_spacing`."""
-    return operator.join(_EXCHANGED_PAIRS.get(spacing, spacing))

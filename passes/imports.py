@@ -14,7 +14,6 @@ SPLIT_MARK = f"{MARK}, which split this line"
 COMMENT_LINE = re.compile(r"[ \t\f]*#[^\r\n]*(?:\r\n|\r|\n|\Z)")
 SAME_LINE = re.compile(r"(?:[ \t\f;]|\\(?:\r\n|\r|\n))*")
 BLANK_LINE = re.compile(r"[ \t\f]*(?:\r\n|\r|\n)")
-MARKED = re.compile(rf"{MARK}(?P<split>{SPLIT_MARK[len(MARK) :]})?(?:\r\n|\r|\n)")
 
 
 def position(tree: ast.Module) -> int:
@@ -76,22 +75,6 @@ def edit(tree: ast.Module, source: Source, name: str) -> Edit:
     if isinstance(tree.body[before], ast.Import | ast.ImportFrom):
         at = source.line_starts[tree.body[before].lineno - 1]
     return Edit(at, at, f"{line}{MARK}{_newline(source, at)}", True, -1)
-
-
-def undo(tree: ast.Module, source: Source, name: str) -> Edit | None:
-    """The inverse of `edit`; None if the import is not ours alone, or no longer as it was."""
-    for statement in tree.body:
-        if imported_as(statement) != name:
-            continue
-        start, end = source.span(statement)
-        mark = MARKED.match(source.text, end)
-        first = source.text[:start].endswith(("\r", "\n")) or start == 0
-        if mark is None or not first:
-            continue
-        if mark["split"]:
-            start -= 2 if source.text[:start].endswith("\r\n") else 1
-        return Edit(start, mark.end(), "", True, -1)
-    return None
 
 
 def node(name: str) -> ast.Import:

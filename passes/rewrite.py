@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from mixpert_py.passes.call_site import Product
 from mixpert_py.passes.edits import Edit
-from mixpert_py.passes.keywords import Setting, site_of
+from mixpert_py.passes.keywords import Setting
 from mixpert_py.passes.keywords import write as write_keywords
-from mixpert_py.passes.source import FIELDS, Source, preorder
+from mixpert_py.passes.source import FIELDS, Source
 from mixpert_py.passes.spellings import Spelling, assign
 
 Placed = TypeVar("Placed", ast.expr, ast.keyword)
@@ -103,25 +103,6 @@ def _starts(node: Any) -> tuple[int, int]:
 def _copy(node: ast.AST) -> ast.AST:
     """A node with the same children."""
     return ast.copy_location(type(node)(**dict(ast.iter_fields(node))), node)
-
-
-def runtime_calls(tree: ast.Module, name: str) -> dict[ast.Call, str]:
-    """The calls of the runtime that name a site, and the function of the runtime that each calls.
-
-    name: the runtime's, in this file.
-    """
-    return {
-        node: node.func.attr
-        for node in preorder(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and (_is_name(node.func.value, name) or assign.target_call(node, name))
-        and site_of(node) is not None
-    }
-
-
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def same(one: ast.AST, other: ast.AST) -> bool:

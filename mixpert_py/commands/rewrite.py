@@ -1,9 +1,9 @@
-"""The commands that turn files into files: `mixpert rewrite` and `mixpert unrewrite`."""
+"""The command that turns files into files: `mixpert rewrite`."""
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of both commands, and of `rewrite` alone those from `plan_path` on."""
+    """The options of `mixpert rewrite`."""
 
     paths: tuple[str, ...]
     output: str | None
@@ -38,9 +38,9 @@ class Options:
     form: str
     quiet: bool
     verbose: bool
-    plan_path: str | None = None
-    scheme: str | None = None
-    fuse: bool = False
+    plan_path: str | None
+    scheme: str | None
+    fuse: bool
 
     @property
     def is_standard_input(self) -> bool:
@@ -95,42 +95,24 @@ class Options:
         return found
 
 
-def _of_files(command: Callable[..., int]) -> Callable[..., int]:
-    """Declare the options of a command that turns files into files."""
-    options = (
-        click.argument(
-            "paths", nargs=-1, required=True, metavar="PATH…|-", shell_complete=complete_files
-        ),
-        click.option(
-            "-o",
-            "--output",
-            metavar="OUT",
-            shell_complete=complete_files,
-            help="Write here (one PATH only).",
-        ),
-        click.option("-w", "--write", is_flag=True, help="Write back to the files themselves."),
-        click.option("--diff", is_flag=True, help="Show what would change; write nothing."),
-        click.option(
-            "--check", is_flag=True, help="Exit 1 if anything would change; write nothing."
-        ),
-        click.option(
-            "--exclude", multiple=True, metavar="GLOB", help="Leave these files of folders out."
-        ),
-        click.option(
-            "-j", "jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N"
-        ),
-        click.option("--json", "as_json", is_flag=True, help="As --format json."),
-        form_option,
-        quiet_option,
-        click.option("-v", "--verbose", is_flag=True, help="Name each product left alone."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 @click.command()
-@_of_files
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…|-", shell_complete=complete_files)
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    shell_complete=complete_files,
+    help="Write here (one PATH only).",
+)
+@click.option("-w", "--write", is_flag=True, help="Write back to the files themselves.")
+@click.option("--diff", is_flag=True, help="Show what would change; write nothing.")
+@click.option("--check", is_flag=True, help="Exit 1 if anything would change; write nothing.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these files of folders out.")
+@click.option("-j", "jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N")
+@click.option("--json", "as_json", is_flag=True, help="As --format json.")
+@form_option
+@quiet_option
+@click.option("-v", "--verbose", is_flag=True, help="Name each product left alone.")
 @click.option(
     "--plan",
     "plan_path",
@@ -162,35 +144,12 @@ def rewrite(options: Options) -> int:
     if options.is_standard_input:
         source, file = _standard_input()
         result = rewriting.rewrite_source(source, file, "stdin", plan, scheme, fuse)
-        return _finish([result], _task("rewrite", options, 1), options)
+        return _finish([result], _task(options, 1), options)
     files = options.files()
     if not (options.write or options.preview) and any(map(os.path.isdir, options.paths)):
         raise click.UsageError("a folder needs -w, --diff or --check")
     results = rewriting.rewrite_files(files, plan, scheme, options.jobs, fuse)
-    return _finish(results, _task("rewrite", options, len(files)), options)
-
-
-@click.command()
-@_of_files
-@as_record(Options)
-def unrewrite(options: Options) -> int:
-    """Put the products back, byte for byte as they were.
-
-    A call that was changed since stays, is named, and makes the exit code 1. `-` reads a program
-    from standard input and writes to standard output.
-    """
-    from mixpert_py.sources import rewriting
-
-    options.require_one_way()
-    if options.is_standard_input:
-        source, file = _standard_input()
-        result = rewriting.restore_source(source, file, "stdin")
-        return _finish([result], _task("unrewrite", options, 1), options)
-    if not (options.write or options.preview or options.output):
-        raise click.UsageError("give -w, -o OUT, --diff or --check")
-    files = options.files()
-    results = rewriting.restore_files(files, options.jobs)
-    return _finish(results, _task("unrewrite", options, len(files)), options)
+    return _finish(results, _task(options, len(files)), options)
 
 
 def _standard_input() -> "tuple[bytes, SourceFile]":
@@ -199,20 +158,16 @@ def _standard_input() -> "tuple[bytes, SourceFile]":
     return sys.stdin.buffer.read(), SourceFile("-", ".", is_named=True)
 
 
-def _task(command: str, options: Options, count: int) -> "Task":
-    """The task of a command on so many files."""
+def _task(options: Options, count: int) -> "Task":
+    """The task of the command on so many files."""
     from mixpert_py.sources.output import Task
 
-    restores = command == "unrewrite"
     return Task(
-        command=command,
-        participle="restored" if restores else "rewritten",
-        nothing="no runtime call to restore" if restores else "no matrix product to rewrite",
         preview=options.preview,
         output=options.target,
         in_place=options.write,
         has_summary=count > 1,
-        names_left=restores or options.verbose,
+        names_left=options.verbose,
     )
 
 
@@ -232,10 +187,10 @@ def _finish(results: "Iterable[Rewritten]", task: "Task", options: Options) -> i
         for site in result.records() if task.names_left else ():
             if not site["rewritten"]:
                 place = f"{site['path']}: line {site['line']}"
-                kept = f"not {task.participle}: {site['reason']}"
+                kept = f"not rewritten: {site['reason']}"
                 click.echo(f"mixpert: {place}: {kept}", err=True)
         if options.is_github:
-            _annotate(outcome, f"would be {task.participle}")
+            _annotate(outcome, "would be rewritten")
         if options.is_json:
             records.append(outcome.record())
     if options.is_json:
@@ -245,8 +200,7 @@ def _finish(results: "Iterable[Rewritten]", task: "Task", options: Options) -> i
         click.echo(tally.line(task), err=task.preview == "diff")
     if tally.skipped:
         return 2
-    would_change = options.check and tally.changed > 0
-    return int(would_change or (task.command == "unrewrite" and tally.left > 0))
+    return int(options.check and tally.changed > 0)
 
 
 def _annotate(outcome: "Outcome", verb: str) -> None:

@@ -12,7 +12,6 @@ from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.edits import Edit, splice
 from mixpert_py.passes.pipeline import analyze, dependencies, rewrite
-from mixpert_py.passes.restore import restore
 from mixpert_py.passes.source import parse
 from mixpert_py.plan import Plan
 from mixpert_py.sources import comments
@@ -113,25 +112,6 @@ def left_out(raw: bytes) -> list[str]:
     return [f"cell_{number}" for number in numbers if number not in taken]
 
 
-def restore_notebook(raw: bytes, module: str) -> Changed:
-    """The notebook with the products put back; for what `rewrite_notebook` wrote, its input."""
-    program = _read(raw)
-    restored = restore(program.text.encode(), module)
-    old = program.text.split("\n")
-    new = restored.source.decode().split("\n")
-    changes: dict[int, tuple[str, ...]] = {}
-    if len(new) < len(old):
-        gone = next(i for i, line in enumerate(old) if _is_import(line))
-        new.insert(gone, old[gone])
-        changes[gone] = ()
-    changes |= {i: (line,) for i, line in enumerate(new) if line != old[i]}
-    return program.changed(program.edits(changes), restored.sites, False)
-
-
-def _is_import(line: str) -> bool:
-    return line.startswith(f"import {imports.PACKAGE} as ") and line.endswith(imports.MARK)
-
-
 def _read(raw: bytes, runs: bool = False) -> "_Program":
     if len(raw) > MAX_NOTEBOOK_BYTES:
         raise SourceError(f"larger than {MAX_NOTEBOOK_BYTES >> 20} MiB; such a notebook is skipped")
@@ -216,8 +196,6 @@ class _Program:
             for number, line in enumerate(cell.text.split("\n"), start):
                 end = at + len(line)
                 match changes.get(number):
-                    case ():
-                        own.append(Edit(at, end + 1, "", True, 0))
                     case (new,):
                         own.append(Edit(at, end, new, True, 0))
                     case (before, new):

@@ -1,4 +1,4 @@
-"""Showing or writing a rewritten or restored file; nothing is overwritten unasked."""
+"""Showing or writing a rewritten file; nothing is overwritten unasked."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +13,14 @@ from mixpert_py.sources.rewriting import Rewritten
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A command that turns files into files, and where the results go.
+    """Where the results of `mixpert rewrite` go.
 
-    command: its name. participle: "rewritten" or "restored". nothing: the message for a file that
-    does not change. preview: "diff" or "check": results are shown and not written. output: the file
-    that the result is written to, changed or not, "-" for standard output; None: in place, or
-    beside the script. has_summary: whether there are several files, and a last line sums them up.
-    names_left: whether calls that stay as they are are a failure, each named.
+    preview: "diff" or "check": results are shown and not written. output: the file that the result
+    is written to, changed or not, "-" for standard output; None: in place, or beside the script.
+    has_summary: whether there are several files, and a last line sums them up. names_left: whether
+    each product that stays as it is is named.
     """
 
-    command: str
-    participle: str
-    nothing: str
     preview: str | None
     output: str | None
     in_place: bool
@@ -83,7 +79,7 @@ class Tally:
         """The last line of a run, such as `2 files would be rewritten (5 products), 7 stay as they
         are; 3 products left alone, see `mixpert sites``.
         """
-        text = f"{_files(self.changed)} {'would be ' if task.preview else ''}{task.participle}"
+        text = f"{_files(self.changed)} {'would be ' if task.preview else ''}rewritten"
         text += f" ({_products(self.products)})" * (self.changed > 0)
         stay = f", {self.same} stay{'s as it is' if self.same == 1 else ' as they are'}"
         skipped = f", {self.skipped} skipped" if self.skipped else ""
@@ -110,19 +106,19 @@ def deliver(result: Rewritten, task: Task) -> Outcome:
     if task.output == "-":
         return Outcome(result, result.after, "-")
     left = f" ({_left_alone(len(result.left))})" if result.left and not task.names_left else ""
-    nothing = f"{task.nothing}{left}"
+    nothing = f"no matrix product to rewrite{left}"
     if not result.changed and task.output is None:
         message = "" if task.preview or task.has_summary else f"{result.path}: {nothing}\n"
         return Outcome(result, message.encode())
     if task.preview:
-        would = f"{result.path}: would be {task.participle}\n"
+        would = f"{result.path}: would be rewritten\n"
         return Outcome(result, (result.diff() if task.preview == "diff" else would).encode())
     try:
         with writing(task.output or result.path):
             target = _write(result, task)
     except SourceError as error:
         return Outcome(result, problem=str(error))
-    message = f"{_products(len(result.sites) - len(result.left))} {task.participle}{left}"
+    message = f"{_products(len(result.sites) - len(result.left))} rewritten{left}"
     if not result.changed:
         message = f"{nothing}; written as it is"
     return Outcome(result, f"{target}: {message}\n".encode(), str(target))
@@ -142,7 +138,7 @@ def _write(result: Rewritten, task: Task) -> Path:
     target = Path(task.output) if task.output else source.with_stem(f"{source.stem}_mixpert")
     if target.is_file() and not _is_earlier_result(source_files.read(str(target)), result):
         raise SourceError(
-            f"{target}: exists and differs from what `mixpert {task.command} {source}` would write "
+            f"{target}: exists and differs from what `mixpert rewrite {source}` would write "
             "there; remove it"
         )
     with writing(target):

@@ -1,4 +1,4 @@
-"""`mixpert rewrite`, `unrewrite` and `sites`: each file in memory, before and after."""
+"""`mixpert rewrite` and `sites`: each file in memory, before and after."""
 
 import difflib
 import signal
@@ -16,7 +16,6 @@ from mixpert_py import config
 from mixpert_py.errors import MixPertError, SourceError, named
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze, require_syntax, rewrite
-from mixpert_py.passes.restore import restore
 from mixpert_py.plan import Plan
 from mixpert_py.sources import comments, notebook_file, pool, source_files
 from mixpert_py.sources.pool import collecting_seldom
@@ -30,7 +29,7 @@ MAX_SECONDS = 20.0
 class Rewritten:
     """One file before and after, or why there is no after.
 
-    sites: its products; of a restored file its runtime calls. With a reason: they stay as they are.
+    sites: its products; those with a reason stay as they are.
     cells: in a notebook, the number of each site's code cell, and its line is counted there.
     """
 
@@ -93,11 +92,6 @@ def rewrite_files(
     return _each(partial(_rewrite_file, plan=plan, scheme=scheme, fuse=fuse), files, jobs)
 
 
-def restore_files(files: Sequence[SourceFile], jobs: int = 1) -> Iterator[Rewritten]:
-    """Undo the rewriting of each file in memory, in order; problems as in `rewrite_files`."""
-    return _each(_restore_file, files, jobs)
-
-
 def rewrite_source(
     source: bytes,
     file: SourceFile,
@@ -118,18 +112,6 @@ def rewrite_source(
         if file.is_named and not sites:
             require_syntax(source, module)
         return Rewritten(file, sites, source, rewrite(source, module, plan, scheme, fuse))
-
-
-def restore_source(source: bytes, file: SourceFile, module: str) -> Rewritten:
-    """Undo the rewriting of a source text. Raises SourceError if it does not parse."""
-    with named(file.path, module):
-        if file.path.endswith(source_files.NOTEBOOK):
-            made = notebook_file.restore_notebook(source, module)
-            return Rewritten(file, made.sites, source, made.source, cells=made.cells)
-        restored = restore(source, module)
-        if file.is_named and not restored.sites:
-            require_syntax(source, module)
-        return Rewritten(file, restored.sites, source, restored.source)
 
 
 def _each(
@@ -155,15 +137,6 @@ def _rewrite_file(file: SourceFile, plan: Plan | None, scheme: str | None, fuse:
         with time_limit(MAX_SECONDS, file.path):
             module = config.module_name(Path(file.path))
             return rewrite_source(source, file, module, plan, scheme, fuse)
-    except MixPertError as error:
-        return Rewritten(file, problem=str(error))
-
-
-def _restore_file(file: SourceFile) -> Rewritten:
-    try:
-        source = source_files.read(file.path)
-        with time_limit(MAX_SECONDS, file.path):
-            return restore_source(source, file, config.module_name(Path(file.path)))
     except MixPertError as error:
         return Rewritten(file, problem=str(error))
 

@@ -1,8 +1,7 @@
 """The ways to write a product.
 
 A function of a library is a row of the table in `functions.py`. Operators, assignments, methods and
-fused sums, which change more than a name, have a file each; a new one of those is added to `find`
-and to WRITTEN.
+fused sums, which change more than a name, have a file each; a new file is added to `find`.
 """
 
 import ast
@@ -12,16 +11,6 @@ from mixpert_py.passes.spellings import assign, functions, fused, method, operat
 from mixpert_py.passes.spellings.functions import WORDS as WORDS
 from mixpert_py.passes.spellings.spelling import Match as Match
 from mixpert_py.passes.spellings.spelling import Spelling as Spelling
-
-# The spellings whose calls `rewrite` may have written.
-WRITTEN: tuple[Spelling, ...] = (
-    operator,
-    assign,
-    method,
-    fused,
-    functions.REDUCE,
-    *functions.FUNCTIONS,
-)
 
 
 def find(node: ast.AST, scope: Scope, fuse: bool = False) -> tuple[Spelling, Match] | None:

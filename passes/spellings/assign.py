@@ -11,16 +11,13 @@ from mixpert_py.passes.edits import (
     after_brackets,
     assignment_to_spacing,
     before_brackets,
-    spacing_to_assignment,
     without_comments,
 )
-from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings.spelling import Parts
 
 RUNTIME = "imatmul"
 TARGET = "target"
-METHODS = frozenset({"imatmul", "fused"})  # of the object that `target` returns
 
 
 def matches(node: ast.AST) -> bool:
@@ -53,18 +50,6 @@ def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -
     spacing = assignment_to_spacing(source.text[left : value_start(node, source)])
     keywords = keywords.replace("=", "=".join(spacing), 1)
     return [*target_edits(node, source, call, depth), Edit(end, end, f"{keywords})", False, depth)]
-
-
-def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
-    """The inverse of `edits`."""
-    if keywords.native or any(keyword.arg is None for keyword in call.keywords):
-        return None
-    assert isinstance(call.func, ast.Attribute)
-    if len(call.args) != 1 + isinstance(call.func.value, ast.Name):
-        return None
-    first = undo_target(call, source, spacing_to_assignment(keywords.spacing))
-    last = Edit(keywords.start, source.span(call)[1], "", False, 0)
-    return None if first is None else [*first, last]
 
 
 def is_plain(node: ast.AugAssign) -> bool:
@@ -113,48 +98,3 @@ def statement(node: ast.AugAssign, call: ast.Call) -> ast.stmt:
     call.func = ast.copy_location(ast.Attribute(target, call.func.attr, ast.Load()), node)
     call.args = values
     return ast.copy_location(ast.Expr(call), node)
-
-
-def target_call(call: ast.Call, name: str) -> ast.Call | None:
-    """The call `_mixpert.target(o)` in `_mixpert.target(o).x.imatmul(b)`."""
-    match call.func:
-        case ast.Attribute(
-            value=ast.Attribute(value=ast.Call() as inner)
-            | ast.Subscript(value=ast.Call() as inner),
-            attr=method,
-        ) if method in METHODS and _is_target(inner, name):
-            return inner
-    return None
-
-
-def _is_target(call: ast.Call, name: str) -> bool:
-    match call:
-        case ast.Call(
-            func=ast.Attribute(value=ast.Name(id=runtime), attr=word), args=[_], keywords=[]
-        ):
-            return runtime == name and word == TARGET
-    return False
-
-
-def undo_target(call: ast.Call, source: Source, between: str) -> list[Edit] | None:
-    """The inverse of `target_edits`. between: the text between the target and the right side."""
-    assert isinstance(call.func, ast.Attribute)
-    start, place = source.span(call)[0], call.func.value
-    if isinstance(place, ast.Name):
-        if len(call.args) < 2 or not isinstance(call.args[0], ast.Name):
-            return None
-        comma = source.span(call.args[0])[1]
-        right = before_brackets(source.text, comma, source.span(call.args[1])[0])
-        return [Edit(start - len(" = "), right, between, False, 0)]
-    if not call.args or not isinstance(place, ast.Attribute | ast.Subscript):
-        return None
-    right = before_brackets(
-        source.text, source.span(call.func)[1] + 1, source.span(call.args[0])[0]
-    )
-    assert isinstance(place.value, ast.Call)
-    behind, closing = source.span(place.value.func)[1] + 1, source.span(place.value)[1]
-    return [
-        Edit(start, behind, "", True, 0),
-        Edit(closing - 1, closing, "", False, 0),
-        Edit(source.span(place)[1], right, between, False, 0),
-    ]

@@ -10,7 +10,6 @@ import ast
 from dataclasses import dataclass
 
 from mixpert_py.passes.edits import Edit, after_brackets
-from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.scope import ARRAY_MODULES, Scope, written_name
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings.spelling import Match, Parts
@@ -98,10 +97,6 @@ class Function:
     by_word: bool = False
     by_identity: bool = False
 
-    def matches(self, node: ast.AST) -> bool:
-        """Whether a node is a call, of whatever function."""
-        return isinstance(node, ast.Call)
-
     @property
     def words(self) -> frozenset[str]:
         """The functions' own names, without their modules."""
@@ -135,16 +130,6 @@ class Function:
         start, end = source.span(node.func)
         last = after_arguments(node, source)
         return [Edit(start, end, call, True, depth), Edit(last, last, keywords, False, depth)]
-
-    def undo(self, call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
-        """The inverse of `edits`."""
-        if not keywords.native:
-            return None
-        start, end = source.span(call.func)
-        return [
-            Edit(start, end, keywords.native, True, 0),
-            Edit(keywords.start, keywords.end, "", False, 0),
-        ]
 
 
 def after_arguments(call: ast.Call, source: Source) -> int:

@@ -16,13 +16,10 @@ from mixpert_py.passes.edits import (
     Edit,
     assignment_to_spacing,
     opening,
-    spacing_to_assignment,
-    without_opening,
 )
-from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings import assign
-from mixpert_py.passes.spellings.spelling import Parts, to_comma, to_operator
+from mixpert_py.passes.spellings.spelling import Parts, to_comma
 
 RUNTIME = "fused"
 
@@ -40,11 +37,6 @@ class Fused(NamedTuple):
     product: ast.BinOp
     first: ast.expr
     second: ast.expr
-
-
-def matches(node: ast.AST) -> bool:
-    """Whether a node is a sum or difference with a product that one call can compute."""
-    return read(node) is not None
 
 
 def read(node: ast.AST) -> Fused | None:
@@ -167,62 +159,3 @@ def _operations(fused: Fused) -> Iterator[tuple[ast.BinOp, str]]:
         if "*" in form:
             assert isinstance(term, ast.BinOp)
             yield term, "*"
-
-
-def _form(call: ast.Call) -> str:
-    """The form that a call names; "" if it names none."""
-    for keyword in call.keywords:
-        if keyword.arg == "form" and isinstance(keyword.value, ast.Constant):
-            return str(keyword.value.value)
-    return ""
-
-
-def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
-    """The inverse of `edits`."""
-    form = _form(call)
-    found = FORM.fullmatch(form)
-    written = f', form="{form}"'
-    begin = keywords.start - len(written)
-    if found is None or keywords.native or source.text[begin : keywords.start] != written:
-        return None
-    if [keyword.arg for keyword in call.keywords][:2] != ["form", "site"]:
-        return None
-    assert isinstance(call.func, ast.Attribute)
-    start, end = source.span(call)
-    place = [] if isinstance(call.func.value, ast.Name) else [call.func.value]
-    in_place = found["sign"].endswith("=")
-    separators = _separators([*place, *call.args], found)
-    if separators is None or (place and not in_place):
-        return None
-    if in_place:
-        (_, _, sign), *separators = separators
-        first = assign.undo_target(call, source, spacing_to_assignment(keywords.spacing, sign))
-        if first is None:
-            return None
-    else:
-        first = [without_opening(source.text, start, ast.unparse(call.func))]
-    last = Edit(begin, end, "", False, 0)
-    return [*first, *(to_operator(source, *one) for one in separators), last]
-
-
-def _separators(
-    args: list[ast.expr], found: re.Match[str]
-) -> list[tuple[ast.expr, ast.expr, str]] | None:
-    """For each comma of a call the operands around it and its operator; the sum's comes first."""
-    remaining = list(args)
-    inner: list[tuple[ast.expr, ast.expr, str]] = []
-    ends: list[ast.expr] = []
-    for form in (found["first"], found["second"]):
-        count = 1 if form == "c" else 2
-        if len(remaining) < count:
-            return None
-        parts, remaining = remaining[:count], remaining[count:]
-        if count == 2:
-            inner.append((parts[0], parts[1], "@" if form == "ab" else "*"))
-        if form == "alpha*ab":
-            pair = parts[1]
-            if not isinstance(pair, ast.Tuple) or len(pair.elts) != 2:
-                return None
-            inner.append((pair.elts[0], pair.elts[1], "@"))
-        ends += [parts[0], parts[-1]]
-    return None if remaining else [(ends[1], ends[2], found["sign"]), *inner]

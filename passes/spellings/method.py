@@ -6,17 +6,14 @@ from mixpert_py.passes.edits import (
     Edit,
     after_brackets,
     before_brackets,
-    comma_to_method,
     method_to_comma,
     opening,
     without_comments,
-    without_opening,
 )
-from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.scope import Scope, written_name
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings.functions import Parameters, after_arguments
-from mixpert_py.passes.spellings.spelling import Parts, between
+from mixpert_py.passes.spellings.spelling import Parts
 
 RUNTIME = "dot_method"
 PARAMETERS = Parameters(("b",), ("out",))
@@ -75,18 +72,4 @@ def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -
         Edit(start, start, opening(source.text, start, call), True, depth),
         Edit(left, right, text, False, depth),
         Edit(last, last, keywords, False, depth),
-    ]
-
-
-def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
-    """The inverse of `edits`."""
-    if len(call.args) < 2 or keywords.native:
-        return None
-    start = source.span(call)[0]
-    left, right = between(source, call.args[0], call.args[1], ",")
-    text = comma_to_method(source.text[left:right], keywords.spacing)
-    return [
-        without_opening(source.text, start, ast.unparse(call.func)),
-        Edit(left, right, text, False, 0),
-        Edit(keywords.start, keywords.end, "", False, 0),
     ]

@@ -2,10 +2,9 @@
 
 import ast
 
-from mixpert_py.passes.edits import Edit, opening, without_opening
-from mixpert_py.passes.keywords import RuntimeKeywords
+from mixpert_py.passes.edits import Edit, opening
 from mixpert_py.passes.source import Source
-from mixpert_py.passes.spellings.spelling import Parts, to_comma, to_operator
+from mixpert_py.passes.spellings.spelling import Parts, to_comma
 
 RUNTIME = "matmul"
 
@@ -29,16 +28,4 @@ def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -
         Edit(start, start, opening(source.text, start, call), True, depth),
         to_comma(source, node.left, node.right, "@", depth),
         Edit(end, end, f"{keywords})", False, depth),
-    ]
-
-
-def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
-    """The inverse of `edits`."""
-    if len(call.args) != 2 or keywords.native:
-        return None
-    start, end = source.span(call)
-    return [
-        without_opening(source.text, start, ast.unparse(call.func)),
-        to_operator(source, call.args[0], call.args[1], "@"),
-        Edit(keywords.start, end, "", False, 0),
     ]

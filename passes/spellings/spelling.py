@@ -11,11 +11,9 @@ from mixpert_py.passes.edits import (
     Edit,
     after_brackets,
     before_brackets,
-    comma_to_operator,
     operator_to_comma,
     without_comments,
 )
-from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
 
 
@@ -58,9 +56,6 @@ class Spelling(Protocol):
     @property
     def RUNTIME(self) -> str: ...  # noqa: N802 — a constant of the modules that are spellings
 
-    def matches(self, node: ast.AST) -> bool:
-        """Whether a node is written this way, whatever its names mean."""
-
     def parts(self, node: ast.AST) -> Parts:
         """The expressions of the node that the runtime call takes."""
 
@@ -68,9 +63,6 @@ class Spelling(Protocol):
         self, node: ast.AST, source: Source, call: str, keywords: str, depth: int
     ) -> list[Edit]:
         """The same in text: `call` is the runtime function's name, `keywords` its own keywords."""
-
-    def undo(self, call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
-        """The inverse of `edits`; None if it did not write this call."""
 
 
 def between(source: Source, left: ast.expr, right: ast.expr, sign: str) -> tuple[int, int]:
@@ -84,9 +76,3 @@ def to_comma(source: Source, left: ast.expr, right: ast.expr, sign: str, depth: 
     """The edit that replaces the operator between two operands by a comma."""
     start, end = between(source, left, right, sign)
     return Edit(start, end, operator_to_comma(source.text[start:end], sign), False, depth)
-
-
-def to_operator(source: Source, left: ast.expr, right: ast.expr, sign: str) -> Edit:
-    """The inverse of `to_comma`."""
-    start, end = between(source, left, right, ",")
-    return Edit(start, end, comma_to_operator(source.text[start:end], sign), False, 0)

@@ -86,7 +86,6 @@ def project(tmp_path: Path) -> Path:
 COMMANDS = [
     "rewrite --diff .",
     "rewrite -w -j 2 .",
-    "unrewrite -w .",
     "sites .",
     "graph .",
     "rewrite net.py canary_package/setup.py",

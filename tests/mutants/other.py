@@ -85,13 +85,6 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/passes/test_imports.py", "tests/passes/test_pipeline.py"),
     ),
     Mutant(
-        name="restore: the operands of an operator are not counted",
-        path="passes/spellings/operator.py",
-        old="if len(call.args) != 2 or keywords.native:",
-        new="if keywords.native:",
-        tests=("tests/passes/test_restore.py", "tests/mixpert_py/commands/test_unrewrite.py"),
-    ),
-    Mutant(
         name="cross-check: a method may be a module's function",
         path="passes/cross_check.py",
         old="else bool(seen & ARRAY_DOTS)",

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree
-from mixpert_py.passes.restore import restore
 from mixpert_py.passes.rewrite import same
 from tests.every_check import examples
 from tests.passes.sources import GAPS
@@ -101,8 +100,6 @@ def fuse(program: str) -> str:
     source = program.encode()
     result = rewrite(source, "m", fuse=True)
     assert rewrite(result, "m", fuse=True) == rewrite(result, "m") == result
-    assert restore(result, "m").source == source
-    assert {site.reason for site in restore(result, "m").sites} <= {None}
     assert same(ast.parse(result), rewrite_tree(source, "m", "m.py", fuse=True))
     plain, fused = analyze(source, "m"), analyze(source, "m", fuse=True)
     assert sorted(site.id for site in plain) == sorted(site.id for site in fused)
@@ -128,7 +125,7 @@ OPERANDS = st.sampled_from(["a", "é", "x.T", "f( a , b )", "(a)", "( a + b )", 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.data())
-def test_every_gap_comes_back(data: st.DataObject) -> None:
+def test_every_gap_stays(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(SUMS))
     text = text.replace("{a}", data.draw(OPERANDS)).replace("{b}", data.draw(OPERANDS))
     while "{g}" in text:
@@ -137,36 +134,3 @@ def test_every_gap_comes_back(data: st.DataObject) -> None:
     spaces = data.draw(st.sampled_from(["", " ", "\t", "\\\n "]))
     place = data.draw(st.sampled_from(["c", "c.x", "(c)[i]", "f( c ) .x [ 1: ]"]))
     fuse(f"{place}{spaces}+={spaces}a @ ({text})")
-
-
-def test_a_call_that_was_changed_stays() -> None:
-    written = rewrite(b"z = a @ b + c\n", "m", fuse=True)
-    for old, new in (
-        (b'"ab+c"', b'"ab+beta*c"'),
-        (b'"ab+c"', b'"no"'),
-        (b", c,", b","),
-        (b', form="ab+c"', b""),
-        (b"form=", b"form ="),
-        (b"a, b, c", b"*a, b, c"),
-    ):
-        changed = written.replace(old, new)
-        assert changed != written
-        assert restore(changed, "m").source == changed
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b'"c-=ab"', b'"c+=alpha*ab"'),
-        (b'"c-=ab"', b'"c-ab"'),
-        (b"a, b, ", b"a, "),
-        (b"a, b, ", b"a, b, c, "),
-        (b"target(c)", b"target(*c)"),
-        (b"[1]", b""),
-    ],
-)
-def test_a_changed_call_of_a_place_stays(old: bytes, new: bytes) -> None:
-    written = rewrite(b"c[1] -= a @ b\n", "m", fuse=True)
-    changed = written.replace(old, new)
-    assert changed != written
-    assert restore(changed, "m").source == changed

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.every_check import EVERY_CHECK
+from tests.every_check import EVERY_CHECK, examples
 from tests.passes.properties import require_safe
-from tests.passes.sources import FORMS, expressions
+from tests.passes.sources import FORMS, expressions, files
 
 # A failing program is small as it is, and shrinking one takes minutes.
 GENERATED = settings(
@@ -54,10 +54,17 @@ def test_products_of_generated_operands(operand: str) -> None:
     assert require_safe(accepted(text)) >= 3
 
 
-def accepted(text: str) -> bytes:
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@settings(max_examples=examples(150), deadline=None)
+@given(files())
+def test_products_in_any_spacing(source: bytes) -> None:
+    require_safe(accepted(source))
+
+
+def accepted(text: str | bytes) -> bytes:
     """The text as a file; the example counts only if Python accepts it."""
     try:
-        source = text.encode()
+        source = text.encode() if isinstance(text, str) else text
         ast.parse(source)
     except (SyntaxError, ValueError):
         assume(False)

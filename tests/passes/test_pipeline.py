@@ -285,7 +285,7 @@ def products(draw: st.DrawFn, depth: int = 3) -> str:
 @settings(max_examples=examples(100), deadline=None)
 @given(products(), st.sampled_from(["z = {}", "def g():\n  return{}", "1 if{}else 0", "[{}]"]))
 def test_any_nest_of_products(product: str, form: str) -> None:
-    """The undo check inside `rewrite` passes, and text and tree agree."""
+    """The check inside `rewrite` passes, and text and tree agree."""
     spaced = product if product.startswith("(") else f" {product}"
     source = f"import numpy as np\n{form.format(spaced + ' ')}\n".encode()
     try:

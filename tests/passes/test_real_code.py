@@ -1,4 +1,4 @@
-"""Code that people wrote: whatever is in a file, rewriting it keeps its meaning and can be undone.
+"""Code that people wrote: whatever is in a file, rewriting it keeps its meaning.
 
 A sample runs always; `pytest -m slow tests/passes/test_real_code.py` takes every file.
 """

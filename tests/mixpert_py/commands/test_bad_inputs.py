@@ -38,8 +38,6 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("rewrite", "--plan", "binary.toml", "s.py"), "binary.toml: not UTF-8"),
     (("rewrite", "--check", "binary.ipynb"), "binary.ipynb: not a notebook"),
     (("rewrite", "--check", "app.pyz"), "app.pyz: an archive; unpack it, and give the folder"),
-    (("unrewrite", "--check", "null.py"), "null.py: line 1: "),
-    (("unrewrite", "s.py"), "give -w, -o OUT, --diff or --check"),
     (("sites", "latin.py"), "latin.py: cannot be decoded"),
     (("sites", "loop.py"), "loop.py: too many levels"),
     (("sites", "zeros.py"), "zeros.py: cannot be decoded: it has NUL bytes, so it is no source"),

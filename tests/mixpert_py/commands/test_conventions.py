@@ -32,7 +32,7 @@ def test_the_shell_gets_a_completion_script(mixpert: Mixpert, shell: str) -> Non
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ("mixpert unre", "plain,unrewrite"),
+        ("mixpert rew", "plain,rewrite"),
         ("mixpert tune --err", "plain,--error"),
         ("mixpert tune --ladder mix", "plain,mixpert"),
         ("mixpert verify a.toml s", "file,s"),
@@ -54,7 +54,7 @@ def test_the_shell_completes(mixpert: Mixpert, words: str, wanted: str) -> None:
 COMPLETED_BY_BASH = """\
 compopt() { echo "files: $1 $2"; }
 eval "$(_MIXPERT_COMPLETE=bash_source mixpert)"
-for line in "mixpert unre" "mixpert run --scheme faith" "mixpert tune s.py --err" "mixpert report s"
+for line in "mixpert rew" "mixpert run --scheme faith" "mixpert tune s.py --err" "mixpert report s"
 do
     COMP_WORDS=($line)
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
@@ -79,7 +79,7 @@ def test_bash_completes(tmp_path: Path) -> None:
         env=child_environment(PATH=path),
     )
     assert done.stderr == ""
-    words = ["unrewrite", "faithful", "--error", "files: -o default", ""]
+    words = ["rewrite", "faithful", "--error", "files: -o default", ""]
     assert done.stdout.splitlines() == words
 
 
@@ -121,7 +121,6 @@ NOT_PYTHON = {"open.py": "x = (\n", "old.py": "x = 1\nprint x\n"}
 READERS = {
     "rewrite": (["rewrite", "--check"], 2),
     "rewrite -w": (["rewrite", "-w"], 2),
-    "unrewrite": (["unrewrite", "--check"], 2),
     "sites": (["sites"], 2),
     "graph": (["graph"], 2),
     "tune": (["tune", "--error", "1"], 2),
@@ -144,7 +143,7 @@ def test_a_syntax_error_in_a_named_file_is_told(
 
 
 def test_a_syntax_error_in_a_text_from_stdin_is_told(mixpert: Mixpert) -> None:
-    for command in (["rewrite"], ["unrewrite"], ["graph"]):
+    for command in (["rewrite"], ["graph"]):
         said = mixpert(*command, "-", stdin="x = (\n")
         assert said.code == 2
         assert "line 1" in said.one_clear_line()
@@ -231,8 +230,8 @@ def test_quietly_only_the_exit_code_speaks(tmp_path: Path, mixpert: Mixpert) -> 
     (tmp_path / "other.py").write_text(PROGRAM)
     assert mixpert("rewrite", "--check", "-q", "s.py", "other.py") == Said(1, "", "")
     assert mixpert("rewrite", "-q", "-w", "s.py") == Said(0, "", "")
-    assert mixpert("unrewrite", "--diff", "-q", "s.py").out.startswith("--- a/s.py")
-    assert mixpert("unrewrite", "-q", "-w", "s.py") == Said(0, "", "")
+    assert mixpert("rewrite", "--diff", "-q", "other.py").out.startswith("--- a/other.py")
+    (tmp_path / "s.py").write_text(PROGRAM)
     tuned = mixpert("tune", "-q", "--error", "1", "--backend", "reference", "s.py")
     assert tuned == Said(0, "", "")
     assert (tmp_path / "s.mixpert.toml").is_file()

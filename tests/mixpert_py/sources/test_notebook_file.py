@@ -8,7 +8,7 @@ import pytest
 
 from mixpert_py.errors import SourceError
 from mixpert_py.sources.notebook_cells import plain
-from mixpert_py.sources.notebook_file import Changed, restore_notebook, rewrite_notebook
+from mixpert_py.sources.notebook_file import Changed, rewrite_notebook
 from tests.mixpert_py.command import Mixpert
 
 CELLS = [
@@ -72,15 +72,11 @@ def test_only_the_products_change_and_they_come_back(
         (4, 2),
     ]
     assert rewrite(made.source).source == made.source
-    restored = restore_notebook(made.source, "nb")
-    assert restored.source == raw
-    assert (len(restored.sites), restored.cells) == (2, (2, 4))
 
 
 def test_without_a_product_the_same_bytes() -> None:
     raw = json.dumps(notebook(["a @ b", "%%time\na @ b", "x = 1"])).encode()
     assert rewrite(raw) == Changed(raw, (), ())
-    assert restore_notebook(raw, "nb") == Changed(raw, (), ())
 
 
 def test_the_import_stands_behind_a_future_import() -> None:
@@ -88,7 +84,6 @@ def test_the_import_stands_behind_a_future_import() -> None:
     made = rewrite(raw)
     lines = json.loads(made.source)["cells"][1]["source"]
     assert [line[:6] for line in lines] == ["from _", "import", "c = _m"]
-    assert restore_notebook(made.source, "nb").source == raw
 
 
 def test_another_language() -> None:
@@ -191,7 +186,6 @@ def test_the_commands(tmp_path: Path, mixpert: Mixpert) -> None:
     said = mixpert("rewrite", "-w", ".")
     assert said.code == 2
     assert said.one_clear_line().startswith("mixpert: ./bad.ipynb: not a notebook")
-    assert mixpert("unrewrite", "-w", "nb.ipynb").code == 0
-    assert (tmp_path / "nb.ipynb").read_bytes() == raw
+    (tmp_path / "nb.ipynb").write_bytes(raw)
     assert mixpert("rewrite", "nb.ipynb").out == "nb_mixpert.ipynb: 2 products rewritten\n"
     assert mixpert("rewrite", "nb.ipynb").code == 0
