@@ -29,7 +29,6 @@ Words = tuple[str, ...]
 MODULES: dict[str, click.Command | None] = {
     "tests.soak": soak,
     "samples.papers": papers,
-    "tests.mutants": None,  # it takes names of mutants and no options
     "pdoc": None,
     "venv": None,
     **{
@@ -77,7 +76,6 @@ NOT_RUN: Mapping[str, str] = {
     "python -m pdoc": "is run by .ci/package",
     "python -m samples.papers": "takes minutes",
     "python -m tests.measure": "takes minutes",
-    "python -m tests.mutants": "takes minutes",
     "python -m tests.soak": "takes minutes",
     "python3 -m venv": "makes what runs here",
     ". .venv/bin/activate": "makes what runs here",

@@ -1,1 +1,0 @@
-"""Mistakes that the tests must find: `python -m tests.mutants` makes each and runs the tests."""
