@@ -34,7 +34,6 @@ scheme = "int8x6"
 COMMANDS = {
     "plan show m.mixpert.toml": 0,
     "plan validate m.mixpert.toml": 0,
-    "plan diff m.mixpert.toml m.mixpert.toml": 0,
     "report m.mixpert.toml --html page": 2,  # there are no trials
     "doctor": 0,
     "tiles 256 256 256": 0,
