@@ -107,8 +107,8 @@ def _drop_output() -> None:
 
 
 ALONE = (  # commands that have a module of their own
-    *("cluster", "doctor", "estimate", "graph", "plan", "probe", "report"),
-    *("rewrite", "run", "sites", "tiles", "tune", "verify"),
+    *("doctor", "estimate", "graph", "plan", "probe", "report"),
+    *("rewrite", "run", "sites", "tune", "verify"),
 )
 # Each command's module is imported when it is called, or all of them for `--help`.
 MODULES = {

@@ -221,62 +221,6 @@ def _print_table_of_sites(records: Records) -> None:
     console.print(fitted(columns, rows, console.width))
 
 
-def print_tiles(found: Mapping[str, Any]) -> None:
-    """Print the table of `mixpert tiles`; see `tiles.explained`."""
-    rows = found["tiles"]
-    unit = clock_unit((found["seconds"], *(row["seconds"] for row in rows)))
-    reasons = (name.replace(" ", "\n", 1) for name in rows[0]["goes by"])
-    memory, time = "shared\nmemory", f"kernel,\n{unit.name}"
-    columns = (
-        Column("tile"),
-        Column("stages", right=True, drop=3),
-        Column(memory, right=True, drop=4),
-        Column("tiles", right=True, drop=2),
-        Column("waves", right=True, drop=1),
-        *(Column(reason, right=True, drop=5) for reason in reasons),
-        Column(time, right=True),
-        Column(""),
-    )
-    cells = [
-        (
-            f"{row['m']} × {row['n']}",
-            str(row["stages"]),
-            f"{row['shared memory'] / 1024:.0f} KiB",
-            str(row["tiles"]),
-            _waves(row),
-            *(f"{value:.2f}" for value in row["goes by"].values()),
-            unit.number(row["seconds"]),
-            "← taken" if row["chosen"] else "",
-        )
-        for row in rows
-    ]
-    console = _Console()
-    m, k, n = (found[edge] for edge in "mkn")
-    stack = f"{found['batch']} products of " if found["batch"] > 1 else ""
-    console.print(
-        f"{stack}{m} × {k} by {k} × {n}, {found['scheme']}, {found['device']}\n", highlight=False
-    )
-    console.print(fitted(columns, cells, console.width))
-    times = [unit.quantity(found[part]) for part in ("packing", "kernel", "seconds", "native")]
-    fast = found["native"] / found["seconds"]
-    console.print(
-        "\npacking {} + kernel {} = {}; the vendor's product {}, ".format(*times)
-        + f"{fast:.2f} times as long",
-        highlight=False,
-        soft_wrap=True,
-    )
-    known = all(row["measured"] for row in rows)
-    how = f"timed on one, {found['date']}" if known else "estimated from the rates of the chip"
-    console.print(f"Kernels: {how}.", highlight=False)
-
-
-def _waves(row: Mapping[str, Any]) -> str:
-    """Waves of tiles; of an uneven last one, that its tiles are cut along K."""
-    if not row["parts of the last"]:
-        return f"{row['waves']:.2f}"
-    return f"{row['waves']:.2f}, last ÷ {row['parts of the last']}"
-
-
 def print_profile(
     records: Records, file: TextIO | None = None, *, script: str | None = None
 ) -> None:

@@ -1,12 +1,10 @@
-"""The GPUs of this machine: their names, whether a program would use one, a cluster of them."""
+"""The GPUs of this machine: their names, and whether a program would use one."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from mixpert_py import config
-from mixpert_py.errors import MixPertError
 from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.dtypes import PRECISION
@@ -14,7 +12,6 @@ from mixpert_py.runtime.gpu import break_even, device
 
 SCHEME = "int8x6"  # represents the schemes that products on a GPU are tuned towards
 WARMED_SHAPES = 4  # of a call site
-HOST = "127.0.0.1"  # who can connect to a worker can run code in it
 
 
 def usable(backend: str | None) -> device.Device | None:
@@ -52,54 +49,3 @@ def warm_up_products(site: SiteResult) -> list[tuple[int, int, int, str]]:
 def _products(site: SiteResult) -> Iterator[tuple[int, int, int, str]]:
     dtypes = [dtype for dtype in site.dtypes if dtype in PRECISION]
     return ((m, k, n, dtype) for m, k, n, _ in site.shapes for dtype in dtypes if m * k * n)
-
-
-def start_cluster(gpus: Sequence[str], *, port: int = 0, spills: bool = True) -> Any:
-    """A Dask cluster with a process of one thread for each GPU, as a context that ends it.
-
-    gpus: see `names`. The cluster is dask-cuda's where that is installed: its workers know NVLink,
-    and spill from the GPU's memory. Tasks stay where they are sent: a block costs more to move than
-    a worker loses by waiting. spills: whether blocks go to disk that exceed a worker's share of the
-    memory which the machine has now. Raises MixPertError without Dask.
-    """
-    try:
-        import dask
-        from distributed import Nanny, Scheduler, SpecCluster
-        from distributed.system import MEMORY_LIMIT
-    except ImportError:
-        raise MixPertError("a cluster needs Dask (pip install 'mixpert-py[dask]')") from None
-    memory = MEMORY_LIMIT // len(gpus) if spills else 0  # which is none
-    with dask.config.set({"distributed.scheduler.work-stealing": False}):
-        try:
-            from dask_cuda import LocalCUDACluster
-        except ImportError:
-            pass
-        else:
-            return LocalCUDACluster(
-                CUDA_VISIBLE_DEVICES=",".join(gpus),
-                memory_limit=memory,
-                scheduler_port=port,
-                dashboard_address=None,
-            )
-        workers = {
-            name: {
-                "cls": Nanny,
-                "options": {
-                    "host": HOST,
-                    "dashboard_address": f"{HOST}:0",
-                    "nthreads": 1,
-                    "memory_limit": memory,
-                    "env": {"CUDA_VISIBLE_DEVICES": name},
-                },
-            }
-            for name in gpus
-        }
-        options = {
-            "host": HOST,
-            "port": port,
-            "dashboard": False,
-            "dashboard_address": f"{HOST}:0",
-        }
-        return SpecCluster(
-            workers=workers, scheduler={"cls": Scheduler, "options": options}, name="mixpert"
-        )

@@ -88,7 +88,6 @@ EXHIBITS = (
         tiles.TILES,
         tiles.tiles,
         published=(Published("model over manual choice", "1.36–1.78×", QUOTED, confirmed=False),),
-        gpu=False,
         headline=tiles.tiles_headline,
     ),
     Exhibit(

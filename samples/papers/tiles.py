@@ -11,8 +11,8 @@ from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.model.tile import HOPPER, Tile
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-from samples.papers.columns import saved, where
-from samples.papers.exhibit import Column, Found, Missing, Row
+from samples.papers import timed_products
+from samples.papers.exhibit import Column, Found, Row
 from samples.papers.place import RANGES, Place
 
 PIPELINED = "legemm"
@@ -31,20 +31,18 @@ STAGES = Column("stages", "stages")
 GAIN = Column("times", "× one stage", ".3f")
 
 
-def tiles(place: Place) -> Found | Missing:
+def tiles(place: Place) -> Found:
     """Times of kernels by the model's tile, beside one tile for all and the quickest one."""
-    found = saved("model")
-    if found is None:
-        return Missing("`python -m tests.measure.model --save` makes these rows")
-    rows = []
-    for row in found["rows"]:
-        times, own = row["tiles"], row["tiles"][row["chosen"]]
-        shared = {key: row[key] for key in ("m", "k", "n", "batch", "chosen")}
-        gains = {"times": times[row["fixed"]] / own, "best": min(times.values()) / own}
-        if "legemm" in row:  # older results have no tile by the paper's own model
-            gains["theirs"] = times[row["fixed"]] / times[row["legemm"]]
-        rows.append({"name": row["scheme"], **shared, **gains})
-    return Found(rows, where(found["machine"]))
+    return Found([gains(row) for row in timed_products.rows(place.small)])
+
+
+def gains(row: Row) -> Row:
+    """What the time model's tile and LE-GEMM's gain over one tile for all, for one product."""
+    times = row["tiles"]
+    own, fixed = times[row["chosen"]], times[timed_products.FIXED]
+    shared = {key: row[key] for key in ("m", "k", "n", "batch", "chosen")}
+    found = {"times": fixed / own, "best": min(times.values()) / own}
+    return {"name": row["scheme"], **shared, **found, "theirs": fixed / times[row["legemm"]]}
 
 
 def tiles_headline(rows: Sequence[Row]) -> str:

@@ -12,6 +12,8 @@ import pytest
 from samples.papers import chart, run
 from samples.papers.exhibit import Bars, Column, Exhibit, Found, Lines, Paper, Published
 from samples.papers.page import page
+from samples.papers.tiles import gains
+from samples.papers.timed_products import FIXED
 from tests import browser
 from tests.samples.test_papers import on_fake_gpu
 
@@ -68,7 +70,15 @@ def fragment(operand: str, columns: int) -> dict[str, Any]:
     return {**row, "each": places.size // 32, "copies": 1, "places": " ".join(map(str, places))}
 
 
+TIMED = {"scheme": "int8x6", "m": 64, "k": 64, "n": 64, "batch": 1}
+TIMED |= {"chosen": "a", "legemm": "a", "tiles": {"a": 2e-5, FIXED: 3e-5}}
 BY_HAND = {
+    "legemm-tiles": [gains(TIMED)],
+    "raihan-correlation": [
+        {"name": "int8x6", **dict.fromkeys("mkn", n), "batch": 1, "off": 0.1}
+        | {"measured": 1e-5 * n, "predicted": 1.1e-5 * n}
+        for n in (64, 128)
+    ],
     "raihan-fragments": [fragment("A", 16), fragment("B", 8), fragment("C", 8)],
     "legemm-pipeline": [
         {"name": "N = 64", "tile": "128 × 64", "stages": few, "seconds": 1e-3 / few, "times": few}

@@ -54,15 +54,12 @@ COMMANDS: dict[tuple[str, int], tuple[str, ...]] = {
     ("plan show", 2): ("bad.toml",),
     ("plan validate", 0): ("s.mixpert.toml",),
     ("plan validate", 2): ("bad.toml",),
-    ("tiles", 0): ("64", "64", "64", "--device", "h200"),
-    ("tiles", 2): ("64", "64", "64", "--device", "abacus"),
     ("bench", 0): ("readme",),
     ("bench", 1): (*SMALL, "--only", "knn"),
     ("bench", 2): (*SMALL, "--only", "chess"),
-    ("cluster", 2): (),
     ("probe", 2): (),
 }
-OF_GPU = {("cluster", 2), ("probe", 2)}  # where there is one they go on
+OF_GPU = {("probe", 2)}  # where there is one they go on
 
 
 def table() -> dict[str, tuple[str, ...]]:

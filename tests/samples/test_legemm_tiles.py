@@ -7,7 +7,7 @@ GPUs: 108 multiprocessors.
 import pytest
 
 from mixpert_py.runtime.model.known_devices import find
-from mixpert_py.runtime.model.legemm_tiles import Tiling, chosen, enough, parallelism
+from samples.papers.legemm_tiles import Tiling, chosen, enough, parallelism
 
 A800 = find("NVIDIA A100-SXM4-80GB")
 
