@@ -206,6 +206,8 @@ def main_module(program: Program) -> ModuleType:
     """An empty `__main__` for the program, as `python` would have made it."""
     main = ModuleType("__main__")
     main.__builtins__ = sys.modules["builtins"]  # type: ignore[attr-defined]
+    if sys.version_info < (3, 14):  # later ones make it where an annotation needs it
+        main.__annotations__ = {}
     if program.is_notebook:  # as in IPython, spawned children have no file to run again
         main.__loader__ = BuiltinImporter
         main.display = print  # type: ignore[attr-defined]

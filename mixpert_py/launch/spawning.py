@@ -68,17 +68,17 @@ def rewrite_in_spawned_children(
         data: dict[str, Any] = original(name)
         if data.pop("init_main_from_path", None) is not None:
             data["init_main_from_name"] = "mixpert_py.launch.spawned_main"
-            config.pass_to_children(job_file())
+            config.pass_to_children(job_file(os.getpid()))
         return data
 
     @cache
-    def job_file() -> str:
+    def job_file(process: int) -> str:
         # A file, because a plan may be larger than an environment variable; made for the first
-        # child, because most programs spawn none.
+        # child, because most programs spawn none. A fork makes its own: either may end first.
         files.remove_abandoned(tempfile.gettempdir(), files.RUN_PREFIX)
         descriptor, path = tempfile.mkstemp(prefix=files.RUN_PREFIX, suffix=".json")
         files.hold(path)  # to the end of this process
-        atexit.register(Path(path).unlink, missing_ok=True)
+        atexit.register(_remove, path, process)
         folder = None if project is None else os.fsencode(project)
         children = None if context.trace is None else context.trace.children
         settings = context.scheme, context.backend, context.plan, children
@@ -89,3 +89,9 @@ def rewrite_in_spawned_children(
 
     get_preparation_data.__wrapped__ = original  # type: ignore[attr-defined]
     spawn.get_preparation_data = get_preparation_data
+
+
+def _remove(path: str, process: int) -> None:
+    """Remove a file at the end of the process that made it, and of no child that it forked."""
+    if os.getpid() == process:
+        Path(path).unlink(missing_ok=True)

@@ -54,12 +54,15 @@ def project_files(
 
 def spec_without_imports(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
     """The spec of a module whose packages are not imported, and add no places to their paths."""
-    spec, before = None, ""
+    spec = None
     for part in name.split("."):
-        spec = PathFinder.find_spec(before + part, path)
+        # By its last part: a namespace package in another package would look that up in sys.modules.
+        spec = PathFinder.find_spec(part, path)
         if spec is None:
             return None
-        before, path = f"{before}{part}.", spec.submodule_search_locations or []
+        path = list(spec.submodule_search_locations or ())
+    if spec is not None:
+        spec.name = name
     return spec
 
 

@@ -19,6 +19,7 @@ class Point:
 print(sys.argv, __name__, __file__, sys.path[0], __spec__, __package__, __doc__)
 print(sys.modules["__main__"].__dict__ is globals(), Point.__module__)
 print(np.eye(2) @ np.ones(2))
+print(globals().get("__annotations__"))
 import pickle
 pickle.loads(pickle.dumps(Point()))
 """

@@ -146,6 +146,40 @@ def test_child_processes_run_the_rewritten_program(
     assert said.out.startswith("True"), said
 
 
+FORKED = """\
+import multiprocessing, os, sys
+import numpy as np
+
+def work(queue):
+    queue.put(float((np.eye(3) @ np.eye(3)).sum()))
+
+def spawned():
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    child = context.Process(target=work, args=(queue,))
+    child.start()
+    child.join()
+    print(child.exitcode, queue.get() if child.exitcode == 0 else None, flush=True)
+
+if __name__ == "__main__":
+    spawned()
+    if os.fork() == 0:
+        sys.exit()
+    os.wait()
+    spawned()
+    if os.fork():
+        sys.exit()
+    spawned()
+"""
+
+
+def test_children_may_be_spawned_after_a_fork_has_ended(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(FORKED)
+    said = mixpert("run", "s.py")
+    assert said == python(tmp_path, "s.py")
+    assert said.out == "0 3.0\n" * 3
+
+
 def test_a_package_that_fails_on_import_shows_its_own_traceback(
     tmp_path: Path, mixpert: Mixpert
 ) -> None:

@@ -129,3 +129,16 @@ def test_a_package_that_reads_its_input_is_tuned_verified_and_run(
     assert ": holds: " in mixpert(*words, stdin="96\n").out
     words = ("run", "--profile", "--backend", "reference", "-m", "pkg")
     assert mixpert(*words, stdin="96\n").err.count("int8") >= 2
+
+
+def test_a_module_in_a_folder_without_init_below_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"pkg/__init__.py": "", "pkg/ex/m.py": "y = a @ a\n", "s.py": "import pkg.ex.m\n"}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for program in (launcher.script("s.py"), launcher.module("pkg.ex.m", run_here=False)):
+        (site,) = read_sites(program).sites
+        assert site.startswith("m:")
