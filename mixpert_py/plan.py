@@ -172,6 +172,8 @@ def loads(text: str, name: str = "plan", known: Collection[str] | None = None) -
 
 def load(path: str | os.PathLike[str], known: Collection[str] | None = None) -> Plan:
     """Read a plan file. Raises PlanError if it cannot be read or is malformed."""
+    if not os.fspath(path):
+        raise PlanError("the name of the plan file is empty")
     try:
         return loads(_read(path), str(path), known)
     except PlanError as error:

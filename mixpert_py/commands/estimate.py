@@ -3,7 +3,6 @@
 import json
 import shlex
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING
 
 import click
@@ -46,16 +45,13 @@ class Options:
     def budget(self) -> str:
         """The error that is allowed, as it was typed here or in the project, or the default.
 
-        Raises UsageError where it is no number of at least 0.
+        Raises MixPertError where it is no number of at least 0.
         """
+        from mixpert_py.tuning.options import budget_of
+
         if self.error is None:
             return self._project_budget() or BUDGET
-        try:
-            is_budget = float(self.error) >= 0 and isfinite(float(self.error))
-        except ValueError:
-            is_budget = False
-        if not is_budget:
-            raise click.UsageError(f"--error is a number of at least 0, not {self.error}")
+        budget_of("--error", self.error)
         return self.error
 
     def _project_budget(self) -> str | None:

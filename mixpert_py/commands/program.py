@@ -207,8 +207,9 @@ def program_of(module: str | None, script: str | None, arguments: tuple[str, ...
         return launcher.module(module, words, run_here=False)
     if script is None:
         raise click.UsageError("give a SCRIPT or -m MODULE")
-    if script == "-c":
-        raise SourceError("the command takes a script or -m MODULE, not -c CODE")
+    if script in ("-c", "-"):
+        what = "-c CODE" if script == "-c" else "standard input"
+        raise SourceError(f"the command takes a script or -m MODULE, not {what}")
     program = script_or_notebook(script, arguments)
     if program.within is not None and not os.path.isdir(script):
         raise SourceError(

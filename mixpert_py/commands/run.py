@@ -56,6 +56,8 @@ class Options:
             return launcher.module(self.module, self.arguments)
         if self.code is not None:
             return launcher.code(self.code, self.arguments)
+        if self.script == "-":
+            return launcher.standard_input(self.arguments[1:])
         if self.script is not None:
             return script_or_notebook(self.script, self.arguments[1:])
         raise click.UsageError("give a SCRIPT, -m MODULE or -c CODE")

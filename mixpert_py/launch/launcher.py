@@ -161,6 +161,12 @@ def code(text: str, arguments: tuple[str, ...] = ()) -> Program:
     return Program(text.encode(), "<string>", ("-c", *arguments), "__main__", "")
 
 
+def standard_input(arguments: tuple[str, ...] = ()) -> Program:
+    """`python - arguments…`: the program is all of standard input."""
+    source = sys.stdin.buffer.read() if sys.stdin is not None else b""
+    return Program(source, "<stdin>", ("-", *arguments), "__main__", "")
+
+
 def compiled(program: Program, fuse: bool = False) -> CodeType:
     """The program's rewritten code; a source beyond the rewriter's limits is run as it is.
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, isnan
+from decimal import Decimal
+from math import inf, isnan, nan, ulp
 from typing import Any
 
 import numpy.typing as npt
@@ -205,15 +206,20 @@ def parse_budgets(option: str, texts: Sequence[str]) -> dict[str | None, float]:
     """Budgets by name, as `parse_named` reads them.
 
     Raises MixPertError for a budget that is no number of at least 0."""
-    budgets: dict[str | None, float] = {}
-    for name, text in parse_named(option, texts).items():
-        try:
-            budgets[name] = float(text)
-        except ValueError:
-            raise MixPertError(f"{option}: {text!r} is not a number") from None
-        if not budgets[name] >= 0:
-            raise MixPertError(f"{option} is a number of at least 0, not {text}")
-    return budgets
+    return {name: budget_of(option, text) for name, text in parse_named(option, texts).items()}
+
+
+def budget_of(option: str, text: str) -> float:
+    """The budget that a text is. Raises MixPertError where it is no number of at least 0."""
+    try:
+        budget = float(text)
+    except ValueError:
+        budget = nan
+    if not 0 <= budget < inf:
+        raise MixPertError(f"{option} is a number of at least 0, not {text}")
+    if budget == 0 and Decimal(text) > 0:
+        raise MixPertError(f"{option} {text}: the smallest number above 0 is {ulp(0.0):.0e}")
+    return budget
 
 
 @dataclass(frozen=True, slots=True)

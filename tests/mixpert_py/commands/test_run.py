@@ -91,6 +91,18 @@ def test_a_text_sees_the_world_that_python_shows_it(tmp_path: Path, mixpert: Mix
     assert ours == theirs
 
 
+def test_a_program_may_come_from_standard_input(tmp_path: Path, mixpert: Mixpert) -> None:
+    text = (
+        "import sys, numpy as np\nx = np.ones((300, 300)) / 3\ny = x @ x\n"
+        "print(sys.argv, __name__, sys.path[0], '__file__' in globals(), sys.stdin.read())\n"
+        "print(float(np.float32(y[0, 0])) == y[0, 0])\n"
+    )
+    said = mixpert("run", "--scheme", "float32", "-", "-x", stdin=text)
+    assert said.out == "['-', '-x'] __main__  False \nTrue\n", said
+    said = mixpert("run", "-", stdin="1 +\n")
+    assert (said.code, said.one_clear_line()) == (1, "mixpert: -: line 1: invalid syntax")
+
+
 FAILING = """\
 import numpy as np
 

@@ -119,13 +119,15 @@ def test_what_a_tuning_depends_on_tells_limits_apart() -> None:
 @pytest.mark.parametrize(
     ("texts", "word"),
     [
-        (("x",), "--error: 'x' is not a number"),
+        (("x",), "--error is a number of at least 0, not x"),
         (("a=",), "VALUE, or NAME=VALUE"),
         (("=1",), "VALUE, or NAME=VALUE"),
         (("",), "VALUE, or NAME=VALUE"),
         (("1", "2"), "stands twice"),
         (("a=1", "a=2"), "'a' stands twice"),
         (("-1",), "--error is a number of at least 0, not -1"),
+        (("inf",), "--error is a number of at least 0, not inf"),
+        (("1e-400",), "--error 1e-400: the smallest number above 0 is 5e-324"),
         (("a=nan",), "--error is a number of at least 0, not nan"),
     ],
 )
