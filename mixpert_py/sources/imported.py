@@ -56,7 +56,7 @@ def spec_without_imports(name: str, path: Sequence[str] | None = None) -> Module
     """The spec of a module whose packages are not imported, and add no places to their paths."""
     spec = None
     for part in name.split("."):
-        # By its last part: a namespace package in another package would look that up in sys.modules.
+        # By its last part: a namespace package looks the package around it up in sys.modules.
         spec = PathFinder.find_spec(part, path)
         if spec is None:
             return None

@@ -1,5 +1,6 @@
 """A product of NumPy arrays made by a scheme: by a cast, or by the reference backend."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def _float32(a: Array, b: Array, native: Native) -> Any:
             return None
         product = native(left, right)
         # A sum is one quick pass, and cannot be finite if any element is not.
-        if not np.isfinite(np.sum(product)):
+        if not np.isfinite(np.sum(product)) and _overflows(a, left, b, right, product):
             return None
         return product.astype(np.result_type(a, b), copy=False)
 
@@ -83,15 +84,41 @@ def _holds(a: Array, left: Array, b: Array, right: Array) -> bool:
     other = one if right is left else _largest(right)
     if one >= HELD and other >= HELD and one * other >= HELD:
         return True
-    return not a.any() or not b.any()
+    return not all(x.any(where=np.isfinite(x)) for x in (a, b))
 
 
 def _largest(x: Array) -> float:
-    """The largest magnitude, or less where two such operands hold anyway; NaN if any element is."""
+    """The largest finite magnitude, or less where two such operands hold anyway."""
     if is_complex(x):
         return max(_largest(x.real), _largest(x.imag))
     top = float(x.max(initial=0))
-    return top if top * top >= HELD else max(top, -float(x.min(initial=0)))
+    if not top * top >= HELD:
+        top = max(top, -float(x.min(initial=0)))
+    if math.isfinite(top):
+        return top
+    return _largest(np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0))
+
+
+def _overflows(a: Array, left: Array, b: Array, right: Array, product: Any) -> bool:
+    """Whether float32 has no room above for these operands, cast to `left` and `right`, or for
+    their product: NaN and Inf of the operands reach the elements that they reach natively.
+    """
+    rows: Any = np.isfinite(a).all(axis=-1)
+    columns: Any = np.isfinite(b).all(axis=-min(b.ndim, 2))
+    if a.ndim > 1 and b.ndim > 1:
+        rows, columns = rows[..., np.newaxis], columns[..., np.newaxis, :]
+    if (rows & columns & ~np.isfinite(product)).any():
+        return True
+    if not (np.isinf(a).any() or np.isinf(b).any()):
+        return False
+    # Inf times what became 0 would be NaN, and so would Inf plus what became −Inf.
+    loses = any(np.count_nonzero(x) != np.count_nonzero(y) for x, y in ((a, left), (b, right)))
+    sums = _magnitude(a) * _magnitude(b) * 2 * a.shape[-1]  # twice: of complex operands, two parts
+    return loses or sums > np.finfo(np.float32).max
+
+
+def _magnitude(x: Array) -> float:
+    return float(np.abs(x).max(initial=0, where=np.isfinite(x)))
 
 
 def _reference(request: Request) -> Product | Reason:

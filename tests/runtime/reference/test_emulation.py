@@ -10,6 +10,8 @@ from mixpert_py.runtime.reference.emulation import HELD, emulate
 from tests.every_check import sweep
 
 NORMAL = np.random.default_rng(0).standard_normal((40, 40))
+FEW_NAN = np.where(NORMAL > 3, np.nan, NORMAL)
+FEW_INF = np.where(NORMAL > 3, np.inf, NORMAL)
 
 SHAPES = [
     ((5,), (5,)),
@@ -57,8 +59,10 @@ def test_shape_and_type_are_those_of_matmul(
         pytest.param(NORMAL * 1e-60, NORMAL * 1e60, id="one too small, one too large"),
         pytest.param(NORMAL * 1e-44, NORMAL * 1e30, id="operand subnormal"),
         pytest.param(NORMAL * 1e-25, NORMAL * 1e-25, id="product too small"),
-        pytest.param(np.where(NORMAL > 2, np.nan, NORMAL), NORMAL, id="NaN"),
-        pytest.param(np.where(NORMAL > 2, np.inf, NORMAL), NORMAL, id="Inf"),
+        pytest.param(FEW_NAN * 1e25, NORMAL * 1e25, id="product too large beside NaN"),
+        pytest.param(FEW_NAN * 1e-60, NORMAL, id="operand too small beside NaN"),
+        pytest.param(FEW_INF * 1e25, NORMAL * 1e25, id="product too large beside Inf"),
+        pytest.param(FEW_INF, np.where(NORMAL > 2, 1e-60, NORMAL), id="Inf times too small"),
         pytest.param((NORMAL * 1e-44).astype(np.float32), NORMAL, id="float32 subnormal"),
     ],
 )
@@ -66,6 +70,24 @@ def test_float32_says_where_it_has_no_room(a: Any, b: Any) -> None:
     with np.errstate(all="raise"):
         assert emulate(a, b, "float32") is None
         assert emulate(b, a, "float32") is None
+
+
+@pytest.mark.parametrize("few", [FEW_NAN, FEW_INF, -FEW_INF, np.where(FEW_NAN > 1, FEW_INF, 0)])
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_nan_and_inf_of_operands_reach_what_they_reach_natively(few: Any, dtype: type) -> None:
+    few = few.astype(dtype)
+    stack = np.stack([NORMAL, NORMAL * 3])
+    for a, b in ((few, NORMAL), (NORMAL, few), (few, few), (few[0], few), (few, few[:, 0])):
+        for left, right in ((a, b), (a, stack), (stack, b)):
+            with np.errstate(all="ignore"):
+                exact, found = left @ right, emulate(left, right, "float32")
+            np.testing.assert_array_equal(np.isfinite(found), np.isfinite(exact))
+            np.testing.assert_allclose(found, exact, rtol=1e-2, atol=1e-4)
+
+
+def test_a_sum_beyond_float32_is_no_element_beyond_it() -> None:
+    a, b = np.full((40, 40), 1e17), np.full((40, 40), 7e19)
+    np.testing.assert_allclose(emulate(a, b, "float32"), a @ b, rtol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e15, 1e-12])
