@@ -113,7 +113,6 @@ ALONE = (  # commands that have a module of their own
 # Each command's module is imported when it is called, or all of them for `--help`.
 MODULES = {
     **{name: f"mixpert_py.commands.{name}" for name in ALONE},
-    "bench": "mixpert_py.bench.commands",
 }
 
 

@@ -2,7 +2,7 @@
 
 An archive beside this file holds PTX of Numba's packing and repair kernels, and cubins of the GEMM
 kernels, for the defaults and the schemes of the INT8 ladder: `python -m
-tests.measure.shipped_kernels` makes it. A cubin is found by a digest of the text that it was
+tests.shipped_kernels` makes it. A cubin is found by a digest of the text that it was
 compiled from; PTX only while the sources of its module have the digests that the archive states.
 What is not found, and what a driver refuses, is compiled where it is needed, as all others are. So
 results do not depend on what is shipped.

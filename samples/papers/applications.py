@@ -1,14 +1,14 @@
-"""Speed-ups of whole applications, as `mixpert bench apps` keeps them."""
+"""Speed-ups of whole applications, as `tests.benchmarks.apps` saves them."""
 
 from collections.abc import Sequence
 from statistics import geometric_mean
 
-from mixpert_py.bench import machine
-from mixpert_py.bench.apps import modes, run
-from mixpert_py.bench.apps.summary import modes_of, speedup
-from samples.papers.columns import Measure, where
+from samples.papers.columns import Measure
 from samples.papers.exhibit import Column, Found, Lines, Missing, Row
 from samples.papers.place import Place
+from tests.benchmarks import machine
+from tests.benchmarks.app_runs import FAITHFUL, TUNED
+from tests.benchmarks.apps import NAME, modes_of, speedup
 
 TIMES, ERROR = Column("times", "× cuBLAS FP32", ".2f"), Column("error", "error against FP64", ".1e")
 COLUMNS = (
@@ -26,7 +26,7 @@ def applications(*names: str) -> Measure:
     """A row for every mode of these applications; of all where none is named."""
 
     def measure(place: Place) -> Found | Missing:
-        result = run.read(machine.RESULTS / run.NAME)
+        result = machine.load(NAME)
         records = result["apps"] if result else []
         rows: list[Row] = []
         for record in records:
@@ -36,8 +36,8 @@ def applications(*names: str) -> Measure:
                     spent, times = found["device"]["median"], speedup(record, mode)
                     rows.append({**shared, "seconds": spent, "times": times})
         if not result or not rows:
-            return Missing("`mixpert bench apps --save` makes these rows; it has not been run")
-        return Found(rows, where(result["machine"]))
+            return Missing("`python -m tests.benchmarks.apps --save` makes these rows")
+        return Found(rows, machine.text(result["machine"]))
 
     return measure
 
@@ -47,7 +47,7 @@ def headline(rows: Sequence[Row]) -> str:
     apps = list(dict.fromkeys(row["app"] for row in rows))
     over = ", ".join(apps) if len(apps) < FEW else f"{len(apps)} applications"
     parts = []
-    for mode in (modes.FAITHFUL, modes.TUNED):
+    for mode in (FAITHFUL, TUNED):
         times = [row["times"] for row in rows if row["name"] == mode and row["times"]]
         if times:
             parts.append(f"{mode} {geometric_mean(times):.2f}×")

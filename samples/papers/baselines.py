@@ -5,9 +5,9 @@ from types import ModuleType
 
 import numpy as np
 
-from mixpert_py.bench.arrays import Array
-from mixpert_py.bench.gemm import vendor
-from mixpert_py.bench.gemm.contender import Contender, Parts
+from tests.benchmarks import contenders
+from tests.benchmarks.arrays import Array
+from tests.benchmarks.contenders import Contender, Parts
 
 SEPARATE_CALLS = "cuBLAS-TC emulation"
 SDK = "SDK-style kernel"
@@ -35,7 +35,7 @@ extern "C" __global__ void tiled(const float* a, const float* b, float* c, int m
 """.replace("EDGE", str(EDGE))
 
 
-def contenders(xp: ModuleType) -> dict[str, Contender]:
+def baselines(xp: ModuleType) -> dict[str, Contender]:
     """Baselines by name; of NumPy, products of cuBLAS as well, which NumPy then stands for."""
     half = _half_on_cpu if xp is np else _half_on_gpu
 
@@ -46,7 +46,7 @@ def contenders(xp: ModuleType) -> dict[str, Contender]:
     if xp is not np:
         found[SDK] = Contender(SDK, "vendor", _sdk)
         return found
-    for name, multiply in ((vendor.FP32.name, np.matmul), ("cuBLAS FP16", _of_halves)):
+    for name, multiply in ((contenders.FP32.name, np.matmul), ("cuBLAS FP16", _of_halves)):
         found[name] = Contender(name, "vendor", _calling(multiply))
     return found
 
@@ -71,7 +71,7 @@ def split(x: Array) -> tuple[Array, Array]:
 
 
 def _half_on_gpu(a: Array, b: Array) -> Array:
-    return vendor.product(vendor.MODES["cuBLAS FP16"], a, b)
+    return contenders.product(contenders.MODES["cuBLAS FP16"], a, b)
 
 
 def _half_on_cpu(a: Array, b: Array) -> Array:

@@ -7,8 +7,6 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from mixpert_py.bench import machine
-from mixpert_py.bench.gemm.readme import machine_text
 from samples.papers.exhibit import Column, Found, Missing, Row
 from samples.papers.place import FP32, SKEWED, SQUARES, Place
 
@@ -42,22 +40,13 @@ def errors(names: Sequence[str], ranges: Collection[str], squares: Iterable[int]
     return partial(_errors, names, ranges, tuple(squares))
 
 
-def saved(name: str, folder: Path | None = None) -> dict[str, Any] | None:
-    """A result that another measurement keeps: in a folder, by default that of `mixpert bench`."""
-    path = (folder or machine.RESULTS) / f"{name}.json"
+def saved(name: str, folder: Path) -> dict[str, Any] | None:
+    """A result that another measurement saves in a folder."""
+    path = folder / f"{name}.json"
     if not path.exists():
         return None
     loaded: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return loaded
-
-
-def where(facts: dict[str, Any]) -> str:
-    """The machine of a kept result, in words."""
-    if "device" in facts:
-        return machine_text(facts)
-    return (
-        f"A CPU ({facts['cpu']}, {facts['cores']} cores), NumPy {facts['numpy']}, {facts['date']}."
-    )
 
 
 def mean(rows: Iterable[Row], name: str, key: str = "times") -> float:

@@ -8,10 +8,10 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from mixpert_py.bench.apps.process import end_with_parent
-from mixpert_py.bench.gemm.sizes import error_line
 from samples.papers import markidis, tiles
 from samples.papers.place import SCHEMES, SKEWED, SQUARES, Place
+from tests.benchmarks.apps import end_with_parent
+from tests.benchmarks.timing import error_line
 
 Case = Callable[[], None]
 

@@ -5,10 +5,10 @@ from functools import partial
 
 import numpy as np
 
-from mixpert_py.bench.arrays import Array, wide
 from samples.papers.columns import Measure
 from samples.papers.exhibit import Found, Row
 from samples.papers.place import FP32, RANGES, Place
+from tests.benchmarks.arrays import Array, wide
 
 SIZE = 2048
 BINS = 4  # a decade

@@ -5,9 +5,6 @@ from functools import partial
 
 import numpy as np
 
-from mixpert_py.bench.arrays import Numbers, narrow
-from mixpert_py.bench.gemm.sizes import error_line
-from mixpert_py.bench.timing import timing
 from mixpert_py.runtime.gpu.event_clock import Call, in_turn
 from samples.papers.columns import (
     MAX,
@@ -34,6 +31,8 @@ from samples.papers.exhibit import (
     Row,
 )
 from samples.papers.place import FP16, FP32, SQUARES, WIDE_RANGE, Place
+from tests.benchmarks.arrays import Numbers, narrow
+from tests.benchmarks.timing import error_line, timing
 
 ABSTRACT = "abstract, arXiv:1803.04014 (Tesla V100)"
 REFINED = ("fp16", "markidis-a", "markidis-ab")

@@ -17,7 +17,6 @@ from samples.papers.columns import (
     errors,
     mean,
     saved,
-    where,
 )
 from samples.papers.exhibit import (
     Bars,
@@ -31,6 +30,7 @@ from samples.papers.exhibit import (
     Row,
 )
 from samples.papers.place import FP32, SQUARES, Place
+from tests.benchmarks import machine
 
 ABSTRACT = "abstract, LCTES 2024"
 LEVELS = ("mixpert-full", "mixpert-IV", "mixpert-III", "mixpert-II", "mixpert-I")
@@ -59,7 +59,7 @@ def search(place: Place) -> Found | Missing:
     """What every search saves where all plans have been run, and in how many runs."""
     found = saved("search", Path(__file__).parent)
     if found is None:
-        return Missing("`python -m tests.measure.search --save` makes these rows")
+        return Missing("`python -m samples.papers.search --save` makes these rows")
     full = {
         (row["program"], row["operators"], row["levels"], row["budget"]): row["gain"]
         for row in found["rows"]
@@ -72,7 +72,7 @@ def search(place: Place) -> Found | Missing:
             share = row["gain"] / best if best else None
             rows.append({**row, "share": share, "name": f"{row['program']} {row['search']}"})
     note = "Saved: part of the products' cost. At 1e-7 no plan of the Cholesky sample passes."
-    return Found(rows, where(found["machine"]), note)
+    return Found(rows, machine.text(found["machine"]), note)
 
 
 def searched(rows: Sequence[Row]) -> str:

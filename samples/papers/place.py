@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.bench import machine
-from mixpert_py.bench.arrays import Array, Numbers, narrow, wide
-from mixpert_py.bench.gemm import ours, sizes, vendor
-from mixpert_py.bench.gemm.contender import Contender
-from mixpert_py.bench.gemm.readme import machine_text
-from mixpert_py.bench.gemm.sizes import Bench, Shape
-from mixpert_py.bench.judgement import Exact, judge
 from mixpert_py.errors import MixPertError
 from mixpert_py.runtime.gpu.event_clock import Clock, EventClock
 from samples.papers import baselines
+from tests.benchmarks import contenders, gemm, machine
+from tests.benchmarks.arrays import Array, Numbers, narrow, wide
+from tests.benchmarks.contenders import Contender
+from tests.benchmarks.gemm import Bench, Shape
+from tests.benchmarks.judgement import Exact, judge
 
-FP32, FP16 = vendor.FP32.name, "cuBLAS FP16"
+FP32, FP16 = contenders.FP32.name, "cuBLAS FP16"
 SQUARES = (1024, 2048, 4096, 8192)
 SKEWED: tuple[Shape, ...] = (
     *((4096, 16384, 4096), (1024, 16384, 1024), (16384, 1024, 16384), (8192, 256, 8192)),
@@ -102,7 +100,7 @@ class Place:
         """
         m, k, n = map(self.size, shape)
         rows = []
-        for row in sizes.speed(self.bench(dict.fromkeys((FP32, *names))), m, k, n):
+        for row in gemm.speed(self.bench(dict.fromkeys((FP32, *names))), m, k, n):
             if "failed" in row:
                 raise MixPertError(f"{row['name']} at {m} × {k} × {n}: {row['failed']}")
             parts = {part: row.get(part, {}).get("median") for part in ("packing", "gemm")}
@@ -121,9 +119,9 @@ def _mred(exact: Array, value: Array) -> float:
 def on_gpu(small: bool) -> Place:
     """The current GPU. Raises DeviceError without."""
     cupy = machine.gpu()
-    where = machine_text(machine.machine() | machine.device(cupy))
-    modes = {name: vendor.contender(vendor.MODES[name]) for name in (FP32, FP16)}
-    made = {**modes, **baselines.contenders(cupy), **_schemes("cuda")}
+    where = machine.text(machine.machine() | machine.device(cupy))
+    modes = {name: contenders.of_vendor(contenders.MODES[name]) for name in (FP32, FP16)}
+    made = {**modes, **baselines.baselines(cupy), **_schemes("cuda")}
     return Place(cupy, made, where, EventClock(cupy), small)
 
 
@@ -132,8 +130,8 @@ def without_gpu() -> Place:
     facts = machine.machine()
     where = f"The reference backend, NumPy {facts['numpy']} in cuBLAS's place, on a CPU "
     where += f"({facts['cpu']}), {facts['date']}: errors only."
-    return Place(np, baselines.contenders(np) | _schemes("reference"), where, small=True)
+    return Place(np, baselines.baselines(np) | _schemes("reference"), where, small=True)
 
 
 def _schemes(backend: str) -> dict[str, Contender]:
-    return {name: ours.contender(name, backend=backend) for name in SCHEMES}
+    return {name: contenders.of_scheme(name, backend=backend) for name in SCHEMES}

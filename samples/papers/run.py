@@ -9,9 +9,6 @@ from typing import Any
 import click
 
 from mixpert_py import files
-from mixpert_py.bench.gemm import tables
-from mixpert_py.bench.gemm.result import rounded
-from mixpert_py.bench.gemm.sizes import error_line
 from mixpert_py.errors import MixPertError, PlanError
 from samples.papers import egemm, legemm, markidis, mixpert, raihan
 from samples.papers import page as pages
@@ -19,6 +16,9 @@ from samples.papers import place as places
 from samples.papers.compiling import compile_all
 from samples.papers.exhibit import Exhibit, Missing, Paper, Published
 from samples.papers.place import Place
+from tests.benchmarks import machine
+from tests.benchmarks.machine import rounded
+from tests.benchmarks.timing import error_line
 
 PAPERS: tuple[Paper, ...] = (
     mixpert.PAPER,
@@ -79,7 +79,7 @@ def run(
     finally:  # interrupted, too: what there is
         if html is not None:
             write_page(record, html)
-        tables.show(SUMMARY, summary(found))
+        click.echo(machine.table(SUMMARY, summary(found)))
     return int(failed)
 
 
@@ -208,7 +208,7 @@ def markdown(record: Record) -> str:
     missing = [id_ for id_ in EXHIBITS if "rows" not in found.get(id_, {})]
     left_out = f"Not measured yet: {', '.join(missing)}. " if missing else ""
     return (
-        f"{INTRODUCTION}\n{tables.markdown(SUMMARY, summary(found))}\n\n"
+        f"{INTRODUCTION}\n{machine.table(SUMMARY, summary(found))}\n\n"
         "All tables and figures that can be measured on this device: [papers.html](papers.html). "
         f"\\* quoted, not checked against the paper. {left_out}{' '.join(where)}\n"
     )

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 from statistics import geometric_mean
 
-from mixpert_py.bench.timing import timing
 from mixpert_py.runtime.gpu.event_clock import Call, in_turn
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.model.tile import HOPPER, Tile
@@ -14,6 +13,7 @@ from mixpert_py.runtime.schemes import get
 from samples.papers import timed_products
 from samples.papers.exhibit import Column, Found, Row
 from samples.papers.place import RANGES, Place
+from tests.benchmarks.timing import timing
 
 PIPELINED = "legemm"
 SIZES = (2048, 4096, 8192)

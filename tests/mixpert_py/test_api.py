@@ -47,7 +47,7 @@ def test_a_program_found_in_the_cache_loads_no_source_tools(tmp_path: Path) -> N
     assert "mixpert_py.runtime.api" in loaded
     heavy = {name.partition(".")[0] for name in loaded} & set(HEAVY)
     assert heavy == {"numpy", "click", "msgspec"}
-    parts = ("bench", "tuner", "tuning", "commands", "passes")
+    parts = ("tuner", "tuning", "commands", "passes")
     beyond = [name for name in loaded for part in parts if name.startswith(f"mixpert_py.{part}.")]
     assert beyond == ["mixpert_py.commands.program", "mixpert_py.commands.run"]
 

@@ -19,22 +19,22 @@ from mixpert_py.cli import cli
 from mixpert_py.commands.program import ProgramCommand
 from mixpert_py.notebook import MixPertMagics
 from samples.papers.__main__ import papers
-from tests import measure
+from tests import benchmarks, shipped_kernels
 from tests.mixpert_py.command import ROOT, Mixpert, forked
 from tests.mixpert_py.pages import PAGES, VARIABLE, typed
-from tests.soak.command import soak
 
 Words = tuple[str, ...]
 
 MODULES: dict[str, click.Command | None] = {
-    "tests.soak": soak,
+    "tests.shipped_kernels": shipped_kernels.command,
     "samples.papers": papers,
     "pdoc": None,
     "venv": None,
     **{
-        f"tests.measure.{name}": import_module(f"tests.measure.{name}").command
-        for _, name, _ in iter_modules(measure.__path__)
-        if not name.startswith(("test_", "conftest", "public_programs"))
+        f"tests.benchmarks.{name}": module.command
+        for _, name, _ in iter_modules(benchmarks.__path__)
+        if not name.startswith(("test_", "conftest"))
+        and hasattr(module := import_module(f"tests.benchmarks.{name}"), "command")
     },
 }
 SAMPLE = """\
@@ -54,18 +54,12 @@ MEANS: Mapping[str, Words] = {
     "FILE": ("made.json",),
     "OUT": ("made.py",),
     "NAME": ("float32",),
-    "GATE": ("products",),
     "MODULE": ("program",),
     "S": ("60",),
     "1..59": ("1..2",),  # hold-outs, of which each is a run
 }
 # The commands that are read and not run: each begins one that stands in a page.
 NOT_RUN: Mapping[str, str] = {
-    "mixpert bench apps": "takes minutes, and a GPU",
-    "mixpert bench dispatch": "takes a minute",
-    "mixpert bench gemm": "needs a GPU",
-    "mixpert bench program": "needs a machine that does nothing else",
-    "mixpert bench readme --into": "tests/mixpert_py/bench/test_readme.py does it",
     "mixpert doctor --warm": "needs a GPU",
     "mixpert probe": "needs a GPU",
     "mypy": "is run by .ci/run",
@@ -73,8 +67,8 @@ NOT_RUN: Mapping[str, str] = {
     "pytest": "is what runs here",
     "python -m pdoc": "is run by .ci/package",
     "python -m samples.papers": "takes minutes",
-    "python -m tests.measure": "takes minutes",
-    "python -m tests.soak": "takes minutes",
+    "python -m tests.benchmarks": "takes minutes",
+    "python -m tests.shipped_kernels": "takes minutes",
     "python3 -m venv": "makes what runs here",
     ". .venv/bin/activate": "makes what runs here",
     "ruff": "is run by .ci/run",
@@ -170,8 +164,6 @@ def test_it_is_read(words: Words) -> None:
     ids=ids,
 )
 def test_the_module_is_read(words: Words) -> None:
-    if words[2] == "tests.measure.NAME":
-        return
     command = MODULES[words[2]]
     if command is not None:
         name, *_ = rest = replaced(words[3:]) or ("",)

@@ -87,7 +87,6 @@ RUNNING = {
         "mixpert_py/launch/spawned_main.py",  # in a child that it spawned
         "mixpert_py/notebook.py",  # a cell
         "mixpert_py/tuning/cell.py",  # one that is tuned
-        "mixpert_py/bench/apps/program.py",
     },
     "eval": {
         "mixpert_py/notebook.py",
@@ -147,5 +146,4 @@ def test_commands_are_named_on_one_side_or_the_other() -> None:
     from mixpert_py.cli import MODULES
 
     for name in MODULES:
-        if name not in ("bench",):
-            assert re.search(rf"`(mixpert )?{name}`", TEXT), name
+        assert re.search(rf"`(mixpert )?{name}`", TEXT), name

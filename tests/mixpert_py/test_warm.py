@@ -18,9 +18,9 @@ from mixpert_py.runtime.gpu.warm import Expected
 from mixpert_py.runtime.kernels import compile as compiling
 from mixpert_py.runtime.kernels.recording import LEFT, RESULT, RIGHT, Recording
 from mixpert_py.runtime.reasons import Reason
+from tests.fresh_home import ROOT, command, environment
 from tests.mixpert_py.command import Mixpert
 from tests.runtime.gpu.fake import CUDARuntimeError, FakeGpu
-from tests.soak.fresh_home import ROOT, command, environment
 
 LARGE = [4096, 4096, 4096]
 

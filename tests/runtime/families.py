@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mixpert_py.bench.families import EVERYDAY, FAMILIES, Family, crowded, normal
+from tests.benchmarks.families import EVERYDAY, FAMILIES, Family, crowded, normal
 
 Array = npt.NDArray[Any]
 

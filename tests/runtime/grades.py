@@ -1,7 +1,7 @@
 """The grades A, B and C of a matrix multiplication, from its operands and its result."""
 
-from mixpert_py.bench import judgement
-from mixpert_py.bench.judgement import Exact
+from tests.benchmarks import judgement
+from tests.benchmarks.judgement import Exact
 from tests.runtime.families import Array
 
 

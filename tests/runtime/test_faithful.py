@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mixpert_py import matmul
-from mixpert_py.bench.contract import Sums, errors
-from mixpert_py.bench.judgement import Exact
 from mixpert_py.runtime.reference import float_slices
 from mixpert_py.runtime.schemes.fp16x3 import SLICES, SPAN
+from tests.benchmarks.contract import Sums, errors
+from tests.benchmarks.judgement import Exact
 from tests.every_check import some
 from tests.runtime.chains import chained
 from tests.runtime.families import EVERYDAY, FAMILIES

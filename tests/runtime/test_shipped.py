@@ -23,7 +23,7 @@ from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import LADDERS, emulation_of
 from mixpert_py.runtime.splitter import Residues
-from tests.measure import shipped_kernels
+from tests import shipped_kernels
 
 KERNELS = [one for some in shipped_kernels.kernels().values() for one in some]
 PTX = [one for one in KERNELS if isinstance(one, shipped_kernels.NumbaKernel)]
@@ -34,7 +34,7 @@ CAPABILITIES = ["80", "86", "89", "90", "100", "103", "120", "121"]
 
 
 def test_the_archive_is_up_to_date() -> None:
-    """`python -m tests.measure.shipped_kernels` makes it so."""
+    """`python -m tests.shipped_kernels` makes it so."""
     assert shipped_kernels.is_current()
 
 

@@ -5,13 +5,13 @@ whatever they span, and how accurate it is.
 import numpy as np
 import pytest
 
-from mixpert_py.bench.contract import Sums, allowed, errors
-from mixpert_py.bench.judgement import Exact
 from mixpert_py.runtime.model.known_devices import model_of
 from mixpert_py.runtime.reference import float_slices
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.schemes.wide_range import BF16_SLICES, WHOLE_SLICES, WIDER
 from mixpert_py.runtime.splitter import FloatSlices
+from tests.benchmarks.contract import Sums, allowed, errors
+from tests.benchmarks.judgement import Exact
 from tests.every_check import sweep
 from tests.runtime.chains import chained
 from tests.runtime.families import EVERYDAY, FAMILIES

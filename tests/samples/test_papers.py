@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.bench import machine
-from mixpert_py.bench.gemm.contender import Contender, Parts
 from mixpert_py.errors import MixPertError, PlanError, ProgramError
 from mixpert_py.runtime.model.known_devices import find
 from mixpert_py.runtime.probes import fragments
@@ -31,7 +29,9 @@ from samples.papers.compiling import compile_all
 from samples.papers.exhibit import Column, Found, Missing
 from samples.papers.page import page
 from samples.papers.place import FP16, FP32, Place
-from tests.mixpert_py.bench.fake_bench import FakeClock, contender
+from tests.benchmarks import machine
+from tests.benchmarks.contenders import Contender, Parts
+from tests.benchmarks.fake_bench import FakeClock, contender
 from tests.mixpert_py.command import Said, forked
 
 FRAGMENT = "mma.sync m16n8k16 float16"
@@ -297,8 +297,8 @@ def test_four_products_of_halves(shape: tuple[int, int, int]) -> None:
     m, k, n = shape
     random = np.random.default_rng(0)
     a, b = (random.uniform(-1, 1, s).astype(np.float32) for s in ((m, k), (k, n)))
-    half = baselines.contenders(np)[FP16].prepare(a, b).whole()
-    four = baselines.contenders(np)[baselines.SEPARATE_CALLS].prepare(a, b).whole()
+    half = baselines.baselines(np)[FP16].prepare(a, b).whole()
+    four = baselines.baselines(np)[baselines.SEPARATE_CALLS].prepare(a, b).whole()
     exact = a.astype(np.float64) @ b.astype(np.float64)
     assert np.abs(four - exact).max() < np.abs(half - exact).max() / 100
 

@@ -87,9 +87,6 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("doctor", "p.toml"), "a PLAN is for --warm"),
     (("doctor", "--warm", "binary.toml"), "binary.toml: not UTF-8"),
     (("probe", "--only", "nothing"), "nothing"),
-    (("bench", "program", "--rounds", "0", "--plan", "p.toml", "s.py"), "0 is not in the range"),
-    (("bench", "apps", "--budget", "-1"), "-1.0 is not in the range"),
-    (("bench", "readme", "--into", "nowhere.md"), "nowhere.md"),
     (("bogus",), "No such command 'bogus'"),
 ]
 

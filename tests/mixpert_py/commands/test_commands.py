@@ -14,7 +14,7 @@ from tests.mixpert_py.command import IMPORTABLE, Mixpert
 def test_help_and_version(mixpert: Mixpert) -> None:
     said = mixpert("--help")
     assert said.code == 0
-    for name in ("rewrite", "sites", "graph", "run", "tune", "plan", "doctor", "bench"):
+    for name in ("rewrite", "sites", "graph", "run", "tune", "plan", "doctor"):
         assert f"\n  {name} " in said.out
         assert mixpert(name, "--help").code == 0
     assert mixpert("--version").out.startswith("mixpert, version ")

@@ -25,7 +25,6 @@ FILES = {
     "b = a.reshape(3, 3) @ np.eye(3)\n",
     "bad.toml": "site = 3\n",
 }
-SMALL = ("apps", "--size", "small", "--backend", "reference", "--samples", "nowhere")
 
 # Every cell but those of `doctor`, which finds what is here.
 COMMANDS: dict[tuple[str, int], tuple[str, ...]] = {
@@ -54,9 +53,6 @@ COMMANDS: dict[tuple[str, int], tuple[str, ...]] = {
     ("plan show", 2): ("bad.toml",),
     ("plan validate", 0): ("s.mixpert.toml",),
     ("plan validate", 2): ("bad.toml",),
-    ("bench", 0): ("readme",),
-    ("bench", 1): (*SMALL, "--only", "knn"),
-    ("bench", 2): (*SMALL, "--only", "chess"),
     ("probe", 2): (),
 }
 OF_GPU = {("probe", 2)}  # where there is one they go on
@@ -73,7 +69,7 @@ def test_every_command_has_a_row_and_every_cell_a_test() -> None:
     names = set()
     for name in cli.commands:
         command = cli.get_command(click.Context(cli), name)
-        one_row = not isinstance(command, click.Group) or name == "bench"
+        one_row = not isinstance(command, click.Group)
         names |= {name} if one_row else {f"{name} {further}" for further in command.commands}
     assert table().keys() == names
     cells = {(name, code) for name, row in table().items() for code in range(3) if row[code] != "–"}

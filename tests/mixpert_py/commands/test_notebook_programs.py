@@ -51,9 +51,6 @@ def test_it_is_tuned_verified_and_run_under_its_plan(notebook: Path, mixpert: Mi
     mixpert("run", "--backend", "reference", "--json", "p.json", "n.ipynb")
     [record] = json.loads((notebook.parent / "p.json").read_text("utf-8"))
     assert record["schemes"] == {site.scheme: 1}
-    said = mixpert("bench", "program", "--rounds", "1", "n.ipynb")
-    assert said.code == 0, said.err
-    assert json.loads(said.out)["schemes"] == {site.id: site.scheme}
     said = mixpert("report", "n.mixpert.toml", "--html", "page")
     assert said.code == 0, said.err
     page = (notebook.parent / "page/index.html").read_text("utf-8")

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from tests.soak.fresh_home import ROOT, command
+from tests.fresh_home import ROOT, command
 
 pytestmark = pytest.mark.gpu
 

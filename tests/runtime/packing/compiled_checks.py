@@ -20,7 +20,7 @@ from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import OutlierRule
 from tests.every_check import EVERY_CHECK
-from tests.measure.shipped_kernels import NumbaKernel, shipped_code
+from tests.shipped_kernels import NumbaKernel, shipped_code
 
 CAPABILITY = "90"
 LEAN = 128  # registers of a thread: 512 share 65536. Kernels that need more run 256

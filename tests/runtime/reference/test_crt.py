@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.bench.families import spread
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import multiply
@@ -15,6 +14,7 @@ from mixpert_py.runtime.scheme import UNIT64
 from mixpert_py.runtime.schemes.crt import FEWEST, LEAST, NONE, UNFIT, density, moduli_for
 from mixpert_py.runtime.schemes.residues import MODULI
 from mixpert_py.runtime.splitter import Residues
+from tests.benchmarks.families import spread
 from tests.runtime.families import EVERYDAY, FAMILIES
 
 ALL = {**FAMILIES, **EVERYDAY}

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.bench.contract import Sums, errors
-from mixpert_py.bench.judgement import Exact
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import emulate
@@ -25,6 +23,8 @@ from mixpert_py.runtime.tracing.operand_statistics import (
     int8_loss,
     operand_statistics,
 )
+from tests.benchmarks.contract import Sums, errors
+from tests.benchmarks.judgement import Exact
 from tests.runtime.chains import chained
 from tests.runtime.families import EVERYDAY, FAMILIES
 from tests.runtime.gpu.fake import FakeGpu, OutOfMemoryError, ndarray

@@ -1,1 +1,0 @@
-"""Benchmarks: what the pages say about speed, each number reproduced by one command."""

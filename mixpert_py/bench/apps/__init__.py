@@ -1,1 +1,0 @@
-"""`mixpert bench apps`: whole programs, natively and rewritten."""

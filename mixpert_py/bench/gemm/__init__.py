@@ -1,1 +1,0 @@
-"""`mixpert bench gemm`: schemes beside every mode of cuBLAS, and the targets of one device."""

@@ -1,0 +1,469 @@
+"""Applications, run in this process: natively, in TF32, as the default, and under a tuned plan."""
+
+import contextlib
+import io
+import math
+import re
+import traceback
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from math import hypot, nan
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+
+from mixpert_py.errors import MixPertError
+from mixpert_py.execution.worker import SiteResult, site_result
+from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.plan import Plan, Site
+from mixpert_py.runtime.context import Context, emulates, use
+from mixpert_py.runtime.dtypes import is_single
+from mixpert_py.runtime.schemes import ladder
+from mixpert_py.runtime.tracing.trace import Trace
+from mixpert_py.sources import in_memory, source_files
+from mixpert_py.tuner.records import Ladder, Measurement, Outcome
+from mixpert_py.tuner.records import Problem as TunedProblem
+from mixpert_py.tuner.tune import tune
+from mixpert_py.tuning.baseline import Clock, int8_products, profiled_edges, profiled_operator
+from tests.benchmarks.app_list import App
+from tests.benchmarks.arrays import Array
+from tests.benchmarks.timing import error_line, summary
+
+FP32, TF32, FAITHFUL, TUNED = "cuBLAS FP32", "cuBLAS TF32", "faithful", "tuned"
+NATIVE = Context(scheme="native")
+TF32_TENSOR_OP_MATH = 3  # cublasMath_t
+
+
+def under_plan(
+    schemes: Mapping[str, str], backend: str | None, trace: Trace | None = None
+) -> Context:
+    """The context of a run in which each site has its scheme."""
+    plan = Plan(site=[Site(id=site, scheme=scheme) for site, scheme in schemes.items()])
+    return Context(plan=plan, backend=backend, trace=trace)
+
+
+@contextmanager
+def tensor_float(xp: ModuleType) -> Iterator[None]:
+    """CuPy's float32 products by the vendor's TF32 inside; NumPy knows of no such thing."""
+    if xp is np:
+        yield
+        return
+    from cupy._core import _routines_linalg as routines
+    from cupy_backends.cuda.libs import cublas
+
+    handle = xp.cuda.device.get_cublas_handle()
+    before = routines.get_compute_type("f"), cublas.getMathMode(handle)
+    try:
+        # CuPy asks the one for matrices, and cuBLAS the other for stacks of them.
+        routines.set_compute_type("f", routines.COMPUTE_TYPE_TF32)
+        cublas.setMathMode(handle, TF32_TENSOR_OP_MATH)
+        yield
+    finally:
+        routines.set_compute_type("f", before[0])
+        cublas.setMathMode(handle, before[1])
+
+
+# A sample's own functions, of which `work` alone is timed.
+PARTS = ("parsed", "problem", "work", "report")
+WIDE = {"float32": "float64", "complex64": "complex128"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """A sample's functions, rewritten in memory, and its call sites with the edges between them.
+
+    parsed(arguments) → options; problem(xp, options) → inputs, a tuple; work(xp, options, *inputs)
+    → values, a tuple; report(xp, options, *values, *inputs) prints figures.
+    """
+
+    name: str
+    functions: Mapping[str, Any]
+    sites: Mapping[str, CallSite]
+    edges: frozenset[tuple[str, str]]
+
+    @classmethod
+    def load(cls, path: Path) -> "Sample":
+        """Rewrite a sample. Raises SourceError if unreadable, MixPertError without a part."""
+        source, module = source_files.read_whole(path), path.stem
+        made = in_memory.rewritten(source, module, str(path), fuse=True)
+        if made is None:
+            raise MixPertError(f"{path}: has no product")
+        functions: dict[str, Any] = {"__name__": module, "__file__": str(path)}
+        exec(made.code, functions)
+        missing = [name for name in PARTS if name not in functions]
+        if missing:
+            raise MixPertError(f"{path}: has no function {missing[0]}()")
+        sites = {site.id: site for site in analyze(source, module, fuse=True) if not site.reason}
+        return cls(module, functions, sites, dependencies(source, module).edges)
+
+    def problem(self, xp: ModuleType, arguments: Sequence[str]) -> "Problem":
+        """The sample with inputs drawn anew for these arguments."""
+        options = self.functions["parsed"](list(arguments))
+        return Problem(self, xp, options, self.functions["problem"](xp, options))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """A sample with its inputs."""
+
+    sample: Sample
+    xp: ModuleType
+    options: Namespace
+    inputs: tuple[Any, ...]
+
+    def work(self) -> tuple[Any, ...]:
+        """Run the part that is timed; returns its values."""
+        found: tuple[Any, ...] = self.sample.functions["work"](self.xp, self.options, *self.inputs)
+        return found
+
+    def wide(self) -> "Problem":
+        """Return the same problem in float64 or complex128, with the very same inputs."""
+        options = Namespace(**vars(self.options))
+        if "dtype" in options:
+            options.dtype = "float64"
+        return Problem(self.sample, self.xp, options, _wide(self.inputs))
+
+    def figure(self, label: str, values: tuple[Any, ...]) -> float:
+        """The number at the end of the line that the sample's report begins with a label.
+
+        Raises MixPertError where there is no such line.
+        """
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            self.sample.functions["report"](self.xp, self.options, *values, *self.inputs)
+        found = re.search(rf"^{re.escape(label)}.*\s(\S+)$", output.getvalue(), re.MULTILINE)
+        if found is None:
+            raise MixPertError(f"{self.sample.name}: prints no {label!r}")
+        return float(found[1])
+
+
+def _wide(value: Any) -> Any:
+    """Every float32 array among inputs in float64, every complex64 one in complex128."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_wide, value))
+    if isinstance(value, dict):
+        return {key: _wide(one) for key, one in value.items()}
+    dtype = WIDE.get(str(getattr(value, "dtype", None)))
+    return value if dtype is None else value.astype(dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds between two events on the device, and on the host until it saw the second event."""
+
+    device: float
+    wall: float
+
+
+class Timer(Protocol):
+    """A function that times one call and raises what the call raises."""
+
+    def __call__(self, call: Callable[[], Any], /) -> tuple[Any, Times]: ...
+
+
+class DeviceTimer:
+    """Times calls on CuPy's current device and stream; a call may wait for the device."""
+
+    def __init__(self, cupy: ModuleType) -> None:
+        self._event = cupy.cuda.Event
+        self._elapsed = cupy.cuda.get_elapsed_time
+        self._stream = cupy.cuda.get_current_stream()
+
+    def __call__(self, call: Callable[[], Any], /) -> tuple[Any, Times]:
+        start, stop = self._event(), self._event()
+        self._stream.synchronize()
+        begin = perf_counter()
+        start.record()
+        value = call()
+        stop.record()
+        self._stream.synchronize()
+        wall = perf_counter() - begin
+        return value, Times(self._elapsed(start, stop) / 1e3, wall)
+
+
+def on_host(call: Callable[[], Any], /) -> tuple[Any, Times]:
+    """Time a call on NumPy arrays, for which the host's clock is the only one."""
+    begin = perf_counter()
+    value = call()
+    wall = perf_counter() - begin
+    return value, Times(wall, wall)
+
+
+BAND = 1 << 26  # bytes
+
+Values = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Runs a program and judges its values against `reference`, those of its float64 run."""
+
+    app: App
+    problem: Problem
+    timer: Timer
+    reference: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, app: App, problem: Problem, timer: Timer) -> "Runs":
+        """The runs of a program, which runs in float64 first."""
+        wide = problem.wide()
+        with use(NATIVE):
+            values = wide.work()
+        return cls(app, problem, timer, values[: app.judged])
+
+    def once(self, context: Context) -> tuple[Values, Times]:
+        """One run of the work. Raises what it raises."""
+        with use(context):
+            return self.timer(self.problem.work)
+
+    def traced(self, context: Context) -> tuple[Values, Times, dict[str, SiteResult]]:
+        """One run and the records of its products; `context` has a trace, which makes it slower."""
+        values, times = self.once(context)
+        assert context.trace is not None
+        return values, times, {site: site_result(x) for site, x in context.trace.sites.items()}
+
+    def error(self, values: Values) -> float:
+        """The largest relative Frobenius error of the judged values; NaN is larger than any."""
+        xp, errors = self.problem.xp, []
+        for exact, found in zip(self.reference, values, strict=False):
+            size = float(xp.linalg.norm(exact))
+            errors.append(distance(xp, found, exact) / size if size else nan)
+        return nan if any(error != error for error in errors) else max(errors)
+
+    def figure(self, values: Values) -> float:
+        """The program's own figure of merit."""
+        with use(NATIVE):
+            return self.problem.figure(self.app.figure, values)
+
+
+def distance(xp: ModuleType, found: Array, exact: Array) -> float:
+    """‖found − exact‖, computed by bands of rows, without a third array of this size."""
+    if exact.nbytes <= BAND:
+        return float(xp.linalg.norm(found - exact))
+    rows = max(1, BAND // exact[0].nbytes)
+    starts = range(0, len(exact), rows)
+    return hypot(*(float(xp.linalg.norm(found[i:][:rows] - exact[i:][:rows])) for i in starts))
+
+
+LADDER = "int8"
+MOST_ACCURATE = "int8x10"
+NATIVE_RUNS = 3
+MOST_SECONDS = 45.0  # of trials, and as long as the native run again
+LEVELS = tuple(name for rung in ladder(LADDER)[1:] for name in rung)  # the most accurate first
+SHARE = 0.01  # of the time in products: what takes less stays native
+
+
+@dataclass(slots=True, eq=False)
+class PlanMeasurer:
+    """Measures plans of one program. warm: the site and scheme pairs that ran before. end: of the
+    time for them; a plan that comes later is not run.
+    """
+
+    runs: Runs
+    backend: str | None
+    warm: set[tuple[str, str]]
+    end: float = math.inf
+    count: int = 0
+
+    def __call__(self, plan: Mapping[str, str], /) -> Measurement:
+        """Measure one plan, after a run that loads its kernels; a failure is a measurement, too."""
+        if perf_counter() > self.end:
+            return Measurement(0.0, math.nan, {}, "the time for tuning was over")
+        self.count += 1
+        try:
+            if not self.warm.issuperset(plan.items()):
+                self.runs.once(under_plan(plan, self.backend))
+                self.warm.update(plan.items())
+            return self._measured(plan)
+        except (ArithmeticError, MemoryError, MixPertError, RuntimeError, ValueError) as error:
+            return Measurement(0.0, math.nan, {}, f"{type(error).__name__}: {error}")
+
+    def _measured(self, plan: Mapping[str, str]) -> Measurement:
+        values, times, sites = self.runs.traced(under_plan(plan, self.backend, Trace()))
+        not_taken = {
+            site
+            for site, scheme in plan.items()
+            if site in sites and scheme not in sites[site].schemes
+        }
+        return Measurement(
+            times.wall,
+            self.runs.error(values),
+            {site: found.seconds for site, found in sites.items()},
+            not_taken=frozenset(not_taken),
+            outliers={site: found.outliers for site, found in sites.items()},
+        )
+
+
+def tuned_plan(
+    runs: Runs, budget: float, backend: str | None, native: Measurement | None = None
+) -> tuple[Outcome, int]:
+    """The plan within a budget, and how many plans were tried.
+
+    native: the native run of a program that is slow natively, and not run so again: its operands
+    are then looked at in a run of the most accurate slices. None: native runs are made.
+    """
+    sample = runs.problem.sample
+    unplanned = dict.fromkeys(sample.sites, "native")
+    trials = PlanMeasurer(runs, backend, set(unplanned.items()))
+    if native is None:
+        unlowered = [trials(unplanned) for _ in range(NATIVE_RUNS)]
+        found = _profile(runs, backend)
+    else:
+        unlowered = [native]
+        found = _profile(runs, backend, MOST_ACCURATE)
+    before = trials.count
+    clock = Clock(unlowered, found, int8_products if emulates(backend) else None)
+    # Not before: profiles are long where kernels compile.
+    trials.end = perf_counter() + MOST_SECONDS + unlowered[0].seconds
+    seconds = clock.native.site_seconds
+    least = SHARE * sum(seconds.values())
+    operators = [
+        profiled_operator(
+            sample.sites[site], trace, clock, LEVELS, locked=seconds.get(site, 0.0) < least
+        )
+        for site, trace in found.items()
+        if site in sample.sites
+    ]
+
+    def measure(plan: Mapping[str, str], /) -> Measurement:
+        if set(plan.values()) == {"native"}:
+            return clock.native
+        return clock(trials(plan), plan)
+
+    edges = frozenset(sample.edges | profiled_edges(found))
+    problem = TunedProblem(tuple(operators), edges, Ladder(ladder(LADDER)), budget, clock.noise)
+    outcome = tune(measure, problem)
+    return outcome, trials.count - before
+
+
+def _profile(runs: Runs, backend: str | None, scheme: str = "native") -> dict[str, SiteResult]:
+    """Profile every product: the error of each level on its operands."""
+    return runs.traced(Context(scheme=scheme, backend=backend, trace=Trace(LEVELS)))[2]
+
+
+ROUNDS = 5
+HOST_ROUNDS = 3
+LONG = 12.0  # seconds of rounds after which there are no more than LEAST
+LEAST = 3
+
+Record = dict[str, Any]
+Around = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """The arrays and the clock of a measurement.
+
+    xp: the module of the arrays. backend: None for a GPU, or "reference".
+    """
+
+    xp: ModuleType
+    timer: Timer
+    backend: str | None
+
+
+def measure(
+    app: App, arguments: tuple[str, ...], samples: Path, budget: float, platform: Platform
+) -> Record:
+    """The record of one application, with an entry for each mode.
+
+    budget: of the tuned plan's error. A mode that fails says so in its own entry.
+    """
+    with use(NATIVE):
+        problem = Sample.load(samples / f"{app.sample}.py").problem(platform.xp, arguments)
+        runs = Runs.of(app, problem, platform.timer)
+    record: Record = {"name": app.name, "budget": budget}
+    ways: dict[str, tuple[Context, Around]] = {
+        FP32: (NATIVE, nullcontext),
+        TF32: (NATIVE, lambda: tensor_float(platform.xp)),
+        FAITHFUL: (_default(runs, platform.backend), nullcontext),
+    }
+    failed = None
+    try:
+        outcome, record["trials"] = tuned_plan(runs, app.budget or budget, platform.backend)
+        ways[TUNED] = under_plan(outcome.plan, platform.backend), nullcontext
+    except Exception as error:
+        failed = {"name": TUNED, **failure(error)}
+    record["modes"] = _in_turn(runs, ways) + ([failed] if failed else [])
+    return record
+
+
+def failure(error: BaseException) -> Record:
+    """The fields of a record that describe an error: one line, and the traceback."""
+    return {
+        "failed": error_line(error),
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+
+
+def _default(runs: Runs, backend: str | None) -> Context:
+    """The context of the default: a GPU needs no plan for it; elsewhere a plan names it."""
+    if not emulates(backend):
+        return Context(backend=backend)
+    _, _, sites = runs.traced(replace(NATIVE, trace=Trace()))
+    schemes = {
+        site: "faithful" if is_single(*found.dtypes) else "native" for site, found in sites.items()
+    }
+    return under_plan(schemes, backend)
+
+
+def _in_turn(runs: Runs, ways: Mapping[str, tuple[Context, Around]]) -> list[Record]:
+    """Times, error and figure of every mode; a mode that fails leaves the others."""
+    records: dict[str, Record] = {name: {"name": name} for name in ways}
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    begin = perf_counter()
+    for turn in range(1 + ROUNDS):  # the first shows the error, and is not timed
+        if turn > LEAST and perf_counter() - begin > LONG:
+            break
+        for name, (context, around) in ways.items():
+            if "failed" in records[name]:
+                continue
+            try:
+                with around():
+                    values, taken = runs.once(context)
+                if turn:
+                    times[name].append(taken.device)
+                else:
+                    records[name] |= {"error": runs.error(values), "figure": runs.figure(values)}
+                del values
+            except Exception as error:
+                records[name] |= failure(error)
+    for name, taken_times in times.items():
+        if taken_times and "failed" not in records[name]:
+            records[name]["device"] = summary(taken_times)
+    return list(records.values())
+
+
+def measure_host(
+    app: App, arguments: tuple[str, ...], samples: Path, budget: float, platform: Platform
+) -> Record:
+    """The record of one NumPy program: seconds natively and under a plan within the budget.
+
+    The native run, in float64, is what errors are measured against; it is long, and made once.
+    """
+    record: Record = {"name": app.name, "budget": budget}
+    with use(NATIVE):
+        problem = Sample.load(samples / f"{app.sample}.py").problem(platform.xp, arguments)
+    traced = replace(NATIVE, trace=Trace())
+    values, native, sites = Runs(app, problem, platform.timer, ()).traced(traced)
+    runs = Runs(app, problem, platform.timer, values[: app.judged])
+    record |= {"native": native.wall, "native_figure": runs.figure(values)}
+    spent = {site: found.seconds for site, found in sites.items()}
+    before = Measurement(native.wall, 0.0, spent)
+    outcome, record["trials"] = tuned_plan(runs, budget, platform.backend, before)
+    context = under_plan(outcome.plan, platform.backend)
+    walls: list[float] = []
+    while len(walls) < HOST_ROUNDS and sum(walls) < LONG:
+        walls.append(runs.once(context)[1].wall)
+    values, _, sites = runs.traced(replace(context, trace=Trace()))
+    record |= {"rewritten": median(walls), "error": runs.error(values)}
+    record |= {"figure": runs.figure(values), "plan": dict(outcome.plan)}
+    record["speedup"] = record["native"] / record["rewritten"]
+    record["products"] = sum(site.seconds for site in sites.values())
+    return record

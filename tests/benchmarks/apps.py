@@ -1,0 +1,271 @@
+"""Whole programs, those of samples/: as they are, in TF32, rewritten, and under tuned plans.
+
+Each application runs in a process of its own, so that a crash costs no other its result.
+"""
+
+import json
+import math
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from time import perf_counter, sleep
+from typing import Any
+
+import click
+import numpy as np
+
+from mixpert_py import config
+from mixpert_py.cli import main
+from mixpert_py.errors import PlanError
+from mixpert_py.execution import process as child
+from tests.benchmarks import machine
+from tests.benchmarks.app_list import APPS, App, Size
+from tests.benchmarks.app_runs import (
+    FAITHFUL,
+    FP32,
+    TF32,
+    TUNED,
+    DeviceTimer,
+    Platform,
+    failure,
+    measure,
+    measure_host,
+    on_host,
+)
+
+Record = dict[str, Any]
+
+NAME = "apps"  # of the result
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "samples"
+BOOT = """\
+import sys
+sys.path[0] = sys.argv[1]
+from tests.benchmarks import apps
+apps.measure_here(*sys.argv[2:])
+"""
+LIMIT, HOST_LIMIT = 200.0, 480.0  # seconds that one may take
+POLL = 0.5  # seconds between two looks at the parent process
+COLUMNS = (
+    *("", "FP32, ms", "TF32", "faithful", "tuned"),
+    *("error FP32", "TF32", "faithful", "tuned"),
+)
+HOST = ("", "NumPy, s", "rewritten, s", "in products, s", "speed-up", "error")
+OTHERS = (TF32, FAITHFUL, TUNED)
+
+
+def modes_of(record: Record) -> dict[str, Record]:
+    """The modes of an application that did not fail, by name."""
+    return {m["name"]: m for m in record.get("modes", []) if "failed" not in m and "device" in m}
+
+
+def speedup(record: Record, mode: str) -> float | None:
+    """How many times as fast as cuBLAS FP32 an application is; None where either failed."""
+    found = modes_of(record)
+    if mode not in found or FP32 not in found:
+        return None
+    return float(found[FP32]["device"]["median"] / found[mode]["device"]["median"])
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """NaN of nothing."""
+    logarithms = [math.log(value) for value in values]
+    return math.exp(sum(logarithms) / len(logarithms)) if logarithms else math.nan
+
+
+def markdown(result: Record) -> str:
+    """The tables of applications and of NumPy programs, and where they were measured."""
+    parts = []
+    if result["apps"]:
+        parts += [
+            machine.table(COLUMNS, _rows(result["apps"])),
+            "Milliseconds of GPU time of a program's work in cuBLAS FP32 through CuPy, and how many"
+            " times as fast it is in TF32, rewritten with `--fuse` without a plan (`faithful`), and"
+            f" under a plan tuned for {result['apps'][0]['budget']:g}; relative Frobenius errors of"
+            " its results against the program in float64.",
+        ]
+    if result["host"]:
+        parts += [
+            machine.table(HOST, _host_rows(result["host"])),
+            f"NumPy programs, in float64, on {result['machine']['cores']} cores of"
+            f" {result['machine']['cpu']}, and rewritten, transfers included, under plans tuned for"
+            f" {result['host'][0]['budget']:g}; relative Frobenius errors against the program as it"
+            f" was. Measured on {_host_date(result)}.",
+        ]
+    return "\n\n".join([*parts, machine.text(result["machine"])]) + "\n"
+
+
+def host_sentence(result: Record) -> str:
+    """How many times as fast the NumPy programs are, for the README."""
+    facts = result["machine"]
+    gains = ", ".join(
+        f"{record['name']} {record['speedup']:.1f}×"
+        for record in result["host"]
+        if "failed" not in record
+    )
+    return (
+        f"NumPy programs in float64 on {facts['cores']} cores of {facts['cpu']}, rewritten, with "
+        f"the products on one {facts['device']}, transfers included, under plans tuned for "
+        f"{result['host'][0]['budget']:g}, {_host_date(result)}: {gains} as fast.\n"
+    )
+
+
+def _host_date(result: Record) -> str:
+    """The day on which the NumPy programs ran, which is not always that of the others."""
+    return str(result["host"][0].get("date", result["machine"]["date"]))
+
+
+def _rows(records: Sequence[Record]) -> list[list[str]]:
+    table = []
+    for record in records:
+        found = modes_of(record)
+        if FP32 not in found:
+            table.append([record["name"], record.get("failed", "failed"), *[""] * 7])
+            continue
+        times = (speedup(record, mode) for mode in OTHERS)
+        errors = (found.get(mode) for mode in (FP32, *OTHERS))
+        table.append(
+            [
+                record["name"],
+                f"{1e3 * found[FP32]['device']['median']:.3g}",
+                *("failed" if factor is None else f"{factor:.2f}×" for factor in times),
+                *("–" if mode is None else f"{mode['error']:.1e}" for mode in errors),
+            ]
+        )
+    means = [
+        geometric_mean(f for record in records if (f := speedup(record, mode)) is not None)
+        for mode in OTHERS
+    ]
+    return [*table, ["geometric mean", "", *(f"{mean:.2f}×" for mean in means), *[""] * 4]]
+
+
+def _host_rows(records: Sequence[Record]) -> list[list[str]]:
+    return [
+        [record["name"], record["failed"], *[""] * 4]
+        if "failed" in record
+        else [
+            record["name"],
+            f"{record['native']:.1f}",
+            f"{record['rewritten']:.2f}",
+            f"{record['products']:.2f}",
+            f"{record['speedup']:.1f}×",
+            f"{record['error']:.1e}",
+        ]
+        for record in records
+    ]
+
+
+def made(app: App, *, size: Size, budget: float, backend: str | None, host: bool) -> Record:
+    """The record of one application, measured in this process; an error becomes part of it."""
+    try:
+        if host:
+            platform = Platform(np, on_host, backend)
+            return measure_host(app, app.host_arguments(size), SAMPLES, budget, platform)
+        if backend is None:
+            cupy = machine.gpu()
+            platform = Platform(cupy, DeviceTimer(cupy), None)
+        else:
+            platform = Platform(np, on_host, backend)
+        return measure(app, app.arguments(size), SAMPLES, budget, platform)
+    except Exception as error:
+        return {"name": app.name, "budget": budget, **failure(error)}
+
+
+def apart(name: str, options: Record, limit: float) -> Record:
+    """The record of one application, measured by a child process within `limit` seconds."""
+    with tempfile.TemporaryDirectory(prefix="mixpert-") as folder:
+        output = Path(folder) / "record.json"
+        words = str(ROOT), json.dumps({**options, "name": name}), str(output)
+        ended = child.run([sys.executable, "-c", BOOT, *words], config.child_environment(), limit)
+        if output.exists():
+            record: Record = json.loads(output.read_text("utf-8"))
+            return record
+    how = f"still running after {limit:.3g} s" if ended.code is None else f"exit {ended.code}"
+    return {"name": name, "budget": options["budget"], "failed": f"{how}: {ended.last_lines(1)}"}
+
+
+def end_with_parent() -> None:
+    """End this process silently once its parent has gone."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            sleep(POLL)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end with parent", daemon=True).start()
+
+
+def merged(before: Sequence[Record], after: Sequence[Record]) -> list[Record]:
+    """Records by name, in the order of APPS: the newer one of two, unless it alone failed."""
+    found = {record["name"]: record for record in before}
+    for record in after:
+        previous = found.get(record["name"])
+        if previous is None or "failed" in previous or "failed" not in record:
+            found[record["name"]] = record
+    return [found[name] for name in APPS if name in found]
+
+
+@click.command()
+@click.option("--size", type=click.Choice(["small", "paper"]), default="paper", show_default=True)
+@click.option("--budget", type=float, help="Of tuned plans. Default: 1e-4; with --host 1e-5.")
+@click.option("--only", multiple=True, metavar="NAME")
+@click.option("--host", is_flag=True, help="Instead: NumPy programs, which take the GPU unasked.")
+@click.option("--backend", type=click.Choice(["cuda", "reference"]), default="cuda")
+@click.option("--seconds", default=900.0, show_default=True, help="No program begins after these.")
+@click.option("--save", is_flag=True, help="Keep the result for the pages.")
+def command(
+    size: str,
+    budget: float | None,
+    only: tuple[str, ...],
+    host: bool,
+    backend: str,
+    seconds: float,
+    save: bool,
+) -> int:
+    """Whole programs: native, in TF32, as the default, and tuned; exit code 1 if one failed."""
+    unknown = [name for name in only if name not in APPS]
+    if unknown:
+        raise PlanError(f"unknown application {unknown[0]!r}; known: {', '.join(APPS)}")
+    if save and (size, backend) != ("paper", "cuda"):
+        raise click.UsageError("--save keeps results of a GPU at the papers' sizes")
+    end, kind = perf_counter() + seconds, "host" if host else "apps"
+    facts = machine.machine()
+    if backend == "cuda":
+        facts |= machine.device(machine.gpu())
+    result: Record = {"machine": facts, "apps": [], "host": []}
+    before = machine.load(NAME) if save else None
+    options = {"size": size, "host": host, "backend": None if backend == "cuda" else backend}
+    options["budget"] = (1e-5 if host else 1e-4) if budget is None else budget
+    names = [
+        name for name, app in APPS.items() if (not only or name in only) and (app.host or not host)
+    ]
+    for name in names:
+        limit = min(HOST_LIMIT if host else LIMIT, end - perf_counter())
+        if limit <= 0:
+            click.echo(f"{name}: not measured, the time given was over", err=True)
+            continue
+        record = apart(name, options, limit)
+        traceback = record.pop("traceback", "")
+        click.echo(f"{name}: {record.get('failed', 'measured')}\n{traceback}", err=True)
+        result[kind].append({**record, "date": facts["date"]})
+        if save:
+            kept = {k: merged(before[k] if before else (), result[k]) for k in ("apps", "host")}
+            machine.save(NAME, {**result, **kept})
+    click.echo(markdown(result))
+    return int(any("failed" in record for record in result[kind]) or len(result[kind]) < len(names))
+
+
+def measure_here(options: str, output: str) -> None:
+    """The child's part of `apart`."""
+    end_with_parent()
+    given = json.loads(options)
+    record = made(APPS[given.pop("name")], **given)
+    Path(output).write_text(json.dumps(record), "utf-8")
+
+
+if __name__ == "__main__":
+    main(command, "python -m tests.benchmarks.apps")

@@ -1,0 +1,220 @@
+"""The costs of calls: of those that pass through, beside native ones, and of emulated ones.
+
+Wall clock, in microseconds per call, functions in turn. Without a GPU, operands of every kind that
+pass through; with one, CuPy's arrays and PyTorch's tensors, and what enqueuing an emulated product
+takes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from importlib import import_module
+from importlib.util import find_spec
+from time import perf_counter
+from typing import Any
+
+import click
+import numpy as np
+
+import mixpert_py
+from mixpert_py.cli import main
+from mixpert_py.runtime.gpu import device
+from tests.benchmarks import machine
+from tests.benchmarks.timing import in_turn, summary
+
+SITE = "bench:<module>/matmul~0000#0"
+SCHEMES = ("faithful", "int8x6")
+EMULATED = (512, 1024, 2048, 4096)
+ENQUEUED = 20  # calls in a row that the host need not wait for
+
+Pair = tuple[Callable[[], Any], Callable[[], Any]]
+
+
+def measure(rounds: int = 41, calls: int = 20_000) -> dict[str, Any]:
+    """Native calls and ours. calls: of the quickest, in one round; others make as many as last as
+    long.
+    """
+    here = device.find()
+    if isinstance(here, device.Absent):
+        return {"unit": "µs per call", "passing": _passing(_host_pairs(), rounds, calls)}
+    import cupy
+
+    rounds = min(rounds, 9)
+    return {
+        "unit": "µs per call",
+        "passing": _passing(_device_pairs(cupy), rounds, calls // 20, _wait(cupy)),
+        "emulated": [_emulated(cupy, n, rounds) for n in EMULATED],
+        "idle": [_emulated(cupy, n, ENQUEUED * rounds, in_a_row=1) for n in EMULATED],
+    }
+
+
+def _host_pairs() -> Iterator[tuple[str, Pair]]:
+    """Each kind of operands that are on no GPU: the native product, and ours."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((8, 8))
+    yield "NumPy, `a @ b`", _operator(a)
+    yield (
+        "NumPy, `np.matmul`",
+        (lambda: np.matmul(a, a), lambda: mixpert_py.matmul(a, a, site=SITE, native=np.matmul)),
+    )
+    yield "NumPy, integers", _operator(rng.integers(0, 9, (8, 8)))
+    fractions = np.array([[Fraction(i, j) for i in (1, 2)] for j in (3, 4)])
+    yield "NumPy, Python objects", _operator(fractions)
+    yield (
+        "Python scalars, `np.dot`",
+        (lambda: np.dot(2.0, 3.0), lambda: mixpert_py.dot(2.0, 3.0, site=SITE)),
+    )
+    if find_spec("scipy") is not None:
+        sparse = import_module("scipy.sparse")
+        yield "SciPy, sparse", _operator(sparse.csr_matrix(np.eye(8)))
+    if find_spec("dask") is not None:
+        lazy = import_module("dask.array").ones((8, 8), chunks=4)
+        yield "Dask", _operator(lazy)
+    if find_spec("jax") is not None:
+        yield "JAX", _operator(import_module("jax.numpy").ones((8, 8)))
+    if find_spec("torch") is not None:
+        yield "PyTorch, on the host", _operator(import_module("torch").ones(8, 8))
+
+
+def _device_pairs(cupy: Any) -> Iterator[tuple[str, Pair]]:
+    """Kinds of operands on this GPU that are too small to gain: the native product, and ours."""
+    for n in (64, 600):
+        a = cupy.ones((n, n), cupy.float32)
+        yield f"CuPy, {n} × {n}", _operator(a)
+        if find_spec("torch") is not None:
+            torch = import_module("torch")
+            yield f"PyTorch, {n} × {n}", _operator(torch.ones(n, n, device="cuda"))
+    vector = cupy.ones(4096, cupy.float32)
+    yield (
+        "CuPy, `xp.dot` of vectors",
+        (
+            lambda: cupy.dot(vector, vector),
+            lambda: mixpert_py.xp_product(vector, vector, site=SITE, native=cupy.dot),
+        ),
+    )
+    if find_spec("torch") is not None:
+        torch = import_module("torch")
+        matrix = torch.ones(64, 64, device="cuda")
+        yield (
+            "PyTorch, `torch.mm`, 64 × 64",
+            (
+                lambda: torch.mm(matrix, matrix),
+                lambda: mixpert_py.torch_matmul(matrix, matrix, site=SITE, native=torch.mm),
+            ),
+        )
+        for shape in (64, 64), (192, 16, 16):
+            weights = torch.ones(*shape, device="cuda", requires_grad=True)
+            yield f"PyTorch with gradients, {' × '.join(map(str, shape))}", _operator(weights)
+
+
+def _operator(a: Any) -> Pair:
+    return lambda: a @ a, lambda: mixpert_py.matmul(a, a, site=SITE)
+
+
+def _passing(
+    pairs: Iterator[tuple[str, Pair]],
+    rounds: int,
+    calls: int,
+    wait: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """A row for each pair; wait: until the device is done, after the calls of a round."""
+    rows = []
+    for what, (native, ours) in pairs:
+        ours()
+        (took,) = in_turn({"native": native}, 1, 10)["native"]
+        wait()
+        some = max(1, min(calls, round(calls * 1e-6 / took)))
+        times = in_turn(
+            {"native": _repeated(native, some, wait), "ours": _repeated(ours, some, wait)}, rounds
+        )
+        rows.append({"what": what, **_columns(times, some)})
+    return rows
+
+
+def _emulated(cupy: Any, n: int, rounds: int, in_a_row: int = ENQUEUED) -> dict[str, Any]:
+    """A row with the times that the host takes to enqueue a product of n³, by CuPy and by each
+    scheme. in_a_row: products, of which the first finds the device idle.
+    """
+    a, b = (cupy.random.default_rng(i).standard_normal((n, n), "float32") for i in range(2))
+    calls: dict[str, Callable[[], Any]] = {"native": lambda: a @ b}
+    calls |= dict.fromkeys(SCHEMES, lambda: mixpert_py.matmul(a, b, site=SITE))
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds + 3):
+        for name, call in calls.items():
+            # By that backend, products that would not gain are emulated too.
+            with mixpert_py.precision(name, backend="cuda"):
+                call()
+                cupy.cuda.Device().synchronize()
+                start = perf_counter()
+                for _ in range(in_a_row):
+                    call()
+                times[name].append((perf_counter() - start) / in_a_row)
+    return {"n": n, **_columns({name: row[3:] for name, row in times.items()}, 1)}
+
+
+def _wait(cupy: Any) -> Callable[[], None]:
+    def wait() -> None:
+        cupy.cuda.Device().synchronize()
+
+    return wait
+
+
+def _repeated(call: Callable[[], Any], times: int, wait: Callable[[], None]) -> Callable[[], None]:
+    def repeated() -> None:
+        for _ in range(times):
+            call()
+        wait()
+
+    return repeated
+
+
+def _columns(times: Mapping[str, list[float]], calls: int) -> dict[str, dict[str, float]]:
+    """Microseconds per call of rows of seconds."""
+    return {name: summary([1e6 * t / calls for t in row]) for name, row in times.items()}
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """The tables of a measurement as Markdown."""
+    facts = found["machine"]
+    parts = [_table("operands that pass through", found["passing"], "what", ("native", "ours"))]
+    where = f"{facts['cpu']}, {facts['cores']} cores"
+    if "emulated" in found:
+        where = f"One {facts['device']} ({where})"
+        schemes = ("native", *SCHEMES)
+        for title, which in (
+            (f"enqueuing {ENQUEUED} products in a row, each of n³", "emulated"),
+            ("enqueuing a product of n³ on an idle device", "idle"),
+        ):
+            parts.append(_table(title, found[which], "n", schemes))
+    text = "\n\n".join(parts)
+    return f"{text}\n\n{where}, {facts['date']}. Medians, in µs.\n"
+
+
+def _table(title: str, rows: list[dict[str, Any]], key: str, columns: tuple[str, ...]) -> str:
+    lines = []
+    for row in rows:
+        times = [row[name]["median"] for name in columns]
+        digits = 2 if max(times) < 100 else 1
+        shown = (f"{t:.{digits}f}" for t in times)
+        lines.append([str(row[key]), *shown, f"{times[-1] - times[0]:+.2f}"])
+    more = f"{_NAMES[columns[-1]]} − native"
+    return machine.table((title, *(_NAMES[name] for name in columns), more), lines)
+
+
+_NAMES = {"native": "native", "ours": "MixPert-Py", "faithful": "`faithful`", "int8x6": "`int8x6`"}
+
+
+@click.command()
+@click.option("--save", is_flag=True, help="Keep the result for the pages.")
+def command(save: bool) -> None:
+    """Measure what calls cost on the host, those that pass through and emulated ones."""
+    result = {"machine": machine.machine(), **measure()}
+    on_gpu = "emulated" in result
+    if on_gpu:
+        result["machine"] |= machine.device(machine.gpu())
+    if save:
+        machine.save("dispatch-gpu" if on_gpu else "dispatch", result)
+    click.echo(markdown(result))
+
+
+if __name__ == "__main__":
+    main(command, "python -m tests.benchmarks.dispatch")

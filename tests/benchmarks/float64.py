@@ -1,0 +1,132 @@
+"""Schemes of float64 beside cuBLAS FP64 on a GPU."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import median
+from typing import Any
+
+import click
+import numpy as np
+
+import mixpert_py
+from mixpert_py.cli import main
+from mixpert_py.runtime.gpu.event_clock import EventClock, in_turn
+from tests.benchmarks import contenders, machine, staircase
+from tests.benchmarks.machine import table
+from tests.benchmarks.timing import summary
+
+SIZES = (1024, 2048, 4096, 8192, 16384)
+SCHEMES = ("crt16", "crt14", "crt12", "crt9", "crt7", "int8x10")
+NATIVE = "cuBLAS FP64"
+LINES = 64  # rows and columns whose elements are compared with exact ones
+ROUNDS = 7
+LEVELS, LEVEL_SIZES = (NATIVE, "crt14", "crt12", "crt9"), (2048, 4096, 8192)  # the README's
+
+Record = dict[str, Any]
+
+
+def measure(
+    cupy: Any, sizes: Sequence[int], schemes: Sequence[str], say: Callable[[str], None]
+) -> list[Record]:
+    """A row for each size and contender: seconds, TFLOP/s, over cuBLAS FP64's, and the error."""
+    clock, rows = EventClock(cupy), []
+    for n in sizes:
+        rng = cupy.random.default_rng(n)
+        a, b = rng.standard_normal((n, n)), rng.standard_normal((n, n))
+        wanted = exact(cupy, a, b)
+        calls = {NATIVE: contenders.of_vendor(contenders.MODES[NATIVE]).prepare(a, b).whole}
+        calls |= {
+            name: partial(mixpert_py.matmul, a, b, scheme=name, backend="cuda") for name in schemes
+        }
+        errors = {name: relative(cupy, call(), *wanted) for name, call in calls.items()}
+        samples = in_turn(clock, calls, ROUNDS if n < 16384 else 3)
+        native = median(one.device for one in samples[NATIVE])
+        for name, found in samples.items():
+            seconds = summary([one.device for one in found])
+            rate, ratio = 2e-12 * n**3 / seconds["median"], native / seconds["median"]
+            row: Record = {"n": n, "name": name, "seconds": seconds, "tflops": rate}
+            row |= {"over_native": ratio, "error": errors[name]}
+            rows.append(row)
+            say(
+                f"{n:6} {name:12} {1e3 * seconds['median']:9.3f} ms {rate:6.1f} TFLOP/s "
+                f"{ratio:5.2f}× error {errors[name]:.1e}"
+            )
+        del a, b, calls
+        cupy.get_default_memory_pool().free_all_blocks()
+    return rows
+
+
+def exact(cupy: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """Some rows and columns, and the elements where they meet, in long double."""
+    lines = np.linspace(0, len(a) - 1, LINES).astype(int)
+    some = cupy.asarray(lines)
+    x, y = (cupy.asnumpy(z).astype(np.longdouble) for z in (a[some], b[:, some]))
+    found = np.stack([(x * y[:, j]).sum(axis=1) for j in range(LINES)], axis=1)
+    return some, some, found
+
+
+def relative(cupy: Any, product: Any, rows: Any, columns: Any, wanted: Any) -> float:
+    """The Frobenius error of those elements."""
+    found = cupy.asnumpy(product[rows][:, columns]).astype(np.longdouble)
+    return float(np.sqrt(((found - wanted) ** 2).sum() / (wanted**2).sum()))
+
+
+def markdown(result: Record) -> str:
+    """TFLOP/s and times cuBLAS FP64's, by size; a row for each contender."""
+    rows = result["rows"]
+    sizes = sorted({row["n"] for row in rows})
+    lines = []
+    for name in dict.fromkeys(row["name"] for row in rows):
+        of_name = {row["n"]: row for row in rows if row["name"] == name}
+        cells = [_cell(of_name[n], ".2f") if n in of_name else "" for n in sizes]
+        lines.append([name, *cells, f"{max(row['error'] for row in of_name.values()):.1e}"])
+    facts = result["machine"]
+    return (
+        f"{table(['', *(f'{n}³' for n in sizes), 'error'], lines)}\n\n"
+        "TFLOP/s of float64 products of normal numbers, and how many times as fast as cuBLAS FP64; "
+        f"the largest error of a size. One {facts['device']}, {facts['date']}.\n"
+    )
+
+
+def levels_markdown(result: Record, docs: str) -> str:
+    """The README's picture, and a table below it. docs: the link to the folder of pictures."""
+    rows = {(row["name"], row["n"]): row for row in result["rows"]}
+    last = LEVEL_SIZES[-1]
+    cells = [
+        [
+            name,
+            *(_cell(rows[name, n], ".1f") for n in LEVEL_SIZES),
+            f"{rows[name, last]['error']:.1e}",
+        ]
+        for name in LEVELS
+    ]
+    columns = ["float64", *(f"{n}³" for n in LEVEL_SIZES), f"error at {last}³"]
+    return (
+        f"{staircase.of_float64(result).embedded(docs)}\n{table(columns, cells)}\n\n"
+        "TFLOP/s of n³ float64 products (and how many times cuBLAS FP64's speed), packing "
+        "included, on the device alone; relative Frobenius error on normal data. "
+        f"{machine.text(result['machine'])}\n"
+    )
+
+
+def _cell(row: Record, spec: str) -> str:
+    return f"{row['tflops']:.0f} ({row['over_native']:{spec}}×)"
+
+
+@click.command()
+@click.option("--size", "sizes", multiple=True, type=int, default=SIZES, show_default=True)
+@click.option("--scheme", "schemes", multiple=True, default=SCHEMES, show_default=True)
+@click.option("--save", is_flag=True, help="Keep the result for the pages.")
+def command(sizes: Sequence[int], schemes: Sequence[str], save: bool) -> int:
+    """Schemes of float64 beside cuBLAS FP64."""
+    cupy = machine.gpu()
+    facts = {**machine.machine(), **machine.device(cupy)}
+    result = {"machine": facts, "rows": measure(cupy, sizes, schemes, click.echo)}
+    if save:
+        machine.save("float64", result)
+    click.echo(markdown(result))
+    return 0
+
+
+if __name__ == "__main__":
+    main(command, "python -m tests.benchmarks.float64")

@@ -1,0 +1,446 @@
+"""Speed and accuracy of float32 products: our schemes beside every mode of cuBLAS.
+
+A result is {"machine": …, "sections": {name: rows}}. Sections: `speed N`, `accuracy FAMILY N` (one
+draw of operands, all contenders), `families FAMILY N` (three draws, the contract of `faithful`),
+and `loops`, what a program sees that makes one product after another.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import median
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+import mixpert_py
+from mixpert_py.cli import main
+from mixpert_py.errors import PlanError
+from mixpert_py.runtime.gpu.event_clock import Clock, EventClock
+from mixpert_py.runtime.gpu.event_clock import in_turn as events_in_turn
+from tests.benchmarks import contenders, machine
+from tests.benchmarks.arrays import Array, Numbers, narrow
+from tests.benchmarks.contenders import MODES, Contender, calls
+from tests.benchmarks.contract import LARGEST, ROUNDINGS, Errors, Sums, errors
+from tests.benchmarks.families import EVERYDAY, FAMILIES, Family
+from tests.benchmarks.judgement import Exact, in_json, judge
+from tests.benchmarks.machine import table
+from tests.benchmarks.timing import error_line, in_turn, ratio, summary, timing
+
+Shape = tuple[int, int, int]  # m, k, n
+Record = dict[str, Any]
+Rows = list[list[str]]
+Section = Callable[[], list[Record]]
+Sections = Mapping[str, Sequence[Record]]
+
+SIZES = (1024, 2048, 4096, 8192, 16384)
+SCHEMES = (
+    *("faithful", "int8x10", "int8x8", "int8x6", "int8x3", "int8x1", "fp16x3", "legemm"),
+    *("egemm", "mixpert-IV", "bf16x6", "tf32x3", "fp16"),
+)
+BASE, DEFAULT = contenders.FP32.name, "faithful"
+JUDGED = (BASE, DEFAULT, "fp16x3", "bf16x6", "int8x6")  # against the contract, on every family
+SHOWN = (BASE, DEFAULT, "int8x6")  # of JUDGED
+DRAWS = 3
+ERROR_SIZE = 2048
+KNOWN: Mapping[str, Family] = {**FAMILIES, **EVERYDAY}
+LOOP_SIZES = (64, 128, 256, 512, 768, 1024, 1536, 2048, 4096, 8192)
+LOOP_ROUNDS = 15
+MULTIPLICATIONS = 1e11  # of a loop, within the limits of its number of steps
+MIN_STEPS, MAX_STEPS = 8, 2000
+SITE = "bench:<module>/matmul~0000#0"
+LOOP = f"{DEFAULT}, called in a loop"
+# The README's rows: the vendor's products, and the levels that a tuning on a GPU may choose.
+LEVELS = (
+    *("cuBLAS FP64", "cuBLAS FP32", "cuBLAS TF32"),
+    *("int8x10", DEFAULT, LOOP, "int8x6", "int8x3"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Arrays (xp: NumPy or CuPy), clock, contenders by name, and the rounds of a measurement."""
+
+    xp: Any
+    clock: Clock
+    contenders: Mapping[str, Contender]
+    rounds: int
+
+    def operands(
+        self, m: int, k: int, n: int, family: str = "normal", draw: int = 0
+    ) -> tuple[Array, Array]:
+        """Fresh float32 operands of a family; the seed depends on the shape and the draw alone."""
+        a, b = KNOWN[family](Numbers(self.xp, m + k + n + (draw << 32)), m, k, n)
+        return narrow(a, np.float32), narrow(b, np.float32)
+
+
+def standard(cupy: ModuleType, rounds: int) -> tuple[Bench, dict[str, str]]:
+    """The bench on the current GPU, and the modes of cuBLAS that it lacks, each with the reason."""
+    missing = {name: why for name, mode in MODES.items() if (why := contenders.offered(mode))}
+    chosen = {n: contenders.of_vendor(mode) for n, mode in MODES.items() if n not in missing}
+    chosen |= {name: contenders.of_scheme(name) for name in SCHEMES}
+    return Bench(cupy, EventClock(cupy), chosen, rounds), missing
+
+
+def speed(bench: Bench, m: int, k: int, n: int) -> list[Record]:
+    """Times of every contender at one shape, whole and in parts, on fresh normal operands."""
+    a, b = bench.operands(m, k, n)
+    parts, failed = {}, {}
+    for contender in bench.contenders.values():
+        try:
+            parts[contender.name] = ready = contender.prepare(a, b)
+            ready.whole()
+        except Exception as error:  # the other contenders are measured all the same
+            failed[contender.name] = error_line(error)
+            parts.pop(contender.name, None)
+    samples = events_in_turn(bench.clock, calls(parts), bench.rounds)
+    rows = []
+    for contender in bench.contenders.values():
+        name = contender.name
+        row: Record = {"name": name, "kind": contender.kind, "m": m, "k": k, "n": n}
+        rows.append(row)
+        if name in failed:
+            row["failed"] = failed[name]
+            continue
+        row["seconds"] = timing(samples[name])
+        row["tflops"] = 2e-12 * m * n * k / row["seconds"]["median"]
+        for part in ("packing", "gemm"):
+            if f"{name} {part}" in samples:
+                row[part] = timing(samples[f"{name} {part}"])
+        if BASE in samples:
+            row["speedup"] = ratio(samples[BASE], samples[name])
+        if contender.kind == "scheme":
+            row["ran"] = contenders.ran(a, b, name)
+    return rows
+
+
+def accuracy(bench: Bench, family: str, n: int) -> list[Record]:
+    """Errors and grade of every contender on n³ products of a family, against FP64."""
+    a, b = bench.operands(n, n, n, family)
+    exact = Exact.of(a, b)
+    rows = []
+    for contender in bench.contenders.values():
+        row: Record = {"name": contender.name, "kind": contender.kind, "family": family, "n": n}
+        try:
+            found = judge(exact, contender.prepare(a, b).whole()).record()
+            row |= {"frobenius": found["frobenius"], "grade": found["grade"]}
+        except Exception as error:  # the other contenders are judged all the same
+            row["failed"] = error_line(error)
+        rows.append(row)
+    return rows
+
+
+def contract(bench: Bench, family: str, n: int, draws: int = DRAWS) -> list[Record]:
+    """A row for each of JUDGED: its largest errors over draws, absolute and over what is allowed.
+
+    Every contender multiplies the same operands, and each draw is compared by itself.
+    """
+    vendor = bench.contenders[BASE]
+    judged = [bench.contenders[name] for name in JUDGED if name in bench.contenders]
+    found: dict[str, list[tuple[Errors, Errors]]] = {one.name: [] for one in judged}
+    failed: dict[str, str] = {}
+    sums = []
+    for draw in range(draws):
+        a, b = bench.operands(n, n, n, family, draw)
+        exact = Exact.of(a, b)
+        sums.append(Sums.of(exact))
+        allowed = errors(exact, vendor.prepare(a, b).whole())
+        for one in judged:
+            try:
+                own = errors(exact, one.prepare(a, b).whole()) if one is not vendor else allowed
+                found[one.name].append((own, own.over(allowed, sums[-1].floor)))
+            except Exception as error:  # the other contenders are judged all the same
+                failed[one.name] = error_line(error)
+    middle = Sums(median(one.terms for one in sums), median(one.floor for one in sums))
+    rows = []
+    for one in judged:
+        row: Record = {"name": one.name, "family": family, "n": n, "draws": draws}
+        row |= in_json(asdict(middle))
+        rows.append(row)
+        if one.name in failed:
+            row["failed"] = failed[one.name]
+            continue
+        own, over = (_largest(pair) for pair in zip(*found[one.name], strict=True))
+        row |= in_json(asdict(own))
+        row |= {f"{name}_over": value for name, value in in_json(asdict(over)).items()}
+    return rows
+
+
+def _largest(found: Sequence[Errors]) -> Errors:
+    return Errors(max(e.frobenius for e in found), max(e.componentwise for e in found))
+
+
+def loops(cupy: Any) -> list[Record]:
+    """Microseconds of a step of `x = a @ x`, natively and as the default, by wall clock."""
+    return [_loop(cupy, n) for n in LOOP_SIZES]
+
+
+def _loop(cupy: Any, n: int) -> Record:
+    a = cupy.random.default_rng(0).standard_normal((n, n), "float32") / np.float32(n**0.5)
+    start = cupy.random.default_rng(1).standard_normal((n, n), "float32")
+    steps = max(MIN_STEPS, min(MAX_STEPS, round(MULTIPLICATIONS / n**3)))
+
+    def run(product: Callable[[Array, Array], Array]) -> None:
+        x = start
+        for _ in range(steps):
+            x = product(a, x)
+        cupy.cuda.Device().synchronize()
+
+    ours = partial(mixpert_py.matmul, site=SITE)
+    run(ours)
+    times = in_turn(
+        {"native": lambda: run(lambda a, x: a @ x), "ours": lambda: run(ours)}, LOOP_ROUNDS
+    )
+    row = {name: summary([1e6 * t / steps for t in found]) for name, found in times.items()}
+    return {"n": n, **row, "ratio": row["native"]["median"] / row["ours"]["median"]}
+
+
+def sections(bench: Bench, sizes: Sequence[int], families: Iterable[str]) -> dict[str, Section]:
+    """Every section by its name, in the order in which they run."""
+    found: dict[str, Section] = {"loops": lambda: loops(bench.xp)}
+    found |= {f"speed {n}": partial(speed, bench, n, n, n) for n in sizes}
+    cases = [*((family, ERROR_SIZE) for family in families), *(("normal", n) for n in sizes)]
+    found |= {f"accuracy {family} {n}": partial(accuracy, bench, family, n) for family, n in cases}
+    return found | {
+        f"families {family} {ERROR_SIZE}": partial(contract, bench, family, ERROR_SIZE)
+        for family in families
+    }
+
+
+class Point(NamedTuple):
+    """A contender. tflops: packing and casts included. error: Frobenius, on normal data."""
+
+    name: str
+    tflops: float
+    error: float
+
+
+def points(found: Sections, size: int) -> list[Point]:
+    """Contenders with a time and an error at size³, without FP64, whose error is 0."""
+    errors = _errors(found, size)
+    return [
+        Point(row["name"], row["tflops"], errors[row["name"]])
+        for row in found.get(f"speed {size}", ())
+        if "failed" not in row and 0 < errors.get(row["name"], 0) < math.inf
+    ]
+
+
+def levels_markdown(result: Record) -> str:
+    """The README's table: LEVELS by size, the error on normal data and on the worst family."""
+    found: Sections = result["sections"]
+    middle = _middle(found)
+    sizes = [size for size in _sizes(found) if size <= middle]
+    judged = [
+        row
+        for name, rows in found.items()
+        if name.startswith(("accuracy", "families")) and name.endswith(f" {ERROR_SIZE}")
+        for row in rows
+        if "failed" not in row
+    ]
+    looped = {row["n"]: row for row in found["loops"]}
+    errors, worst = _errors(found, middle), _worst_families(judged)
+    rows = []
+    for name in LEVELS:
+        if name == LOOP:
+            rows.append([name, *(_loop_cell(looped.get(size)) for size in sizes), "", ""])
+            continue
+        error = f"{errors[name]:.1e}" if errors.get(name) else "–"
+        cells = (_cell(_speeds(found, size).get(name)) for size in sizes)
+        rows.append([name, *cells, error, worst.get(name, "–")])
+    columns = ["", *(f"{n}³" for n in sizes), f"error at {middle}³"]
+    columns.append(f"worst family at {ERROR_SIZE}³")
+    return (
+        f"{table(columns, rows)}\n\n"
+        "TFLOP/s of n³ products (and how many times cuBLAS FP32's speed), packing and casts "
+        "included, on the device alone, and in a loop `x = a @ x` by wall clock; relative "
+        "Frobenius error against FP64 on normal data, and the largest on "
+        f"{len({row['family'] for row in judged})} families of operands. "
+        f"{machine.text(result['machine'])}\n"
+    )
+
+
+def speeds_markdown(result: Record) -> str:
+    """Contenders by size with their errors and grades; and the loops."""
+    found: Sections = result["sections"]
+    sizes, middle = _sizes(found), _middle(found)
+    errors, grades = _errors(found, middle), _grades(found)
+    names = dict.fromkeys(row["name"] for size in sizes for row in found[f"speed {size}"])
+    rows = [
+        [
+            name,
+            *(_cell(_speeds(found, size).get(name)) for size in sizes),
+            f"{errors[name]:.1e}" if errors.get(name) else "–",
+            grades.get(name) or "–",
+        ]
+        for name in names
+    ]
+    columns = ["", *(f"{n}³" for n in sizes), f"error at {middle}³", "grades"]
+    looped = []
+    for row in found["loops"]:
+        digits = 1 if row["n"] < 1024 else 0
+        times = (f"{row[name]['median']:.{digits}f}" for name in ("native", "ours"))
+        looped.append([str(row["n"]), *times, f"{row['ratio']:.2f}×"])
+    loop_columns = ("`x = a @ x`, n × n", "native, µs", "MixPert-Py, µs", "native over MixPert-Py")
+    missing = result["machine"].get("not offered", {})
+    left_out = "".join(f" {name} is {why}." for name, why in missing.items())
+    return (
+        f"{table(columns, rows)}\n\n"
+        "TFLOP/s of n³ products (and how many times cuBLAS FP32's speed), packing and casts "
+        "included; relative Frobenius error on normal data; the grades held on every family of "
+        f"operands. {machine.text(result['machine'])}{left_out}\n\n"
+        f"{table(loop_columns, looped)}\n\n"
+        "The same machine, by wall clock: a step of a loop, medians.\n"
+    )
+
+
+def families_markdown(result: Record) -> str:
+    """A row for every family: errors of SHOWN, and how near the contract `faithful` is."""
+    rows: Rows = []
+    draws = DRAWS
+    for name, found in result["sections"].items():
+        if not name.startswith("families"):
+            continue
+        by_name = {row["name"]: row for row in found}
+        draws = found[0]["draws"]
+        default = by_name[DEFAULT]
+        over = (default.get(f"{kind}_over") for kind in ("frobenius", "componentwise"))
+        cells = (_error_cell(by_name.get(one)) for one in SHOWN)
+        rows.append([found[0]["family"], *cells, *map(_over, over)])
+    columns = ["data", *SHOWN, f"{DEFAULT} over allowed: norm", "largest"]
+    return (
+        f"{table(columns, rows)}\n\n"
+        f"‖E‖F / ‖C‖F against FP64, the worst of {draws} draws of {ERROR_SIZE}³ operands. The "
+        "last two columns divide the error of `faithful`, as a norm and as the largest "
+        "|E| / (|A||B|) of an element, by what its contract allows: the error of cuBLAS FP32 on "
+        f"the same operands, or where that is less {ROUNDINGS:g} u ‖√((A∘A)(B∘B))‖F / ‖C‖F for the "
+        f"norm and {LARGEST:g} u for the largest, u = 2^-24. {machine.text(result['machine'])}\n"
+    )
+
+
+def _sizes(found: Sections) -> list[int]:
+    return sorted(int(name.split()[1]) for name in found if name.startswith("speed"))
+
+
+def _middle(found: Sections) -> int:
+    """The size of which errors are shown: the largest up to 8192."""
+    return max(size for size in _sizes(found) if size <= 8192)
+
+
+def _speeds(found: Sections, size: int) -> dict[str, Record]:
+    return {row["name"]: row for row in found[f"speed {size}"] if "failed" not in row}
+
+
+def _errors(found: Sections, size: int) -> dict[str, float]:
+    """Contender → its Frobenius error on normal data at size³."""
+    rows = found.get(f"accuracy normal {size}", ())
+    return {row["name"]: float(row["frobenius"]) for row in rows if "failed" not in row}
+
+
+def _worst_families(judged: Iterable[Record]) -> dict[str, str]:
+    """Contender → its largest Frobenius error of all rows, and the family of operands."""
+    found: dict[str, tuple[float, str]] = {}
+    for row in judged:
+        error = float(row["frobenius"])
+        worst = (math.inf if math.isnan(error) else error, row["family"])
+        found[row["name"]] = max(found.get(row["name"], (0.0, "")), worst, key=lambda it: it[0])
+    return {name: f"{error:.1e} ({family})" for name, (error, family) in found.items() if error}
+
+
+def _grades(found: Sections) -> dict[str, str]:
+    """The grades that a contender earned wherever it was judged."""
+    held: dict[str, set[str]] = {}
+    for name, rows in found.items():
+        if name.startswith("accuracy"):
+            for row in rows:
+                earned = set(row.get("grade", ""))
+                held[row["name"]] = held.get(row["name"], earned) & earned
+    return {name: "".join(sorted(grades)) for name, grades in held.items()}
+
+
+def _cell(row: Record | None) -> str:
+    if row is None:
+        return "–"
+    times = f" ({row['speedup']['median']:.1f}×)" if "speedup" in row else ""
+    native = "" if row.get("ran", row["name"]) == row["name"] else " native"
+    return f"{row['tflops']:.0f}{times}{native}"
+
+
+def _loop_cell(row: Record | None) -> str:
+    if row is None:
+        return "–"
+    return f"{2e-6 * row['n'] ** 3 / row['ours']['median']:.0f} ({row['ratio']:.1f}×)"
+
+
+def _error_cell(row: Record | None) -> str:
+    if row is None or "failed" in row:
+        return "failed" if row else "–"
+    return f"{float(row['frobenius']):.1e}"
+
+
+def _over(value: float | str | None) -> str:
+    """A ratio as text, rounded up, so that none above 1 is shown as 1."""
+    if value is None:
+        return "–"
+    number = float(value)
+    if number >= 10 or math.isnan(number):
+        return f"{number:,.0f}×"
+    return f"{math.ceil(100 * number - 1e-9) / 100:.2f}×"
+
+
+@click.command()
+@click.option("--size", "sizes", type=int, multiple=True, default=SIZES, show_default=True)
+@click.option("--family", "families", multiple=True, metavar="NAME", help="Of operands.")
+@click.option("--rounds", default=20, show_default=True, type=click.IntRange(2))
+@click.option("--only", multiple=True, metavar="WORD", help="Sections that begin so.")
+@click.option("--save", is_flag=True, help="Write each section into the result as it comes.")
+def command(
+    sizes: tuple[int, ...],
+    families: tuple[str, ...],
+    rounds: int,
+    only: tuple[str, ...],
+    save: bool,
+) -> int:
+    """Schemes against every mode of cuBLAS on this GPU: time, error, grade."""
+    unknown = [name for name in families if name not in KNOWN]
+    if unknown:
+        raise PlanError(f"unknown family {unknown[0]!r}; known: {', '.join(KNOWN)}")
+    cupy = machine.gpu()
+    bench, missing = standard(cupy, rounds)
+    facts = {**machine.machine(), **machine.device(cupy), "not offered": missing}
+    result: Record = {"machine": facts, "sections": {}}
+    before = machine.load("gemm") if save and only else None
+    if before is not None and before["machine"]["device"] == facts["device"]:
+        result["sections"] = before["sections"]
+    failed = False
+    for name, measure in sections(bench, sizes, families or tuple(KNOWN)).items():
+        if only and not name.startswith(only):
+            continue
+        try:
+            result["sections"][name] = measure()
+        except Exception as error:  # the sections after it are measured all the same
+            failed = True
+            click.echo(f"{name}: {error_line(error)}", err=True)
+            continue
+        for row in result["sections"][name]:
+            click.echo(f"{name}: {_said(row)}")
+        if save:
+            machine.save("gemm", result)
+    return int(failed)
+
+
+def _said(row: Record) -> str:
+    """A row as a line for the terminal."""
+    if "failed" in row:
+        return f"{row['name']} {row['failed']}"
+    if "tflops" in row:
+        return f"{row['name']} {1e3 * row['seconds']['median']:.3f} ms, {_cell(row)}"
+    if "frobenius" in row:
+        return f"{row['name']} {row['frobenius']} {row.get('grade', '')}"
+    return f"{row['n']} {row['ratio']:.2f}×"
+
+
+if __name__ == "__main__":
+    main(command, "python -m tests.benchmarks.gemm")

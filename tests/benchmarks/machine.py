@@ -1,0 +1,102 @@
+"""The machine that a benchmark ran on, the folder of results, and tables as text."""
+
+import json
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mixpert_py import files
+from mixpert_py.errors import DeviceError
+from mixpert_py.machine import machine as machine
+
+RESULTS = Path(__file__).parent / "results"
+ON_LINES = 3  # nested containers that are written over several lines
+
+Record = dict[str, Any]
+
+
+def gpu() -> ModuleType:
+    """The module `cupy`. Raises DeviceError where there is no GPU that the schemes run on."""
+    from mixpert_py.runtime.gpu.device import Absent, find
+
+    found = find()
+    if isinstance(found, Absent):
+        raise DeviceError(f"this benchmark runs on a GPU: {found.sentence}")
+    return import_module("cupy")
+
+
+def device(cupy: ModuleType) -> Record:
+    """The facts about the current GPU that a time depends on; `machine` has those of the host."""
+    from cupy_backends.cuda.libs import cublas
+
+    runtime = cupy.cuda.runtime
+    library = cublas.getVersion(cupy.cuda.device.get_cublas_handle())
+    properties = runtime.getDeviceProperties(cupy.cuda.Device().id)
+    return {
+        "device": properties["name"].decode(),
+        "multiprocessors": properties["multiProcessorCount"],
+        "driver": _dotted(runtime.driverGetVersion()),
+        "cuda": _dotted(runtime.runtimeGetVersion()),
+        "cublas": f"{library // 10000}.{library % 10000 // 100}.{library % 100}",
+        "cupy": cupy.__version__,
+    }
+
+
+def _dotted(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def text(facts: Record) -> str:
+    """A sentence that names the machine of a result, and its date."""
+    if "device" not in facts:
+        host = f"{facts['cpu']}, {facts['cores']} cores"
+        return f"A CPU ({host}), NumPy {facts['numpy']}, {facts['date']}."
+    return (
+        f"One {facts['device']}, driver for CUDA {facts['driver']}, CUDA {facts['cuda']}, "
+        f"cuBLAS {facts['cublas']}, CuPy {facts['cupy']}, {facts['date']}."
+    )
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table as Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def save(name: str, result: Record) -> None:
+    """Write a result to RESULTS/NAME.json in one step, floats rounded to five digits."""
+    RESULTS.mkdir(exist_ok=True)
+    files.replace(RESULTS / f"{name}.json", f"{_lines(rounded(result))}\n".encode())
+
+
+def load(name: str) -> Record | None:
+    """A saved result; None where there is none."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return None
+    found: Record = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def rounded(value: object) -> Any:
+    """A result with its floats rounded to the five digits that a measurement has."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _lines(value: Any, depth: int = 0) -> str:
+    """JSON with a line for each row, so that a change shows where it is."""
+    if depth == ON_LINES or not value or not isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    start = "\n" + " " * (depth + 1)
+    if isinstance(value, dict):
+        parts = [
+            f"{json.dumps(k, ensure_ascii=False)}: {_lines(v, depth + 1)}" for k, v in value.items()
+        ]
+        return f"{{{start}{f',{start}'.join(parts)}}}"
+    return f"[{start}{f',{start}'.join(_lines(v, depth + 1) for v in value)}]"

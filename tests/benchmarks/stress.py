@@ -1,0 +1,539 @@
+"""Stress: random products, threads, late operands, mutated files and cold starts.
+
+`python -m tests.benchmarks.stress --minutes 60` runs every kind in turn, on the GPU if there is
+one; `test_stress.py` runs each kind for some seconds. Everything is drawn from a seed, and a fault
+names its seed: `--seed N --only KIND` shows it again.
+"""
+
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from time import monotonic
+from types import ModuleType
+from typing import Any
+
+import click
+import numpy as np
+
+import mixpert_py
+from mixpert_py import config
+from mixpert_py.cli import main
+from mixpert_py.errors import MixPertError
+from mixpert_py.runtime.model import device_model
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import SCHEMES, get
+from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
+from mixpert_py.sources import source_files
+from mixpert_py.sources.notebook_file import rewrite_notebook
+from tests import fresh_home
+from tests.benchmarks import machine
+from tests.benchmarks.arrays import Array, Numbers, narrow, wide
+from tests.benchmarks.families import EVERYDAY, FAMILIES
+from tests.benchmarks.judgement import UNIT
+
+Fault = str
+ALL = {**FAMILIES, **EVERYDAY}
+# On these families no element of a row is small beside the others: errors are those of normal data.
+TAME = ("normal", "uniform [0, 1)", "uniform [-1, 1)", "integers", "constant")
+NAMES = ("faithful", "crt", *(name for name, it in SCHEMES.items() if isinstance(it, Scheme)))
+LAYOUTS = ("C", "F", "strided", "negative", "offset", "repeated")
+SPECIALS = ("", "", "", "", "not finite", "zeros")
+STACKS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    *(((), ()),) * 8,
+    *(((3,), (3,)), ((4,), ()), ((), (5,)), ((2, 3), (3,)), ((0,), (0,))),
+)
+EDGES = (0, 1, 2, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 192, 255, 256, 257)
+UNIT64 = 2.0**-53
+ELEMENT_MARGIN = 64.0  # how far beyond its error on normal data a scheme may be at one element
+NORM_MARGIN = 4.0  # the same of the whole product, on tame families
+THREADS = 8
+DELAY = 10e-3  # seconds by which operands are written late
+PROCESSES = 8  # that start at once
+SPIN = r"""
+extern "C" __global__ void spin(long long nanoseconds) {
+    unsigned long long now, end;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    end = now + nanoseconds;
+    while (now < end) asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """backend: "reference" or "cuda". xp: NumPy or CuPy. largest: no dimension is above it."""
+
+    backend: str
+    xp: ModuleType
+    largest: int
+
+    def product(self, a: Array, b: Array, scheme: str, **given: Any) -> Array:
+        """a @ b under a scheme, without NumPy's warnings."""
+        with np.errstate(all="ignore"):
+            return mixpert_py.matmul(a, b, scheme=scheme, backend=self.backend, **given)
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """A stream of its own for a thread."""
+        if self.backend == "cuda":
+            return self.xp.cuda.Stream(non_blocking=True)  # type: ignore[no-any-return]
+        return nullcontext()
+
+    def wait(self) -> None:
+        """Wait until the device has done all that was enqueued."""
+        if self.backend == "cuda":
+            self.xp.cuda.runtime.deviceSynchronize()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One product (…, m, k) by (…, k, n), as its seed draws it."""
+
+    seed: int
+    scheme: str
+    family: str
+    dtype: str
+    m: int
+    k: int
+    n: int
+    stacks: tuple[tuple[int, ...], tuple[int, ...]]
+    layouts: tuple[str, str]
+    special: str
+    into: bool  # an array that is given as `out`
+
+    def __str__(self) -> str:
+        stacks = f", stacks {self.stacks}" if self.stacks != ((), ()) else ""
+        return (
+            f"seed {self.seed}: {self.scheme}, {self.dtype} {self.m} × {self.k} × {self.n}{stacks}"
+            f", {self.family}, {' by '.join(self.layouts)} {self.special}{' out' * self.into}"
+        )
+
+
+def draw(seed: int, largest: int) -> Case:
+    """The product of a seed."""
+    rng = random.Random(seed)
+    stacks = rng.choice(STACKS)
+    limit = largest if stacks == ((), ()) else min(largest, 64)
+
+    def length() -> int:
+        edge = rng.choice([edge for edge in EDGES if edge <= limit])
+        return edge if rng.random() < 0.5 else rng.randint(1, limit)
+
+    scheme = rng.choice(NAMES)
+    dtype = "float64" if scheme.startswith("crt") or rng.random() < 0.3 else "float32"
+    if scheme == "faithful":
+        dtype = "float32"
+    family, special = rng.choice(tuple(ALL)), rng.choice(SPECIALS)
+    layouts = rng.choice(LAYOUTS), rng.choice(LAYOUTS)
+    sizes = length(), length(), length()
+    return Case(seed, scheme, family, dtype, *sizes, stacks, layouts, special, rng.random() < 0.1)
+
+
+def operands(case: Case, xp: ModuleType) -> tuple[Array, Array]:
+    """The operands of a case."""
+    numbers = Numbers(xp, case.seed)
+    rng = random.Random(f"specials {case.seed}")
+    made = []
+    for side, (stack, layout) in enumerate(zip(case.stacks, case.layouts, strict=True)):
+        size = int(np.prod(stack, dtype=int))
+        pairs = [ALL[case.family](numbers, case.m, case.k, case.n) for _ in range(max(size, 1))]
+        with np.errstate(all="ignore"):
+            x = narrow(xp.stack([pair[side] for pair in pairs]), np.dtype(case.dtype))[:size]
+        x = x.reshape(*stack, *x.shape[1:])
+        if x.size and case.special == "not finite" and side == 0:
+            x.reshape(-1)[rng.randrange(x.size)] = rng.choice((np.nan, np.inf, -np.inf))
+        if x.size and case.special == "zeros":
+            x[..., rng.randrange(x.shape[-2]), :] = 0
+        made.append(laid_out(x, layout, xp))
+    return made[0], made[1]
+
+
+def laid_out(x: Array, layout: str, xp: ModuleType) -> Array:
+    """The same matrices, or one row over and over for "repeated", in another place in memory."""
+    rows, columns = x.shape[-2:]
+    if layout == "F":
+        return x.swapaxes(-1, -2).copy().swapaxes(-1, -2)
+    if layout == "strided":
+        room = xp.zeros((*x.shape[:-2], 2 * rows, 3 * columns), x.dtype)
+        room[..., ::2, ::3] = x
+        return room[..., ::2, ::3]
+    if layout == "negative":
+        return x[..., ::-1, ::-1].copy()[..., ::-1, ::-1]
+    if layout == "offset":  # not where a vector load could begin
+        room = xp.zeros((*x.shape[:-2], rows + 1, columns + 3), x.dtype)
+        room[..., 1:, 3:] = x
+        return room[..., 1:, 3:]
+    if layout == "repeated" and rows:
+        return xp.broadcast_to(x[..., :1, :], x.shape)
+    return x
+
+
+def products(place: Place, seed: int) -> Iterator[Fault]:
+    """One random product, held against the bound of its scheme."""
+    case = draw(seed, place.largest)
+    a, b = operands(case, place.xp)
+    shape = (*np.broadcast_shapes(*case.stacks), case.m, case.n)
+    out = place.xp.empty(shape, case.dtype) if case.into else None
+    value = place.product(a, b, case.scheme, **({} if out is None else {"out": out}))
+    if value.shape != shape or value.dtype != case.dtype:
+        yield f"{case}: the result is {value.dtype} {value.shape}, to be {case.dtype} {shape}"
+        return
+    if out is not None and value is not out:
+        yield f"{case}: the result is not in `out`"
+    if seed % 8 == 0 and not same_bits(value, place.product(a, b, case.scheme)):
+        yield f"{case}: another result when the product is made again"
+    left, right = (place.xp.broadcast_to(x, (*shape[:-2], *x.shape[-2:])) for x in (a, b))
+    for index in np.ndindex(*shape[:-2]):
+        for fault in faults(place.xp, case, left[index], right[index], value[index]):
+            yield f"{case}: matrix {index}: {fault}"
+    is_digits = isinstance(it := get(case.scheme), Scheme) and isinstance(it.left, Digits)
+    if place.backend == "cuda" and is_digits and case.family in TAME and not case.special:
+        wanted = mixpert_py.matmul(a.get(), b.get(), scheme=case.scheme, backend="reference")
+        if not same_bits(value.get(), wanted):
+            yield f"{case}: not the bits of the reference backend"
+
+
+def faults(xp: ModuleType, case: Case, a: Array, b: Array, value: Array) -> Iterator[Fault]:
+    """The ways in which a product of two matrices is beyond what its scheme allows."""
+    with np.errstate(all="ignore"):
+        left, right, made = wide(a), wide(b), wide(value)
+        rows, columns = xp.isfinite(left).all(axis=1), xp.isfinite(right).all(axis=0)
+        reached = ~(rows[:, None] & columns)
+        native = left @ right
+        if bool((xp.isfinite(made) != xp.isfinite(native))[reached].any()):
+            yield "NaN or Inf stands at other places than in the native product"
+        left, right = xp.where(rows[:, None], left, 0.0), xp.where(columns, right, 0.0)
+        exact, absolute = left @ right, abs(left) @ abs(right)
+        holds = ~reached & (absolute < 0.9 * float(np.finfo(case.dtype).max))
+        error = xp.where(holds, abs(made - exact), 0.0)
+        unit = UNIT64 if case.dtype == "float64" else UNIT
+        smallest = float(np.finfo(case.dtype).smallest_subnormal)
+        floor = 4 * (case.k + 16) * unit * absolute + (case.k + 1) * smallest
+        size = _largest(left, 1)[:, None] * _largest(right, 0)
+        if is_grouped(case):
+            size = size * 0 + _largest(size.reshape(1, -1), 1)
+        allowed = floor + ELEMENT_MARGIN * stated_error(case) * case.k * size
+        beyond = ~(error <= allowed) & holds & (case.family in TAME or has_range(case))
+        if bool(beyond.any()):
+            most = float((error / allowed)[beyond].max())
+            yield f"{int(beyond.sum())} elements beyond the bound, by up to {most:.2e}×"
+        if case.family in TAME and case.k >= 16 and "repeated" not in case.layouts:
+            norm = float((xp.where(holds, exact, 0.0) ** 2).sum()) ** 0.5
+            off = float((error**2).sum()) ** 0.5
+            if off > NORM_MARGIN * (stated_error(case) + case.k * unit) * norm:
+                yield f"the error is {off / norm:.1e} of the product's norm"
+
+
+def _largest(x: Array, axis: int) -> Array:
+    return abs(x).max(axis=axis) if x.shape[axis] else abs(x).sum(axis=axis)
+
+
+def stated_error(case: Case) -> float:
+    """The error that a scheme states for normal data; 0 of the schemes that are as accurate as
+    the native product, which `faults` allows its own rounding.
+    """
+    entry = get(case.scheme)
+    return entry.error if isinstance(entry, Scheme) else 0.0
+
+
+def is_grouped(case: Case) -> bool:
+    """Whether several rows of the scheme share one exponent."""
+    return any(getattr(side, "group", 1) > 1 for side in _splitters(case))
+
+
+def has_range(case: Case) -> bool:
+    """Whether the scheme takes numbers beyond the range of halves; some do not scale them."""
+    return not any(
+        isinstance(side, FloatSlices) and side.element.name == "float16" and not side.scaled
+        for side in _splitters(case)
+    )
+
+
+def _splitters(case: Case) -> tuple[Splitter, ...]:
+    entry = get(case.scheme)
+    return (entry.left, entry.right) if isinstance(entry, Scheme) else ()
+
+
+def same_bits(one: Array, other: Array) -> bool:
+    """Whether two arrays hold the same numbers, NaN equal to NaN."""
+    same = (one == other) | ((one != one) & (other != other))
+    return one.shape == other.shape and bool(same.all())
+
+
+def threads(place: Place, seed: int) -> Iterator[Fault]:
+    """Threads that multiply at the same time: every product has the bits that it has alone."""
+    tasks = []
+    for number in range(2 * THREADS):
+        case = draw(1000 * seed + number, min(place.largest, 128))
+        a, b = operands(case, place.xp)
+        tasks.append((case, a, b, digest(place, case, a, b)))
+    place.wait()
+    start = threading.Barrier(THREADS)
+
+    def work(number: int) -> list[Fault]:
+        order = random.Random(f"{seed} {number}").choices(tasks, k=len(tasks))
+        start.wait()
+        with place.stream():
+            made = [(case, digest(place, case, a, b), wanted) for case, a, b, wanted in order]
+        return [
+            f"{case}: {found} in a thread, {wanted} alone"
+            for case, found, wanted in made
+            if found != wanted
+        ]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for found in pool.map(work, range(THREADS)):
+            yield from found
+
+
+def digest(place: Place, case: Case, a: Array, b: Array) -> str:
+    """Type, shape and bits of a product; or the error that is raised."""
+    try:
+        value: Any = place.product(a, b, case.scheme)
+        on_host = value.get() if place.backend == "cuda" else value
+        bits = sha256(np.ascontiguousarray(on_host).tobytes()).hexdigest()
+        return f"{value.dtype} {value.shape} {bits[:12]}"
+    except MixPertError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def streams(place: Place, seed: int) -> Iterator[Fault]:
+    """Operands written late, on several streams: no product reads them before. GPU only."""
+    if place.backend != "cuda":
+        return
+    cupy, rng = place.xp, np.random.default_rng(seed)
+    spin = cupy.RawKernel(SPIN, "spin")
+    pairs = [
+        [cupy.asarray(rng.standard_normal((256, 256)).astype("f")) for _ in "ab"] for _ in range(4)
+    ]
+    names = ("faithful", "int8x6", "int8x3", "fp16x3")
+    wanted = {name: [cupy.asnumpy(place.product(a, b, name)) for a, b in pairs] for name in names}
+    place.wait()
+    made = []
+    for number in range(4):
+        with cupy.cuda.Stream(non_blocking=True):
+            a, b = map(cupy.zeros_like, pairs[0])
+            spin((1,), (1,), (np.int64(DELAY * 1e9),))
+            a[...], b[...] = pairs[number]
+            made += [(number, name, place.product(a, b, name)) for name in names]
+    place.wait()
+    for number, name, product in made:
+        if not np.array_equal(cupy.asnumpy(product), wanted[name][number]):
+            yield f"seed {seed}: {name} read operands before they were written"
+
+
+PLAN = """\
+schema = 1
+[provenance]
+source = "mlp.py"
+blas_threads = 2
+date = "2026-11-22"
+[provenance.versions]
+numpy = "2.4.6"
+[[criterion]]
+name = "logits"
+metric = "frobenius"
+budget = 1e-5
+achieved = 9.1e-6
+[[site]]
+id = "mlp:forward/matmul~8f3a#0"
+scheme = "int8x6"
+expression = "x @ w1"
+block = 128
+locked = true
+shapes = [[4096, 1024, 4096], [1, 1024, 10]]
+calls = 12
+error = 3.1e-7
+native_ms = 4.1
+"""
+PROJECT = '[project]\nname = "x"\n[tool.mixpert]\nexclude = ["old/*.py"]\nerror = ["1e-5"]\n'
+NOTEBOOK = json.dumps(
+    {
+        "cells": [
+            {"cell_type": "code", "source": ["import numpy as np\n", "c = a @ b"], "outputs": []},
+            {"cell_type": "markdown", "source": "text"},
+            {"cell_type": "code", "source": "%time d = np.dot(c, c)", "outputs": []},
+        ],
+        "metadata": {"language_info": {"name": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    },
+    indent=1,
+)
+WILD = (
+    *('""', "0", "-1", "1e999", "nan", "-0.0", "true", "null", "[]", "{}", "[[]]", "'a'", '"', "#"),
+    *(
+        "9" * 400,
+        "[" * 2000,
+        '{"a":' * 2000,
+        '"' + "x" * 5000 + '"',
+        "\\ud800",
+        "\0",
+        "\r",
+        "\ufeff",
+    ),
+    *("2**63", "9223372036854775808", "1979-05-27T07:32:00Z", '"../../etc/passwd"', "=", "]", "é"),
+)
+
+
+def mutated(rng: random.Random, text: str) -> bytes:
+    """A file after up to four changes of its lines, values and bytes."""
+    lines = text.split("\n")
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(lines))
+        change = rng.randrange(5)
+        if change == 0:
+            del lines[at]
+            lines = lines or [""]
+        elif change == 1:
+            lines.insert(at, rng.choice(lines) * rng.choice((1, 1, 2, 300)))
+        elif change == 2:
+            sign = "=" if "=" in lines[at] else ":"
+            lines[at] = f"{lines[at].partition(sign)[0]}{sign} {rng.choice(WILD)}"
+        elif change == 3:
+            lines[at] = lines[at][: rng.randrange(len(lines[at]) + 1)] + rng.choice(WILD)
+        else:
+            rng.shuffle(lines)
+    content = bytearray("\n".join(lines).encode("utf-8", "surrogatepass"))
+    for _ in range(rng.choice((0, 0, 1, 3))):
+        if content:
+            content[rng.randrange(len(content))] = rng.randrange(256)
+    return bytes(content[: rng.randrange(len(content) + 1)] if rng.random() < 0.1 else content)
+
+
+def _read_project(path: Path) -> None:
+    list(source_files.files_of_projects([str(path.parent)], ()))
+
+
+def kinds_of_files() -> dict[str, tuple[str, Callable[[Path], object]]]:
+    """The name of a file → a valid one, and what reads it."""
+    model = min(device_model.SHIPPED.iterdir(), key=lambda path: path.name).read_text("utf-8")
+    return {
+        "plan.mixpert.toml": (PLAN, lambda path: config.load_plan(str(path))),
+        "pyproject.toml": (PROJECT, _read_project),
+        "model.toml": (model, device_model.load),
+        "nb.ipynb": (
+            NOTEBOOK,
+            lambda path: rewrite_notebook(path.read_bytes(), "nb", None, None, False),
+        ),
+    }
+
+
+def mutated_files(place: Place, seed: int) -> Iterator[Fault]:
+    """Mutated files: each is read, or refused by one clear line."""
+    with tempfile.TemporaryDirectory(prefix="mixpert-stress-") as folder:
+        for name, (valid, read) in kinds_of_files().items():
+            path = Path(folder, name)
+            path.write_bytes(mutated(random.Random(f"{seed} {name}"), valid))
+            try:
+                read(path)
+            except MixPertError as error:
+                line = str(error)
+                if not line.isprintable() or not 0 < len(line) < 1000:
+                    yield f"seed {seed}: {name}: the error reads {line[:200]!r}"
+            except BaseException as error:
+                yield f"seed {seed}: {name}: {type(error).__name__}: {error}"
+            path.unlink()
+
+
+COLD = """\
+import sys, numpy as np
+from mixpert_py.launch import launcher
+import mixpert_py
+xp = __import__(sys.argv[1])
+a = xp.ones((256, 256), "float32")
+print(float(mixpert_py.matmul(a, a, scheme="int8x6", backend=sys.argv[2]).sum()))
+"""
+
+
+def cold(place: Place, seed: int) -> Iterator[Fault]:
+    """Processes that start at once with empty caches: each ends well, with the same number."""
+    with tempfile.TemporaryDirectory(prefix="mixpert-stress-") as folder:
+        program = Path(folder, "program.py")
+        program.write_text("import numpy as np\nprint((np.eye(9) @ np.eye(9)).sum())\n")
+        words = [
+            [sys.executable, "-c", COLD, place.xp.__name__, place.backend],
+            fresh_home.command("mixpert_py", "run", str(program)),
+        ]
+        started = [
+            subprocess.Popen(
+                words[number % 2],
+                cwd=fresh_home.ROOT,
+                env=fresh_home.environment(Path(folder)),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(PROCESSES)
+        ]
+        ended = [process.communicate(timeout=300) for process in started]
+    wanted = [str(float(256**3)), "9.0"]
+    for number, (process, (out, error)) in enumerate(zip(started, ended, strict=True)):
+        if process.returncode or out.strip() != wanted[number % 2]:
+            yield f"process {number} printed {out!r}, {error.strip()[-300:]!r}"
+
+
+KINDS: dict[str, Callable[[Place, int], Iterator[Fault]]] = {
+    "products": products,
+    "threads": threads,
+    "streams": streams,
+    "files": mutated_files,
+    "cold": cold,
+}
+
+
+def here(largest: int) -> Place:
+    """The GPU, or the reference backend where there is none."""
+    try:
+        return Place("cuda", machine.gpu(), largest)
+    except MixPertError:
+        return Place("reference", np, largest)
+
+
+def stress(
+    place: Place, kind: str, seed: int, seconds: float, most: int = 1 << 62
+) -> tuple[int, list[Fault]]:
+    """Run one kind from a seed on, for so many seconds or seeds; returns how many, and faults."""
+    end, done = monotonic() + seconds, 0
+    found: list[Fault] = []
+    for number in count(seed):
+        try:
+            found += KINDS[kind](place, number)
+        except Exception as error:
+            found.append(f"seed {number}: {type(error).__name__}: {error}")
+        done += 1
+        if monotonic() > end or done >= most or len(found) > 20:
+            break
+    return done, found
+
+
+@click.command()
+@click.option("--minutes", default=60.0, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@click.option("--only", type=click.Choice(list(KINDS)), multiple=True)
+@click.option("--largest", default=2048, show_default=True, help="No dimension is above it.")
+@click.option("--reference", is_flag=True, help="In NumPy, also where there is a GPU.")
+def command(minutes: float, seed: int, only: tuple[str, ...], largest: int, reference: bool) -> int:
+    """Run every kind in turn; exit code 1 where a fault is found."""
+    place = Place("reference", np, largest) if reference else here(largest)
+    failed = False
+    for kind in only or KINDS:
+        done, found = stress(place, kind, seed, 60 * minutes / len(only or KINDS))
+        click.echo(f"{kind} on {place.backend}: {done} seeds, {len(found)} faults")
+        for fault in found:
+            click.echo(f"  {fault}")
+        failed |= bool(found)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    main(command, "python -m tests.benchmarks.stress")

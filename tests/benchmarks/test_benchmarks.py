@@ -1,0 +1,143 @@
+"""Benchmarks without a GPU: NumPy multiplies, the clock tells given times, samples are small."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tests.benchmarks import app_runs, apps, first_example, gemm, machine, staircase, tables
+from tests.benchmarks.app_list import APPS
+from tests.benchmarks.contenders import MODES, Mode
+from tests.benchmarks.fake_bench import FakeClock, bench
+
+WEIGHTS = {
+    gemm.BASE: (1.0, 1e-6),
+    "cuBLAS TF32": (0.2, 1e-3),
+    "faithful": (0.25, 5e-7),
+    "int8x6": (0.2, 6e-7),
+    "int8x3": (0.1, 1e-4),
+}
+
+
+@pytest.fixture(scope="module")
+def result() -> dict[str, Any]:
+    """A result of the suite on n = 32 and 64, by contenders of known speed and error."""
+    fake = bench(FakeClock(), WEIGHTS)
+    found: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gemm, "ERROR_SIZE", 32)
+        patch.setattr("tests.benchmarks.contenders.ran", lambda a, b, name: name)
+        loop = {"n": 32, "native": {"median": 4.0}, "ours": {"median": 2.0}, "ratio": 2.0}
+        for name, section in gemm.sections(fake, (32, 64), ("normal", "spikes")).items():
+            found[name] = [loop] if name == "loops" else section()
+    facts = {"device": "X", "driver": "1", "cuda": "1", "cublas": "1", "cupy": "1", "date": "d"}
+    return {"machine": facts, "sections": machine.rounded(found)}
+
+
+def test_speeds_and_errors_of_contenders(result: dict[str, Any]) -> None:
+    rows = {row["name"]: row for row in result["sections"]["speed 64"]}
+    assert rows["int8x3"]["speedup"]["median"] == pytest.approx(10)
+    assert rows["faithful"]["tflops"] == pytest.approx(2e-12 * 64**3 / 0.25e-3, rel=1e-4)
+    errors = {row["name"]: row["frobenius"] for row in result["sections"]["accuracy normal 64"]}
+    assert errors["int8x3"] == pytest.approx(1e-4, rel=0.1)
+    contract = {row["name"]: row for row in result["sections"]["families spikes 32"]}
+    assert contract["faithful"]["frobenius_over"] < 1 < contract["int8x6"]["draws"]
+
+
+def test_the_tables_of_products(result: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm, "ERROR_SIZE", 32)
+    speeds = gemm.speeds_markdown(result)
+    assert "|  | 32³ | 64³ | error at 64³ | grades |" in speeds
+    assert "(10.0×) | 1.0e-04 |" in speeds
+    assert "| 32 | 4.0 | 2.0 | 2.00× |" in speeds
+    assert "| faithful, called in a loop | 0 (2.0×) | – |  |  |" in gemm.levels_markdown(result)
+    assert "| spikes | 1.0e-06 |" in gemm.families_markdown(result)
+
+
+def test_the_staircase(result: dict[str, Any], tmp_path: Any) -> None:
+    stairs = staircase.of_float32(result, 64)
+    assert [step.name for step in stairs.steps] == ["faithful", "int8x6", "int8x3"]
+    assert "int8x3 is 10.0 times as fast at an error of 1.0e-04" in stairs.sentence()
+    pytest.importorskip("matplotlib")
+    staircase.draw(stairs, tmp_path)
+    light, dark = ((tmp_path / f"staircase{end}.svg").read_text() for end in ("", "-dark"))
+    assert "faithful 4.0×, the default" in light
+    assert light.replace("#ffffff", "") != dark.replace("#0d1117", "")
+
+
+@pytest.mark.parametrize("page", tables.PAGES)
+def test_the_pages_hold_the_saved_results(page: str) -> None:
+    assert tables.filled(tables.ROOT / page) == (tables.ROOT / page).read_text("utf-8")
+
+
+def test_pictures_are_those_of_the_saved_results(tmp_path: Any) -> None:
+    for name, make in (("gemm", staircase.of_float32), ("float64", staircase.of_float64)):
+        found = machine.load(name)
+        assert found is not None
+        stairs = make(found)
+        for end in ("", "-dark"):
+            text = (tables.ROOT / "docs" / f"{stairs.name}{end}.svg").read_text("utf-8")
+            assert all(f"{step.name} " in text for step in stairs.steps)
+
+
+@pytest.mark.parametrize("name", ["knn", "gp"])
+def test_an_application_in_every_mode(name: str) -> None:
+    given = {"size": "small", "budget": 1e-3, "backend": "reference"}
+    record = apps.made(APPS[name], **given, host=False)
+    assert "failed" not in record, record
+    modes = apps.modes_of(record)
+    assert set(modes) == {app_runs.FP32, app_runs.TF32, app_runs.FAITHFUL, app_runs.TUNED}
+    assert modes[app_runs.TUNED]["error"] <= 1e-3
+    assert modes[app_runs.FAITHFUL]["error"] < 1e-5
+    host = apps.made(APPS[name], **given, host=True)
+    assert "failed" not in host, host
+    assert host["error"] <= 1e-3
+
+
+def test_an_application_in_a_process_of_its_own() -> None:
+    options = {"size": "small", "budget": 1e-3, "backend": "reference", "host": False}
+    assert "failed" not in apps.apart("qkv", options, 120.0)
+    late = apps.apart("qkv", options, 0.01)
+    assert late["failed"].startswith("still running after 0.01 s")
+    result = {"machine": {"cpu": "c", "cores": 1, "numpy": "2", "date": "d"}, "host": []}
+    assert "| qkv | still running" in apps.markdown({**result, "apps": [late]})
+
+
+def test_records_that_failed_do_not_replace_those_that_did_not() -> None:
+    good, bad = {"name": "knn", "x": 1}, {"name": "knn", "failed": "E"}
+    assert apps.merged([good], [bad]) == [good]
+    assert apps.merged([bad], [good]) == [good]
+
+
+def test_every_application_is_a_sample() -> None:
+    for app in APPS.values():
+        assert (apps.SAMPLES / f"{app.sample}.py").is_file()
+        for size in ("small", "paper"):
+            assert app.arguments(size)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (apps.command, ["--only", "chess"]),
+        (gemm.command, ["--family", "odd"]),
+    ],
+)
+def test_unknown_names_are_refused(command: Any, words: list[str]) -> None:
+    done = CliRunner().invoke(command, words)
+    assert words[1] in str(done.exception)
+
+
+def test_the_first_examples_table() -> None:
+    verified = {"schemes": {"a": "float32"}, "error": 1e-7, "native": 3.0, "tuned": 2.0}
+    one = {**verified, "products_native": 2.0, "products_tuned": 1.0, "seconds": 30.0}
+    facts = {"cores": 2, "cpu": "c", "date": "d"}
+    text = first_example.markdown({"tries": [one, one], "machine": facts})
+    assert "| 2 | 3.00 → 2.00 s | 1.50× | 2.00× | 1.0e-07 | 30 s |" in text
+    assert "2 tries: the same plan each time, at least 1.50× as fast" in text
+
+
+def test_modes_of_cublas_name_their_types() -> None:
+    assert isinstance(MODES["cuBLAS FP32"], Mode)
+    assert np.dtype(MODES["cuBLAS FP16"].element) == np.float16

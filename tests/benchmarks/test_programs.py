@@ -1,0 +1,147 @@
+"""The list of public programs, and the script that runs them, on tiny programs; without a clock."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from mixpert_py.errors import MixPertError
+from tests.benchmarks import programs, public_programs
+from tests.benchmarks.public_programs import Program, Sample
+
+SCRIPT = '"""Of a product."""\nfrom __future__ import annotations\nimport numpy as np\nN = 2\n'
+USED = "import sys, part\nassert part.square(np.eye(N)).sum() == 3 == int(sys.argv[1])\n"
+PART = "def square(x):\n    return x @ x\n"
+
+
+def of(path: Path, name: str, files: dict[str, str], **given: Any) -> Program:
+    """A program whose files lie in a folder of sources."""
+    for file, text in files.items():
+        (path / f"owner/name/c0/{file}").parent.mkdir(parents=True, exist_ok=True)
+        (path / f"owner/name/c0/{file}").write_text(text)
+    digests = {file: hashlib.sha256(text.encode()).hexdigest() for file, text in files.items()}
+    facts = {"field": "products", "arrays": "numpy", "repository": "owner/name", "commit": "c0"}
+    return Program(
+        name=name, licence="MIT", script=next(iter(files)), files=digests, **facts, **given
+    )
+
+
+def test_the_list() -> None:
+    both = [public_programs.public(gpu) for gpu in (False, True)]
+    listed = {program.name: program for program in (*both[0], *both[1])}
+    assert len(listed) == 20
+    assert len({program.field for program in listed.values()}) >= 6
+    assert [sum(it.arrays == "torch" for it in each) for each in both] == [5, 5]
+    for program in listed.values():
+        assert program.script in program.files
+        assert re.fullmatch("[0-9a-f]{40}", program.commit)
+        assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in program.files.values())
+        assert all(old != new for old, new in (*program.edits, *program.gpu_edits))
+    names = [sample.name for sample in public_programs.samples(gpu=False)]
+    assert {*public_programs.LARGER} < {*names}
+    assert not {*names} & {*listed}
+    on_gpu = public_programs.samples(gpu=True)
+    assert on_gpu
+    assert {sample.name for sample in on_gpu} < {*names}
+    assert all(sample.arguments[:1] == ["--gpu"] for sample in on_gpu)
+
+
+def test_programs_run_in_both_ways_and_go_on(tmp_path: Path) -> None:
+    sources, folder = tmp_path / "sources", tmp_path / "runs"
+    folder.mkdir()
+    files = {"a/main.py": SCRIPT + USED, "a/part.py": PART}
+    good = of(sources, "good", files, edits=[("N = 2", "N = 3")], arguments=["3"])
+    bad = of(sources, "bad", {"main.py": "raise SystemExit('no')\n"})
+    lines: list[str] = []
+
+    def measured(rounds: int, **given: float) -> dict[str, Any]:
+        return programs.measure(
+            [bad, good], folder, rounds, sources=sources, report=lines.append, **given
+        )
+
+    first = measured(1)
+    assert first["bad"]["error"] == "exit 1: no"
+    assert first["good"]["done"] == 2
+    for way in programs.COMMANDS:
+        clocks = first["good"][way]
+        assert [len(clocks[name]) for name in programs.CLOCKS] == [1, 1, 1]
+        assert 0 < clocks["inside"][0] < clocks["whole"][0]
+    assert [line.split(":")[0] for line in lines] == ["0/1 bad", "0/1 good", "1/1 good"]
+
+    assert measured(2, deadline=0.0) == first
+    second = measured(2)
+    assert second["good"]["native"]["whole"][:1] == first["good"]["native"]["whole"]
+    assert len(second["good"]["ours"]["whole"]) == 2
+    assert lines[3:] == [f"2/2 good: {lines[-1].partition(': ')[2]}"]
+
+    good = of(sources, "good", files, edits=[("N = 2", "N = 4")], arguments=["3"])
+    assert "AssertionError" in measured(1)["good"]["error"]  # another program, which fails
+
+
+def test_the_rewritten_run_is_rewritten(tmp_path: Path) -> None:
+    seen = "import sys\nopen('seen', 'a').write(f\"{'mixpert_py.runtime.api' in sys.modules} \")\n"
+    program = of(
+        tmp_path, "seen", {"main.py": f"import numpy as np\nnp.eye(2) @ np.eye(2)\n{seen}"}
+    )
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    programs.measure([program], folder, 1, sources=tmp_path, report=lambda line: None)
+    assert (folder / "seen/seen").read_text().split() == ["True", "False", "False", "True"]
+
+
+def test_another_file_and_a_text_that_is_not_there(tmp_path: Path) -> None:
+    program = of(tmp_path, "it", {"main.py": "a = 1\n"}, edits=[("b", "c")])
+    with pytest.raises(MixPertError, match="not in the script"):
+        program.prepare(tmp_path / "runs", tmp_path, gpu=False)
+    (tmp_path / "owner/name/c0/main.py").write_text("b = 1\n")
+    with pytest.raises(MixPertError, match="another file"):
+        program.prepare(tmp_path / "runs", tmp_path, gpu=False)
+    with pytest.raises(MixPertError, match="No such file"):
+        program.prepare(tmp_path / "runs", tmp_path / "absent", gpu=False)
+
+
+def test_samples_are_taken_from_here(tmp_path: Path) -> None:
+    script = Sample("kmeans.py").prepare(tmp_path / "it", None, gpu=False)
+    text = (public_programs.SAMPLES / "kmeans.py").read_text("utf-8")
+    assert script.read_text("utf-8").replace(public_programs.CLOCK, "") == text
+
+
+def test_the_table() -> None:
+    ways = {
+        "native": {"whole": [2.0, 2.0], "inside": [1.0, 1.0], "processor": [4.0, 4.0]},
+        "ours": {"whole": [2.5, 2.5], "inside": [1.0, 1.0], "processor": [2.0, 2.0]},
+    }
+    named = [("slow", {"done": 3, **ways}), ("broken", {"error": "exit 1: no"})]
+    record = {
+        "machine": {"cores": 2, "cpu": "one", "date": "2026-11-25"},
+        "wanted": 0.97,
+        "programs": [{"name": it, "address": "at", "result": result} for it, result in named],
+    }
+    lines = programs.markdown(record).splitlines()
+    slow = "[slow](at) | 2.00 s | 2.50 s | 0.800× (0.800–0.800) | 1.000× | missed"
+    assert lines[2:4] == [f"| {slow} |", "| [broken](at) |  |  | exit 1: no |  |  |"]
+
+
+def test_the_command_refuses_a_name_that_is_none(tmp_path: Path) -> None:
+    arguments = ["--only", "none", "--folder", str(tmp_path)]
+    done = CliRunner().invoke(programs.command, arguments)
+    assert done.exit_code == 2
+    assert "no program is called none" in done.output
+
+
+def test_the_command_goes_on_from_what_is_kept(tmp_path: Path) -> None:
+    clocks = {key: [1.0] for key in programs.CLOCKS}
+    icp = next(it for it in public_programs.public(gpu=False) if it.name == "icp")
+    entry = json.loads(msgspec.json.encode(icp))
+    kept = {"program": entry, "done": 2, "native": clocks, "ours": clocks}
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu/icp.json").write_text(json.dumps(kept))
+    arguments = ["--only", "icp", "--rounds", "1", "--folder", str(tmp_path)]
+    done = CliRunner().invoke(programs.command, arguments)
+    assert done.exit_code == 0, done.output
+    assert "1.000× (1.000–1.000) | 1.000× | met" in done.output

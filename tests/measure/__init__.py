@@ -1,1 +1,0 @@
-"""Measurements for docs/measured.md that no command makes: `python -m tests.measure.NAME`."""

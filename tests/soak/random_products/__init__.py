@@ -1,1 +1,0 @@
-"""Random products, each held against the bounds that its scheme states."""
