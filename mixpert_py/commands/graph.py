@@ -15,7 +15,7 @@ from mixpert_py.commands.program import complete_files, package_option, require_
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "dot", "svg", "json"]),
+    type=click.Choice(["text", "dot", "mermaid", "json"]),
     help="Default: as the ending of OUT says, else text.",
 )
 @click.option(

@@ -1,4 +1,4 @@
-"""Graphs as text, as JSON and for Graphviz; and the file that they go to."""
+"""Graphs as text, as JSON, for Graphviz and for Mermaid; and the file that they go to."""
 
 import io
 import json
@@ -15,7 +15,6 @@ from rich.text import Text
 from mixpert_py import files
 from mixpert_py.errors import SourceError, writing
 from mixpert_py.graph.graph import Edge, Graph, Operator, percent, printable, shown
-from mixpert_py.graph.svg import svg
 
 # Wide enough that rich never folds a line: an operator is one line, whatever the terminal.
 WIDTH = 100_000
@@ -103,20 +102,42 @@ def dot(graphs: Sequence[Graph]) -> str:
     return "\n".join([*lines, "}", ""])
 
 
+def mermaid(graphs: Sequence[Graph]) -> str:
+    """A Mermaid flowchart: a subgraph for each file, a box for each operator with its share.
+
+    Edges that a profile has not seen are dotted.
+    """
+    lines = ["flowchart TD"]
+    names = count(1)
+    for number, graph in enumerate(graphs):
+        if not graph.operators:
+            continue
+        lines.append(f'  subgraph file{number}["{_entities(graph.path)}"]')
+        name = [f"n{next(names)}" for _ in graph.operators]
+        for node, operator in zip(name, graph.operators, strict=True):
+            parts = [_place(operator), shown(operator.expression)]
+            parts += [] if operator.share is None else [percent(operator.share)]
+            lines.append(f'    {node}["{"<br/>".join(map(_entities, parts))}"]')
+        lines.append("  end")
+        for edge in graph.edges:
+            producer, consumer = (name[at] for at in edge)
+            lines.append(f"  {producer} {_arrow(graph, edge)} {consumer}")
+    return "\n".join([*lines, ""])
+
+
 FORMATS: dict[str, Callable[[Sequence[Graph]], str]] = {
     "text": text,
     "dot": dot,
-    "svg": svg,
+    "mermaid": mermaid,
     "json": as_json,
 }
+ENDINGS = {"mmd": "mermaid"}
 
 
 def rendered(graphs: Sequence[Graph], form: str | None, output: str | None) -> str:
-    """The graphs in a format; None: the one that OUT's ending names, else text.
-
-    Raises SourceError if a graph is too large to be drawn.
-    """
-    named = Path(output or "").suffix.removeprefix(".")
+    """The graphs in a format; None: the one that OUT's ending names, else text."""
+    ending = Path(output or "").suffix.removeprefix(".")
+    named = ENDINGS.get(ending, ending)
     return FORMATS[form or (named if named in FORMATS else "text")](graphs)
 
 
@@ -133,6 +154,20 @@ def _line_style(graph: Graph, edge: Edge) -> str:
     if edge in graph.extra:
         return ' [label="in the run"]'
     return " [style=dashed]" if graph.seen is not None and edge not in graph.seen else ""
+
+
+def _arrow(graph: Graph, edge: Edge) -> str:
+    """An edge for Mermaid."""
+    if edge in graph.extra:
+        return '-- "in the run" -->'
+    return "-.->" if graph.seen is not None and edge not in graph.seen else "-->"
+
+
+def _entities(value: str) -> str:
+    """A text in which Mermaid sees no markup: other characters than letters, digits and blanks of
+    ASCII are written as entities.
+    """
+    return "".join(c if c.isalnum() or c in " .,:_/" else f"#{ord(c)};" for c in printable(value))
 
 
 def _table(graph: Graph) -> Table:

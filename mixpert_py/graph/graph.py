@@ -91,11 +91,6 @@ class Graph:
             )
         )
 
-    @cached_property
-    def cycle_of(self) -> dict[int, int]:
-        """The number of the cycle, from 1, that an operator is in."""
-        return {at: number for number, cycle in enumerate(self.cycles, 1) for at in cycle}
-
 
 def of_source(source: bytes, path: str, module: str, is_named: bool = True) -> Graph:
     """The graph of a source text, a notebook's where `path` is one.

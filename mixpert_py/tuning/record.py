@@ -40,7 +40,6 @@ from mixpert_py.tuner.report.summary import Program as ReportedProgram
 from mixpert_py.tuning.options import Limits
 
 if TYPE_CHECKING:
-    from mixpert_py.graph.graph import Graph
     from mixpert_py.tuning.front import FrontResult
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.verify import Verification
@@ -245,6 +244,7 @@ def reported_program(record: Record, plan: Plan | None, script: Path) -> Reporte
     plan: the plan file as it is today; None where there is none. script: where the program is; it
     need not exist, nor be as it was.
     """
+    from mixpert_py.graph import formats
     from mixpert_py.graph.graph import of_source, with_seen
 
     notes = list(record.notes)
@@ -273,22 +273,11 @@ def reported_program(record: Record, plan: Plan | None, script: Path) -> Reporte
     seen = {(before, entry.id) for entry in record.operators for before in entry.fed_by or ()}
     if any(entry.fed_by is not None for entry in record.operators):
         graph = with_seen(graph, seen)
-    picture, problems = _picture(graph)
     return ReportedProgram(
         name,
         text,
         spans,
         {operator.id: at for at, operator in enumerate(graph.operators, 1)},
-        picture,
-        (*notes, *problems),
+        formats.text([graph]),
+        tuple(notes),
     )
-
-
-def _picture(graph: "Graph") -> tuple[str, list[str]]:
-    """The graph as SVG, or why it is not drawn."""
-    from mixpert_py.graph import svg
-
-    try:
-        return svg.svg([graph]), []
-    except MixPertError as problem:
-        return "", [f"The graph is not shown. {problem}"]

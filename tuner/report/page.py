@@ -74,7 +74,6 @@ def page(record: Record, program: Program) -> str:
         bars=bars(record, found),
         sampled=operands.sampled_rows(found),
         listing=listing(program.text, program.spans, found),
-        graph=Markup(program.graph),
         numbers_of=lambda trial: " ".join(
             str(by_site[site].number) for site in trial.changed if site in by_site
         ),

@@ -45,7 +45,7 @@ class Program:
     """The parts of a report that come from the program, not from the record.
 
     text: its source, empty where it is not shown. spans: site → its place in `text`.
-    numbers: site → the number that the graph gives it. graph: a picture as SVG, or empty.
+    numbers: site → the number that the graph gives it. graph: its table as text, or empty.
     notes: sentences at the top of the report, such as that the source has changed.
     """
 

@@ -46,7 +46,7 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("sites", "-j", "0", "s.py"), "0 is not in the range"),
     (("sites",), "Missing argument"),
     (("graph", "--profile", "s.py", "s.py"), "s.py: not a profile"),
-    (("graph", "-o", "s.py/x.svg", "s.py"), "s.py/x.svg: cannot write"),
+    (("graph", "-o", "s.py/x.dot", "s.py"), "s.py/x.dot: cannot write"),
     (("graph", "app.pyz"), "app.pyz: an archive; unpack it, and give the folder"),
     (("graph", "--format", "png", "s.py"), "'png' is not one of"),
     (("run", "folder"), "folder: no __main__.py in it"),

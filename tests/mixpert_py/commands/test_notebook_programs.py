@@ -56,7 +56,7 @@ def test_it_is_tuned_verified_and_run_under_its_plan(notebook: Path, mixpert: Mi
     page = (notebook.parent / "page/index.html").read_text("utf-8")
     assert "has changed since" not in page
     assert "The source is not shown" not in page
-    assert 'class="operator' in page
+    assert '<pre class="graph">' in page
 
 
 def test_processes_that_it_spawns_do_not_run_it(notebook: Path, mixpert: Mixpert) -> None:

@@ -47,7 +47,7 @@ def test_a_page_of_a_tuning(tuned: Path, mixpert: Mixpert) -> None:
     text = (tuned / "new/page/index.html").read_text()
     assert "2 of 2 products lowered" in text
     assert "</script>&lt;b" not in text
-    assert 'class="operator' in text
+    assert '<pre class="graph">' in text
     assert text.count('role="note"') == 1
     assert 'role="note">Compared: c. Left out: b (steps to these)' in text
 

@@ -62,13 +62,13 @@ def highlighted(page: browser.Page) -> set[str]:
     )
 
 
-EVERYWHERE = {"time", "operators", "operands", "source", "graph", "trials"}
+EVERYWHERE = {"time", "operators", "operands", "source", "trials"}
 
 
 @pytest.mark.parametrize(
     "selector",
-    ["#op-1 code", "#source-1", ".mark[data-op='1']", ".graph [id='1-1'] text", "#time a"],
-    ids=["row", "note", "mark", "graph", "bar"],
+    ["#op-1 code", "#source-1", ".mark[data-op='1']", "#time a"],
+    ids=["row", "note", "mark", "bar"],
 )
 def test_a_click_highlights_an_operator_everywhere(shown: browser.Page, selector: str) -> None:
     assert highlighted(shown) == set()
@@ -110,9 +110,7 @@ def test_it_fits_the_window_and_can_be_read(shown: browser.Page, width: int, sch
     assert len(shown.picture()) > 10_000
     assert shown.colliding_texts() == []
     # Nothing but the source and the graph is wider than the page, and cells name their columns.
-    beyond = (
-        "one => one.scrollWidth > one.clientWidth && !one.querySelector('.listing, .graph svg')"
-    )
+    beyond = "one => one.scrollWidth > one.clientWidth && !one.querySelector('.listing, .graph')"
     assert shown.evaluate(f"[...document.querySelectorAll('.scroll')].filter({beyond}).length") == 0
     name = shown.evaluate("getComputedStyle(document.querySelector('td'), '::before').content")
     assert name == ('"no."' if width < 640 else "none")

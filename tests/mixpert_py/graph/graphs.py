@@ -1,10 +1,8 @@
-"""Graphs that are drawn and written."""
+"""Graphs that are written."""
 
 import random
 
-from mixpert_py.graph.graph import Graph, Operator, of_source
-
-SVG = "{http://www.w3.org/2000/svg}"
+from mixpert_py.graph.graph import Graph, of_source
 
 
 def graph(source: str) -> Graph:
@@ -36,12 +34,6 @@ def of_fifty(seed: int) -> Graph:
         if at in (25, 37):
             lines.append(f"        v{19 if at == 25 else 34} = v{at}")
     return graph("\n".join(lines))
-
-
-def everything(count: int) -> Graph:
-    """Every operator feeds every one, itself too."""
-    operators = tuple(Operator(f"m:f/dot~1#{i}", "f", i, 1, "a @ b") for i in range(count))
-    return Graph("p.py", operators, tuple((i, j) for i in range(count) for j in range(count)))
 
 
 # Files of different names, so that a path tells which graph something is of.

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.graph.formats import as_json, dot, text
+from mixpert_py.graph.formats import as_json, dot, mermaid, text
 from mixpert_py.graph.graph import MAX_TEXT, Operator, of_source, shown
-from mixpert_py.graph.svg import svg
 from tests.mixpert_py.command import ROOT, Mixpert, called
 from tests.mixpert_py.graph.graphs import GRAPHS, graph, hard_to_write
 
@@ -94,7 +93,7 @@ def test_what_is_not_printable_is_escaped_and_long_texts_are_cut() -> None:
     assert all(line.isprintable() for line in said.splitlines())
     long = graph(f"a @ {'b' * 50}\n")
     assert long.operators[0].expression == f"a @ {'b' * 50}"
-    for form in (text, dot, svg):
+    for form in (text, dot):
         assert f"a @ {'b' * (MAX_TEXT - 5)}…" in form([long])
     assert "b" * 50 not in text([long])
 
@@ -145,6 +144,27 @@ def test_dot_has_every_operator_and_edge() -> None:
     ]
 
 
+def test_mermaid_has_every_operator_and_edge() -> None:
+    lines = [line.strip() for line in mermaid(GRAPHS).splitlines()]
+    nodes = [re.fullmatch(r'(n\d+)\["([^"<>]*)<br/>([^"<>]*)"\]', line) for line in lines]
+    found = [match for match in nodes if match]
+
+    def plain(text: str) -> str:
+        return re.sub(r"#(\d+);", lambda match: chr(int(match[1])), text)
+
+    operators = [operator for one in GRAPHS for operator in one.operators]
+    assert [plain(match[3]) for match in found] == [shown(one.expression) for one in operators]
+    arrows = [line.split(" --> ") for line in lines if " --> " in line]
+    number = {match[1]: at for at, match in enumerate(found)}
+    first = {one.path: at for one, at in zip(GRAPHS, (0, 2, 2), strict=True)}
+    assert [(number[producer], number[consumer]) for producer, consumer in arrows] == [
+        (first[one.path] + producer, first[one.path] + consumer)
+        for one in GRAPHS
+        for producer, consumer in one.edges
+    ]
+    assert len(lines) == 1 + 2 * 2 + len(found) + len(arrows)  # nothing else is there
+
+
 def test_a_product_comes_behind_those_in_it() -> None:
     said = [one.expression for one in graph("a @ (b @ c) @ d.dot(e @ f)\n").operators]
     assert said == ["b @ c", "a @ (b @ c)", "e @ f", "d.dot(e @ f)", "a @ (b @ c) @ d.dot(e @ f)"]
@@ -160,7 +180,7 @@ def program(tmp_path: Path) -> Path:
 # All in one interpreter, whose start takes longer than they do.
 EVERY_FORM = """\
 from mixpert_py.cli import cli
-for form in ("text", "json", "dot", "svg"):
+for form in ("text", "json", "dot", "mermaid"):
     print(form, flush=True)
     cli(["graph", "p.py", "--format", form], standalone_mode=False)
 """
@@ -171,16 +191,16 @@ def test_the_same_bytes_every_time(program: Path, tmp_path: Path) -> None:
     calls = [called("forms.py", folder=tmp_path, PYTHONHASHSEED=seed) for seed in ("1", "2")]
     assert calls[0] == calls[1]
     assert (calls[0].code, calls[0].err) == (0, "")
-    shown = re.split("^(?:text|json|dot|svg)\n", calls[0].out, flags=re.MULTILINE)
+    shown = re.split("^(?:text|json|dot|mermaid)\n", calls[0].out, flags=re.MULTILINE)
     assert [bool(one.strip()) for one in shown] == [False, True, True, True, True]
 
 
 def test_the_result_goes_to_a_file_of_that_kind(program: Path, mixpert: Mixpert) -> None:
-    shown = {form: mixpert("graph", "p.py", "--format", form).out for form in ("text", "svg")}
+    shown = {form: mixpert("graph", "p.py", "--format", form).out for form in ("text", "mermaid")}
     for arguments, form in (
-        (["-o", "out.svg"], "svg"),
+        (["-o", "out.mmd"], "mermaid"),
         (["-o", "out.txt"], "text"),
-        (["-o", "out.svg", "--format", "text"], "text"),
+        (["-o", "out.mmd", "--format", "text"], "text"),
     ):
         said = mixpert("graph", "p.py", *arguments)
         assert (said.code, said.out, said.err) == (0, "", "")
@@ -196,10 +216,10 @@ def test_the_program_is_not_overwritten(program: Path, mixpert: Mixpert) -> None
     assert (said.code, said.out) == (2, "")
     assert "is the program itself" in said.one_clear_line()
     assert program.read_text() == before
-    said = mixpert("graph", "p.py", "-o", "nowhere/out.svg")
+    said = mixpert("graph", "p.py", "-o", "nowhere/out.dot")
     assert (said.code, said.out) == (2, "")
     assert (
-        said.one_clear_line() == "mixpert: nowhere/out.svg: cannot write: no such file or directory"
+        said.one_clear_line() == "mixpert: nowhere/out.dot: cannot write: no such file or directory"
     )
 
 
@@ -212,8 +232,8 @@ def test_files_with_errors(program: Path, mixpert: Mixpert) -> None:
             assert word in said.one_clear_line()
             assert ("p.py" in said.out) == (arguments[1:] == ["p.py"])
         assert "p.py" in (program.parent / "out.txt").read_text("utf-8")
-    assert mixpert("graph", "bad.py", "-o", "none.svg").code == 2
-    assert not (program.parent / "none.svg").exists()
+    assert mixpert("graph", "bad.py", "-o", "none.dot").code == 2
+    assert not (program.parent / "none.dot").exists()
     assert (
         mixpert("graph", "-", stdin="x = (a @\n").one_clear_line().startswith("mixpert: -: line 1")
     )

@@ -160,7 +160,7 @@ def test_the_graph_of_all_cells(tmp_path: Path, mixpert: Mixpert) -> None:
         ((producer, consumer),) = [(one["producer"], one["consumer"]) for one in graph["edges"]]
         assert [producer, consumer] == [site["id"] for site in sites]
     assert " cell_2:4:12 " in mixpert("graph", "nb.ipynb").out
-    for form in ("dot", "svg"):
+    for form in ("dot", "mermaid"):
         assert "cell_2:4" in mixpert("graph", "nb.ipynb", "--format", form).out
     (tmp_path / "bad.ipynb").write_text("{")
     said = mixpert("graph", ".")
