@@ -23,11 +23,10 @@ from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.captures import CapturedCall, Captures, shared_out
 from mixpert_py.runtime.tracing.local_errors import GROUP, MAX_ROWS, local_errors, sampled
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
-from mixpert_py.tuner.ratio import Pace, Ratio
+from mixpert_py.tuner.ratio import LOOKS, Pace, Ratio
 
 NEGLIGIBLE = 0.01  # share of the products' time in the shortest, which are not made again
 FOR_TIMES = 0.6  # of all seconds, where errors are measured too
-LEAST_ROUNDS, MOST_ROUNDS = 3, 60  # of native, native, scheme, scheme
 LONGEST = 0.5  # seconds of one product; of a longer one only a part is multiplied
 LEAST_ROWS = 256  # of A, and columns of B, in a part
 COST_ROUNDS, COST_CALLS = 5, 200  # of products by which the cost of tracing a call is measured
@@ -179,12 +178,13 @@ def _part(a: Any, b: Any, seconds: float) -> tuple[Any, Any]:
 
 
 def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
-    """Rounds of native, native, scheme, scheme; None where the scheme is not taken.
+    """Pairs of a native product and one under the scheme; None where the scheme is not taken.
 
-    There are rounds until they tell which of the two is faster, or time is over. The first of two
-    equal calls is not counted: it finds the memory as the other kind left it, and in the program
-    calls follow calls of their own kind. No round is begun after `stop`, on `perf_counter`'s clock,
-    but the first. Where the native function is not known, the native time is that of the run.
+    There are pairs until they tell which of the two is faster, or time is over. Each is in the
+    other order than the one before: a machine that slows down disturbs both alike. Only a call
+    that follows one of its own kind is timed, as in the program: the first finds the caches as the
+    other kind left them. No pair is begun after `stop`, on `perf_counter`'s clock, but the first.
+    Where the native function is not known, the native time is that of the run.
     """
     call = product.call
     if scheme == "float32" and not is_wide(name_of(call.a.dtype), name_of(call.b.dtype)):
@@ -197,17 +197,21 @@ def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
     if call.native is None:
         part = _work(matmul_shape(call.a, call.b)) / _work(call.shape)
         seconds = [_seconds(ours)]
-        while len(seconds) < 2 * LEAST_ROUNDS and perf_counter() < stop:
+        while len(seconds) < 2 * LOOKS[0] and perf_counter() < stop:
             seconds.append(_seconds(ours))
         natively = product.each * part
         return ProductTimes(natively, Ratio.of([(natively, one) for one in seconds]))
-    rounds: list[tuple[float, float]] = []
-    while len(rounds) < MOST_ROUNDS and (not rounds or perf_counter() < stop):
-        _, before, _, after = map(_seconds, (native, native, ours, ours))
-        rounds.append((before, after))
-        if len(rounds) >= LEAST_ROUNDS and Ratio.of(rounds).pace is not Pace.UNCLEAR:
+    pairs: list[tuple[float, float]] = []
+    native()
+    while len(pairs) < LOOKS[-1] and (not pairs or perf_counter() < stop):
+        order = (native, ours) if len(pairs) % 2 == 0 else (ours, native)
+        first = _seconds(order[0])
+        order[1]()
+        second = _seconds(order[1])
+        pairs.append((first, second) if order[0] is native else (second, first))
+        if len(pairs) in LOOKS and Ratio.of(pairs).pace is not Pace.UNCLEAR:
             break
-    return ProductTimes(median(before for before, _ in rounds), Ratio.of(rounds))
+    return ProductTimes(median(before for before, _ in pairs), Ratio.of(pairs))
 
 
 def _work(shape: Shape | Reason) -> int:
@@ -215,14 +219,20 @@ def _work(shape: Shape | Reason) -> int:
 
 
 def _function(captured: CapturedCall, scheme: str) -> Callable[[], bool]:
-    """A function that makes the product, waits for it, and returns whether the scheme made it."""
+    """A function that makes the product, waits for it, and returns whether the scheme made it.
+
+    The result lives until the next one is made, as in most programs: the C library would return the
+    memory of results that are dropped at once to the system, and each product would wait for it.
+    """
     native = captured.native or operator.matmul
     call = Call(native, captured.a, captured.b, (), None, matmul_shape)
     settings = Settings(scheme=scheme)
+    last: Any = None
 
     def make() -> bool:
-        value, product = carry_out(call, settings)
-        wait_for(value)
+        nonlocal last
+        last, product = carry_out(call, settings)
+        wait_for(last)
         return product is not None and product.scheme == scheme
 
     return make

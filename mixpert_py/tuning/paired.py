@@ -16,7 +16,7 @@ from mixpert_py.runtime.tracing.captures import shared_out
 from mixpert_py.tuner.ratio import Pace, Ratio
 from mixpert_py.tuner.records import Reason
 
-EXCLUDED = {Pace.NOT_FASTER: Reason.NOT_FASTER, Pace.UNCLEAR: Reason.UNCLEAR}
+LITTLE = 0.1  # of a product's time: a gain below it that no pair shows leaves nothing undecided
 AS_NATIVE = Ratio(1.0, 1.0, 1.0)  # of a product that does not take the scheme
 
 
@@ -88,10 +88,22 @@ class PairedTimes:
         """Scheme → why it is not tried at a site: it is not faster, or not known to be."""
         found = {}
         for scheme, ratio in self.ratios[site].items():
-            reason = EXCLUDED.get(ratio.pace) if isinstance(ratio, Ratio) else ratio
+            reason = _exclusion(ratio) if isinstance(ratio, Ratio) else ratio
             if reason is not None:
                 found[scheme] = reason
         return found
+
+
+def _exclusion(ratio: Ratio) -> Reason | None:
+    """Why a scheme of such times is not tried.
+
+    A gain of a few per cent is shown in one tuning and not in the next: all of them end alike where
+    a gain that is that small at most, and was not shown, is none.
+    """
+    if ratio.pace is Pace.FASTER:
+        return None
+    may_gain = ratio.pace is Pace.UNCLEAR and ratio.least < 1 - LITTLE
+    return Reason.UNCLEAR if may_gain else Reason.NOT_FASTER
 
 
 def _mean(ratios: Iterable[Ratio], weights: Sequence[float] | None = None) -> Ratio:

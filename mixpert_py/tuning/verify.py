@@ -19,7 +19,7 @@ from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Criterion, Plan, Site, module_of
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.tuner.ratio import Pace, Ratio
+from mixpert_py.tuner.ratio import LOOKS, Pace, Ratio
 from mixpert_py.tuner.records import largest_of_each
 from mixpert_py.tuning.baseline import establish
 from mixpert_py.tuning.experiment import Experiment
@@ -32,7 +32,7 @@ from mixpert_py.tuning.project_sites import (
 )
 from mixpert_py.tuning.record import criteria
 
-LEAST_PAIRS, MOST_PAIRS = 2, 10  # of runs that are timed
+LEAST_PAIRS, MOST_PAIRS = LOOKS[0], LOOKS[2]  # of runs that are timed
 RELATIVE = ("frobenius", "max-relative", "mred")  # criteria whose budget is a relative error
 DIFFERENCE = 1e-2  # of printed numbers that counts beside other criteria
 MOST_COUNTS = 3  # that a line lists
@@ -122,7 +122,8 @@ def _run_in_turn(
         if not (timed and lowered) or len(natives) >= MOST_PAIRS:
             return natives, planned
         is_clear = pair_ratio(natives, planned, lowered).pace is not Pace.UNCLEAR
-        if len(natives) >= LEAST_PAIRS and (is_clear or perf_counter() > end):
+        is_over = perf_counter() > end and len(natives) >= LEAST_PAIRS
+        if is_over or (is_clear and len(natives) in LOOKS):
             return natives, planned
 
 

@@ -1,21 +1,41 @@
 """A product of NumPy arrays made by a scheme: by a cast, or by the reference backend."""
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime import complex_product
+from mixpert_py.runtime import complex_product, warned
 from mixpert_py.runtime.complex_product import is_complex, widened
 from mixpert_py.runtime.dtypes import PRECISION, is_wide
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Array, Native, Product, Request, result_shape
+from mixpert_py.runtime.request import (
+    DOT,
+    MATMUL,
+    Array,
+    Native,
+    Product,
+    Request,
+    call_method,
+    result_shape,
+)
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import FEWEST, NONE, Rows, moduli_for
 from mixpert_py.runtime.schemes.integers import scheme_for
+from mixpert_py.runtime.scratch import Scratch
 from mixpert_py.runtime.splitter import OutlierRule
 
 TYPES = tuple(map(np.dtype, PRECISION))
+
+# Functions of NumPy's that keep no operand, and how each is called with `out`.
+NUMPYS: dict[Native, Native] = {
+    operator.matmul: MATMUL,
+    MATMUL: MATMUL,
+    DOT: DOT,
+    call_method: DOT,
+    warned.call_method: DOT,
+}
 
 # The largest element of an operand, and the product of both, from which float32 loses nothing to
 # underflow: what falls below 2^-126 is then less than the rounding of what the largest contributes.
@@ -53,21 +73,31 @@ def multiply(request: Request) -> Product | Reason:
 def _float32(a: Array, b: Array, native: Native) -> Any:
     if not is_wide(str(a.dtype), str(b.dtype)):
         return native(a, b)
-    with np.errstate(all="ignore"):
-        left = _narrowed(a)
+    function = NUMPYS.get(native) if min(a.ndim, b.ndim) > 1 else None
+    with np.errstate(all="ignore"), Scratch() as scratch:
+        memory = scratch if function else None  # the program's own function may keep operands
+        left = _narrowed(a, memory)
         # BLAS makes X·Xᵀ in half the time, and symmetric, if it is told that both are one array.
-        right = left if b is a else left.T if is_transpose(a, b) else _narrowed(b)
+        right = left if b is a else left.T if is_transpose(a, b) else _narrowed(b, memory)
         if not _holds(a, left, b, right):
             return None
-        product = native(left, right)
+        if function is None:
+            product = native(left, right)
+        else:
+            dtype = np.result_type(left, right)
+            product = function(left, right, out=scratch.empty(result_shape(a, b), dtype))
         # A sum is one quick pass, and cannot be finite if any element is not.
         if not np.isfinite(np.sum(product)) and _overflows(a, left, b, right, product):
             return None
         return product.astype(np.result_type(a, b), copy=False)
 
 
-def _narrowed(x: Array) -> Array:
-    return x.astype(np.complex64 if is_complex(x) else np.float32, copy=False)
+def _narrowed(x: Array, memory: Scratch | None) -> Array:
+    """x in float32 or complex64. memory: where it may lie; None: in memory of its own."""
+    dtype = np.dtype(np.complex64 if is_complex(x) else np.float32)
+    if x.dtype == dtype or memory is None:
+        return x.astype(dtype, copy=False)
+    return memory.cast(x, dtype)
 
 
 def is_transpose(a: Array, b: Array) -> bool:

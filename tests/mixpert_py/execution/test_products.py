@@ -1,6 +1,7 @@
 """Products by themselves: their errors and times by scheme, within the seconds there are."""
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count, cycle, repeat
@@ -14,7 +15,7 @@ from mixpert_py.execution.products import MeasuredProduct, ProductTimes, measure
 from mixpert_py.runtime.tracing.captures import CapturedCall
 from mixpert_py.runtime.tracing.local_errors import local_errors
 from mixpert_py.runtime.tracing.trace import SiteTrace
-from mixpert_py.tuner.ratio import Ratio
+from mixpert_py.tuner.ratio import LOOKS, Ratio
 
 Matrix = np.ndarray[Any, Any]
 LEVELS = ("int8x6", "int8x3", "float32")
@@ -104,13 +105,30 @@ def test_each_call_that_counts_follows_one_of_its_kind(monkeypatch: pytest.Monke
     monkeypatch.setattr(products, "perf_counter", lambda: next(ticks))
     found = products._times(product, "x", 1e300)
     assert found == ProductTimes(1.0, Ratio(1.0, 1.0, 1.0))
-    assert order == ["x", *["native", "native", "x", "x"] * products.LEAST_ROUNDS]
+    # The second of each kind is timed, and the third with the next pair.
+    assert order == ["x", *["native"] * 2, *["x"] * 3, *["native"] * 3, *["x"] * 2]
     order.clear()
     products._times(product, "x", 0.0)
-    assert len(order) == 1 + 4  # a round at least
+    assert len(order) == 1 + 4  # a pair at least
 
 
-def test_there_are_rounds_until_they_tell_which_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_lives_until_the_next_one_is_made() -> None:
+    made: list[weakref.ref[Matrix]] = []
+    alive: list[int] = []
+
+    def native(a: Matrix, b: Matrix) -> Matrix:
+        result = a @ b
+        if a.dtype == np.float64:  # else it is cast back
+            alive.append(sum(one() is not None for one in made))
+            made.append(weakref.ref(result))
+        return result
+
+    call, record = called("s:1", 200, "float64", 1.0)
+    measured((replace(call, native=native), record))
+    assert alive == [0] + [1] * (len(made) - 1)
+
+
+def test_there_are_pairs_until_they_tell_which_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     def rounds(ratios: Iterator[float], stop: float = 1e300) -> int:
         """The rounds that were made. ratios: of the scheme's time, round by round."""
         spent, now, calls = [0.0], [1.0], [0]
@@ -118,7 +136,7 @@ def test_there_are_rounds_until_they_tell_which_is_faster(monkeypatch: pytest.Mo
         def recorded(call: CapturedCall, scheme: str) -> Callable[[], bool]:
             def make() -> bool:
                 calls[0] += 1
-                if calls[0] % 4 == 2:  # the first of a round, after one that is not counted
+                if calls[0] % 3 == 0:  # the first of a pair, after two that are not counted
                     now[0] = next(ratios)
                 spent[0] += now[0] if scheme == "x" else 1.0
                 return True
@@ -130,12 +148,12 @@ def test_there_are_rounds_until_they_tell_which_is_faster(monkeypatch: pytest.Mo
         call, _ = called("s:1", 8, "float64", 1.0)
         product = products._Product(call, 0.1, MeasuredProduct("s:1", call.shape, {}, {}))
         products._times(product, "x", stop)
-        return (calls[0] - 1) // 4
+        return (calls[0] - 2) // 3
 
-    assert rounds(repeat(0.5)) == products.LEAST_ROUNDS
-    assert rounds(repeat(1.5)) == products.LEAST_ROUNDS
-    assert products.LEAST_ROUNDS < rounds(cycle([0.5, 1.1])) < products.MOST_ROUNDS
-    assert rounds(cycle([0.5, 2.0])) == products.MOST_ROUNDS
+    assert rounds(repeat(0.5)) == LOOKS[0]
+    assert rounds(repeat(1.5)) == LOOKS[0]
+    assert rounds(cycle([0.5, 0.8])) in LOOKS[1:-1]
+    assert rounds(cycle([0.5, 2.0])) == LOOKS[-1]
     assert rounds(cycle([0.5, 2.0]), stop=5.0) == 2  # begun before, the third is not
 
 

@@ -172,8 +172,8 @@ def in_turn(
 def test_rounds_end_when_they_tell_and_who_is_first_alternates(
     ready: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order, planned = in_turn(monkeypatch, ready, [1e-5] * 4, FASTER)
-    assert order == "npp" + "ppn"
+    order, planned = in_turn(monkeypatch, ready, [1e-5] * 6, FASTER)
+    assert order == "npp" + "ppn" + "npp"
     assert [len(runs) for runs in planned] == [LEAST_PAIRS, LEAST_PAIRS]
     order, _ = in_turn(monkeypatch, ready, [1e-5] * 99, WIDE)
     assert len(order) == 3 * MOST_PAIRS
@@ -185,9 +185,9 @@ def test_rounds_end_when_they_tell_and_who_is_first_alternates(
 def test_a_step_over_its_budget_in_a_fresh_process_is_run_no_more(
     ready: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order, planned = in_turn(monkeypatch, ready, [1e-3, 1e-5, 1e-5], FASTER)
-    assert order == "npp" + "pn"
-    assert [len(runs) for runs in planned] == [1, 2]
+    order, planned = in_turn(monkeypatch, ready, [1e-3, 1e-5, 1e-5, 1e-5], FASTER)
+    assert order == "npp" + "pn" + "np"
+    assert [len(runs) for runs in planned] == [1, 3]
 
 
 def test_budgets_that_no_two_native_runs_agree_within_are_not_searched(

@@ -70,6 +70,7 @@ def test_products_by_site() -> None:
         (FAST, 1.0, None),
         (SLOW, 3.0, Reason.NOT_FASTER),
         (Ratio(0.9, 0.5, 1.5), 1.8, Reason.UNCLEAR),
+        (Ratio(0.975, 0.95, 1.0), 1.95, Reason.NOT_FASTER),  # at most a little faster
         (None, 2.0, Reason.NOT_TAKEN),
     ],
 )
