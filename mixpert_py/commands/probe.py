@@ -22,7 +22,6 @@ NAMES = (
     "numerics",
     "products",
 )
-DRAWN = "fragments"
 
 
 @click.command()
@@ -41,44 +40,27 @@ DRAWN = "fragments"
     help="Write the device model here; default: where it is found again.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
-@click.option(
-    "--svg",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help=f"Draw the {DRAWN} here.",
-)
-def probe(only: tuple[str, ...], output: Path | None, as_json: bool, svg: Path | None) -> None:
+def probe(only: tuple[str, ...], output: Path | None, as_json: bool) -> None:
     """Measure the GPU: how fast it is, and what it computes.
 
     Clock, memory, instructions and their numerics become a device model, in a minute or two.
     """
     if only and output is not None:
         raise click.UsageError("--output takes a whole model, which --only does not make")
-    if only and svg is not None and DRAWN not in only:
-        raise click.UsageError(f"--svg draws the {DRAWN}, which --only leaves out")
     from mixpert_py.runtime.probes.gpu import Gpu
     from mixpert_py.runtime.probes.registry import PROBES
 
     gpu = Gpu.current()
-    if svg is not None:
-        svg.mkdir(parents=True, exist_ok=True)
     found = {}
     for name in only or NAMES:
         found[name] = PROBES[name](gpu)
         if not as_json:
             click.echo(f"{name}\n\n{found[name].text}\n")
-        if svg is not None:
-            _draw(found[name], svg)
     if as_json:
         tables = {name: {**one.tables, **one.record} for name, one in found.items()}
         click.echo(json.dumps(tables, indent=2))
     if not only:
         click.echo(f"device model written to {_written(found, output)}", err=as_json)
-
-
-def _draw(found: "Found", folder: Path) -> None:
-    for name, picture in found.drawings.items():
-        (folder / f"{name}.svg").write_text(picture, encoding="utf-8")
 
 
 def _written(found: "dict[str, Found]", output: Path | None) -> Path:

@@ -3,9 +3,8 @@
 They are drawn as one SVG: A left of C, B above C, coloured by thread.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +18,6 @@ LANES = 32
 SUMS = 4  # registers of C of an mma.sync
 DIGITS = 2  # in base 16, of an element of B: fragments.cu
 WMMA = 16  # edge of its matrices
-CELL_WIDTH, CELL_HEIGHT = 34, 18
-MARGIN, HEADING = 16, 26
-HUES = 8  # groups of four threads each
-STYLE = """
-.page { fill: #fff } text { font: 11px monospace; fill: #1f1f1f } .title { font-size: 13px }
-.cell { stroke: #888; stroke-width: 0.5 }
-@media (prefers-color-scheme: dark) {
-  .page { fill: #14171b } text { fill: #f2f5f8 } .cell { fill-opacity: 0.3 }
-}
-"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +51,6 @@ def fragments(gpu: Gpu) -> Found:
     }
     return Found(
         "\n\n".join(table(name, part) for name, parts in maps.items() for part in parts),
-        drawings={name.replace(" ", "-"): drawing(name, parts) for name, parts in maps.items()},
         record=record,
     )
 
@@ -168,52 +156,3 @@ def table(name: str, part: Fragment) -> str:
     lines = [f"{name}, {part.operand} ({part.rows} × {part.columns}), thread:element{held}"]
     lines += [" ".join(cell.rjust(width) for cell in line) for line in cells]
     return "\n".join(lines)
-
-
-def drawing(name: str, parts: Sequence[Fragment]) -> str:
-    """An SVG of A, B and C. Hovering over an element shows all threads that hold it. The picture
-    follows the light or dark setting.
-    """
-    a, b, c = parts
-    left = 2 * MARGIN + a.columns * CELL_WIDTH
-    top = 2 * HEADING + b.rows * CELL_HEIGHT + MARGIN
-    width = left + c.columns * CELL_WIDTH + MARGIN
-    height = top + HEADING + c.rows * CELL_HEIGHT + MARGIN
-    body = [
-        *_matrix(a, MARGIN, top),
-        *_matrix(b, left, HEADING),
-        *_matrix(c, left, top),
-    ]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-            f'width="{width}" height="{height}">',
-            f"<style>{STYLE}</style>",
-            f'<rect class="page" x="0" y="0" width="{width}" height="{height}"/>',
-            _text(MARGIN, HEADING - 8, f"{name}, thread:element", "title"),
-            *body,
-            "</svg>",
-            "",
-        ]
-    )
-
-
-def _matrix(part: Fragment, x: int, y: int) -> Iterator[str]:
-    yield _text(x, y + HEADING - 8, part.operand, "title")
-    for i, line in enumerate(part.holders()):
-        for j, held in enumerate(line):
-            lane, element = held[0]
-            at = x + j * CELL_WIDTH, y + HEADING + i * CELL_HEIGHT
-            known = ", ".join(f"thread {lane} element {element}" for lane, element in held)
-            yield (
-                f"<g><title>{part.operand}[{i}, {j}]: {known}</title>"
-                f'<rect class="cell" x="{at[0]}" y="{at[1]}" width="{CELL_WIDTH}" '
-                f'height="{CELL_HEIGHT}" '
-                f'fill="hsl({lane // 4 * 360 // HUES}, 70%, {88 - 5 * (lane % 4)}%)"/>'
-                f"{_text(at[0] + 3, at[1] + 13, f'{lane}:{element}')}</g>"
-            )
-
-
-def _text(x: int, y: int, text: str, kind: str = "") -> str:
-    named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x}" y="{y}"{named}>{escape(text)}</text>'

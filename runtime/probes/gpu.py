@@ -80,13 +80,12 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The results of a probe. text: for a person. tables: its part of the device model. drawings:
-    SVG pictures by name. record: further results, as JSON has them.
+    """The results of a probe. text: for a person. tables: its part of the device model. record:
+    further results, as JSON has them.
     """
 
     text: str
     tables: Mapping[str, Any] = field(default_factory=dict)
-    drawings: Mapping[str, str] = field(default_factory=dict)
     record: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -16,9 +16,9 @@ from mixpert_py.cli import main
     "--seconds", default=450.0, show_default=True, help="No exhibit begins after so many."
 )
 @click.option("--json", "json_path", metavar="FILE", help="Brought up to date by every exhibit.")
-@click.option("--save", is_flag=True, help="FILE is results.json, and the pages are made of it.")
+@click.option("--save", is_flag=True, help="FILE is results.json, and README.md is made of it.")
 @click.option("--html", metavar="FILE", help="Write all that FILE then has as a page.")
-@click.option("--pages", is_flag=True, help="Measure nothing: make the pages of results.json anew.")
+@click.option("--pages", is_flag=True, help="Measure nothing: take results.json.")
 def papers(
     only: tuple[str, ...],
     small: bool,
@@ -34,12 +34,14 @@ def papers(
     if save and small:
         raise click.UsageError("--save keeps results of full sizes, which --small does not make")
     if pages:
-        run.write_pages()
+        run.write_readme()
+        if html is not None:
+            run.write_page(run.read(run.RESULT), Path(html))
         return 0
     path = run.RESULT if save else Path(json_path) if json_path else None
     code = run.run(only, small, seconds, path, Path(html) if html else None)
     if save and "list" not in only:
-        run.write_pages()
+        run.write_readme()
     return code
 
 

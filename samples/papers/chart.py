@@ -1,55 +1,15 @@
-"""Pictures of rows, in SVG: series over logarithmic axes, and bars cut into shares."""
+"""Pictures of rows: series over logarithmic axes, and bars cut into shares."""
 
 from collections.abc import Sequence
 from math import ceil, isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from mixpert_py.tuner.report.scale import LogScale, apart, tick_text
+from mixpert_py.tuner.report import figures
 from samples.papers.exhibit import Bars, Lines, Row
-from samples.papers.template import template
 
-WIDTH, HEIGHT = 540, 300  # narrow: twelve pixels are still eight where the page is 400 wide
-LEFT, RIGHT, TOP, BOTTOM = 52, 372, 36, 252
-LEGEND, LINE = 384, 17  # where the legend begins, and the height of its lines
-MOST_LINES = 8  # in one panel
-COLORS = 7  # level-0 … level-6 of the page's styles
-SHAPES = 4  # of points: circle, square, diamond, triangle; with the colours, 28 pairs
-DASHES = (None, "5 3", "1.5 2.5", "8 3 1.5 3", "10 4")  # with the colours, 35 pairs
-BAR, GAP, BAR_LEFT = 18, 8, 150
-MOST_TICKS = 8
-LETTER = 6.8  # pixels: the width of a character of a text, about
-SIZES = {
-    name: globals()[name]
-    for name in ("WIDTH", "HEIGHT", "LEFT", "RIGHT", "TOP", "BOTTOM", "LEGEND", "LINE", "BAR_LEFT")
-}
-
-# Beside those of the report's page, whose classes these pictures share.
-STYLE = """
-.panels {
-  display: grid; gap: .75rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr));
-}
-.panels figure {
-  margin: 0; max-width: 44rem; padding: .25rem; border: 1px solid var(--line); border-radius: 8px;
-}
-.panels figcaption { padding: .4rem .75rem 0; font-weight: 600 }
-.bars text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: var(--soft) }
-.panels + .scroll, .panels + details { margin-top: .75rem }
-.plane .series { fill: none; stroke: var(--level); stroke-width: 1.6 }
-.plane .dot { fill: var(--level); stroke: var(--ground); stroke-width: .8 }
-.plane .mark { stroke: var(--over); stroke-width: 1.3; stroke-dasharray: 6 4 }
-.plane .mark-name {
-  fill: var(--over); paint-order: stroke; stroke: var(--ground); stroke-width: 4px;
-}
-.bars { display: block; width: 100% }
-.bars rect { fill: var(--level); stroke: var(--ground) }
-@media (max-width: 40rem) {
-  .panels .plane text, .bars text { font-size: 13px }
-}
-@media print {
-  .panels figure { break-inside: avoid }
-}
-"""
+MAX_LINES = 8  # in one panel
+MARKERS, DASHES = "osD^", ("-", "--", ":", "-.")
+MAX_TICKS = 8
 
 
 class Series(NamedTuple):
@@ -64,91 +24,60 @@ def lines(rows: Sequence[Row], how: Lines) -> str:
     """Panels of series, in the order of the rows. What is no positive number has no place.
 
     The first of the keys that name a series does so in its panel, and the others name the panel.
-    All panels have the same axes, and at most MOST_LINES series that are joined by lines.
+    All panels have the same axes, and at most MAX_LINES series that are joined by lines.
     """
     panels = _panels(rows, how)
     if not panels:
         return ""
     places = [place for _, shown in panels for one in shown for place in one.places]
-    across = LogScale.of((x for x, _ in places), LEFT, RIGHT)
-    up = LogScale.of([y for _, y in places] + [value for _, value in how.marks], BOTTOM, TOP)
-    at = sorted({x for x, _ in places})
-    ticks = at if how.joined and len(at) <= MOST_TICKS else across.ticks()
-    return _drawn(
-        "lines",
-        x_name=how.x.heading,
-        y_name=how.y.heading,
-        joined=how.joined,
-        across=apart([(across(tick), tick_text(tick)) for tick in ticks], LETTER),
-        up=[(up(tick), tick_text(tick)) for tick in up.ticks()],
-        marks=[(up(value), f"{name}: {value:g}") for name, value in how.marks],
-        panels=[(name, _shown(shown, how, across, up)) for name, shown in panels],
-    )
-
-
-def _shown(shown: Sequence[Series], how: Lines, across: LogScale, up: LogScale) -> list[Any]:
-    """The series of a panel as its template takes them: a name stands at the end of its line."""
-    ends = [up(max(one.places)[1]) if how.joined else TOP for one in shown]
-    return [
-        {
-            "name": one.name,
-            "color": _color(one.number),
-            "shape": one.number % SHAPES,
-            "dash": DASHES[one.number % len(DASHES)],
-            "y": y,
-            "points": [(across(x), up(y), _tooltip(one, how, x, y)) for x, y in one.places],
-        }
-        for one, y in zip(shown, _spread(ends), strict=True)
-    ]
-
-
-def _spread(wanted: Sequence[float]) -> list[float]:
-    """Places of the legend's lines, near those that are wanted and LINE apart."""
-    found = list(wanted)
-    order = sorted(range(len(wanted)), key=lambda at: (wanted[at], at))
-    least = float(TOP)
-    for at in order:
-        found[at] = least = max(found[at], least)
-        least += LINE
-    most = float(BOTTOM)
-    for at in reversed(order):
-        found[at] = most = min(found[at], most)
-        most -= LINE
-    return found
+    across = sorted({x for x, _ in places})
+    up = [y for _, y in places] + [value for _, value in how.marks]
+    with figures.style():
+        figure, axes = figures.panels(len(panels), 3.0)
+        for plot, (name, shown) in zip(axes, panels, strict=True):
+            for one in shown:
+                x, y = zip(*one.places, strict=True)
+                dash = DASHES[one.number // 7 % len(DASHES)] if how.joined else "none"
+                color, marker = figures.LEVELS[one.number % 7], MARKERS[one.number % len(MARKERS)]
+                plot.plot(
+                    x, y, color=color, linestyle=dash, marker=marker, markersize=4, label=one.name
+                )
+            for mark, value in how.marks:
+                plot.axhline(value, color=figures.OVER, linestyle="--", linewidth=1)
+                plot.text(min(across), value, f"{mark}: {value:g}", color=figures.OVER, va="bottom")
+            plot.set(xscale="log", yscale="log", title=name)
+            plot.set_ylim(min(up) / 1.5, max(up) * 1.5)
+            plot.set_xlim(min(across) / 1.1, max(across) * 1.1)
+            if how.joined and len(across) <= MAX_TICKS:
+                plot.set_xticks(across, [f"{x:g}" for x in across])
+            plot.minorticks_off()
+            plot.set(xlabel=how.x.heading, ylabel=how.y.heading)
+            plot.legend(fontsize=7, labelcolor=figures.SOFT, framealpha=0, edgecolor=figures.LINE)
+        return figures.svg(figure, f"{how.y.heading} over {how.x.heading}")
 
 
 def bars(rows: Sequence[Row], how: Bars) -> str:
     """A bar a row, as long as all others: what counts is the shares."""
-    shown = []
-    for row in rows:
-        total = sum(row[part.key] for part in how.parts)
-        x, parts = float(BAR_LEFT), []
+    with figures.style():
+        figure, (axes,) = figures.panels(1, 0.8 + 0.25 * len(rows))
+        left = [0.0] * len(rows)
+        names = [named(row, how.by) for row in rows]
+        totals = [sum(row[part.key] for part in how.parts) for row in rows]
         for number, part in enumerate(how.parts):
-            share = row[part.key] / total
-            width = share * (WIDTH - BAR_LEFT - 8)
-            tooltip = f"{named(row, how.by)}: {part.heading} {share:.1%}"
-            parts.append({"x": x, "width": width, "color": _color(number + 1), "tooltip": tooltip})
-            x += width
-        shown.append((named(row, how.by), parts))
-    return _drawn(
-        "bars",
-        height=28 + (BAR + GAP) * len(rows),
-        legend=[(_color(number + 1), part.heading) for number, part in enumerate(how.parts)],
-        bars=shown,
-        BAR=BAR,
-        STEP=BAR + GAP,
-    )
+            widths = [row[part.key] / total for row, total in zip(rows, totals, strict=True)]
+            axes.barh(
+                names, widths, left=left, color=figures.LEVELS[number + 1], label=part.heading
+            )
+            left = [start + width for start, width in zip(left, widths, strict=True)]
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1)
+        axes.legend(ncols=len(how.parts), loc="lower left", bbox_to_anchor=(0, 1), framealpha=0)
+        return figures.svg(figure, "shares of " + ", ".join(part.heading for part in how.parts))
 
 
 def named(row: Row, by: Sequence[str]) -> str:
     """The name of a row: sizes as such, all else as it is."""
     return ", ".join(f"N = {row[key]}" if key == "n" else str(row[key]) for key in by)
-
-
-def _drawn(macro: str, **values: Any) -> str:
-    """The SVG that a macro of the template makes of these values, as markup."""
-    found: str = getattr(template("chart.html.jinja").module, macro)({**SIZES, **values})
-    return found
 
 
 def _panels(rows: Sequence[Row], how: Lines) -> list[tuple[str, list[Series]]]:
@@ -162,7 +91,7 @@ def _panels(rows: Sequence[Row], how: Lines) -> list[tuple[str, list[Series]]]:
             number = numbers.setdefault(name, len(numbers))
             series = panels.setdefault(panel, {})
             series.setdefault(name, Series(name, number, [])).places.append((x, y))
-    most = MOST_LINES if how.joined else len(numbers)
+    most = MAX_LINES if how.joined else len(numbers)
     return [
         (name, part)
         for name, series in panels.items()
@@ -176,17 +105,8 @@ def _parts(series: list[Series], most: int) -> list[list[Series]]:
     return [series[at : at + each] for at in range(0, len(series), each)]
 
 
-def _tooltip(one: Series, how: Lines, x: float, y: float) -> str:
-    parts = (f"{c.heading} {tick_text(float(f'{v:.3g}'))}" for c, v in ((how.x, x), (how.y, y)))
-    return f"{one.name}: {', '.join(parts)}"
-
-
 def _number(value: object, factor: float) -> float | None:
     """A positive finite number, or None."""
     if not isinstance(value, (int, float)) or not isfinite(value) or value <= 0:
         return None
     return value * factor
-
-
-def _color(number: int) -> str:
-    return f"level-{number % COLORS}"

@@ -64,11 +64,6 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True)
-class Fragments:
-    """Maps of which thread holds which element, one picture an instruction."""
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """The rows that were measured. where: the machine, if it is not the one that measures now."""
 
@@ -98,7 +93,7 @@ class Exhibit:
     lead: str
     columns: tuple[Column, ...]
     measure: Callable[[Place], Found | Missing]
-    picture: Lines | Bars | Fragments | None = None
+    picture: Lines | Bars | None = None
     published: tuple[Published, ...] = ()
     gpu: bool = True
     headline: Callable[[Sequence[Row]], str] | None = None

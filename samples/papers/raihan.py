@@ -13,7 +13,6 @@ from samples.papers.exhibit import (
     Column,
     Exhibit,
     Found,
-    Fragments,
     Lines,
     Paper,
     Published,
@@ -105,7 +104,6 @@ EXHIBITS = (
             Column("copies", "times each is held"),
         ),
         fragments,
-        Fragments(),
     ),
     Exhibit(
         "raihan-latency",

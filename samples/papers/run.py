@@ -1,4 +1,4 @@
-"""Exhibits measured one after the other, into a file of results; and the pages made of it."""
+"""Exhibits measured one after the other, into a file of results; and the page made of it."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ PAPERS: tuple[Paper, ...] = (
 )
 EXHIBITS = {exhibit.id: exhibit for paper in PAPERS for exhibit in paper.exhibits}
 HERE = Path(__file__).parent
-RESULT, PAGE, README = HERE / "results.json", HERE / "papers.html", HERE / "README.md"
+RESULT, README = HERE / "results.json", HERE / "README.md"
 SUMMARY = ("paper", "what", "published", "here")
 
 Record = dict[str, Any]
@@ -182,11 +182,9 @@ def write_page(record: Record, path: Path) -> None:
     files.replace(path, pages.page(PAPERS, record).encode())
 
 
-def write_pages() -> None:
-    """Write README.md and papers.html, beside this file, from the kept results."""
-    record = read(RESULT)
-    files.replace(README, markdown(record).encode())
-    write_page(record, PAGE)
+def write_readme() -> None:
+    """Write README.md, beside this file, from the kept results."""
+    files.replace(README, markdown(read(RESULT)).encode())
 
 
 INTRODUCTION = """\
@@ -195,8 +193,8 @@ INTRODUCTION = """\
 MixPert-Py follows five papers. `python -m samples.papers`, run from the folder that holds
 `samples/`, measures their tables and figures on a GPU, each beside the numbers that were published;
 `--only list` names them, `--small` measures errors alone where there is no GPU. `--save` keeps the
-results in `results.json` and makes this page and [papers.html](papers.html) of them; `--pages`
-makes both without measuring.
+results in `results.json` and makes this page of them; `--pages` makes it without measuring.
+`--html FILE` makes a page with all tables and figures.
 """
 
 
@@ -209,7 +207,6 @@ def markdown(record: Record) -> str:
     left_out = f"Not measured yet: {', '.join(missing)}. " if missing else ""
     return (
         f"{INTRODUCTION}\n{machine.table(SUMMARY, summary(found))}\n\n"
-        "All tables and figures that can be measured on this device: [papers.html](papers.html). "
         f"\\* quoted, not checked against the paper. {left_out}{' '.join(where)}\n"
     )
 

@@ -27,7 +27,6 @@ from samples.papers import (
 )
 from samples.papers.compiling import compile_all
 from samples.papers.exhibit import Column, Found, Missing
-from samples.papers.page import page
 from samples.papers.place import FP16, FP32, Place
 from tests.benchmarks import machine
 from tests.benchmarks.contenders import Contender, Parts
@@ -433,16 +432,15 @@ def test_the_table_of_the_papers(small_results: dict[str, Any]) -> None:
     assert "The reference backend" in lines[-1]
 
 
-def test_the_pages_are_made_of_what_is_kept(
+def test_the_page_is_made_of_what_is_kept(
     small_results: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("RESULT", "PAGE", "README"):
+    for name in ("RESULT", "README"):
         monkeypatch.setattr(run, name, tmp_path / getattr(run, name).name)
     record = {"exhibits": small_results}
     run.RESULT.write_text(run.dumps(record), "utf-8")
-    run.write_pages()
+    run.write_readme()
     assert run.README.read_text("utf-8") == run.markdown(record)
-    assert run.PAGE.read_text("utf-8") == page(run.PAPERS, run.read(run.RESULT))
 
 
 def test_fragments_are_kept_as_words(monkeypatch: pytest.MonkeyPatch, reference: Place) -> None:
@@ -457,11 +455,10 @@ def test_fragments_are_kept_as_words(monkeypatch: pytest.MonkeyPatch, reference:
 
 
 def test_what_is_kept_is_shown() -> None:
-    """The two pages beside the results are those of the results."""
+    """The page beside the results is that of the results."""
     record = run.read(run.RESULT)
     assert not any("failed" in entry for entry in record["exhibits"].values())
     assert run.README.read_text("utf-8") == run.markdown(record)
-    assert run.PAGE.read_text("utf-8") == page(run.PAPERS, record)
 
 
 @pytest.mark.gpu

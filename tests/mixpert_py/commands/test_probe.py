@@ -24,7 +24,7 @@ FOUND = {
     "clock": Found(
         "1.8 GHz", {"chip": {"clock": 1.8e9, "clock_loaded": 1.6e9}}, record={"idle": 3e8}
     ),
-    "fragments": Found("a map", drawings={"wmma": "<svg/>"}, record={"wmma": {"A": [[0]]}}),
+    "fragments": Found("a map", record={"wmma": {"A": [[0]]}}),
     "resources": Found(
         "132",
         {
@@ -159,7 +159,6 @@ def test_some_of_them_write_no_model(ran: list[str], tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("--only", "memory", "-o", "x.toml"), "--output takes a whole model"),
-        (("--only", "memory", "--svg", "x"), "--svg draws the fragments"),
         (("--only", "nothing"), "'nothing' is not one of 'clock', 'fragments'"),
     ],
 )
@@ -179,11 +178,6 @@ def test_json_is_all_that_stands_on_stdout(ran: list[str], tmp_path: Path) -> No
     assert found["fragments"] == {"wmma": {"A": [[0]]}}
     assert found["clock"] == {"chip": {"clock": 1.8e9, "clock_loaded": 1.6e9}, "idle": 3e8}
     assert "device model written to" in result.stderr
-
-
-def test_drawings(ran: list[str], tmp_path: Path) -> None:
-    assert call("--only", "fragments", "--svg", str(tmp_path / "a" / "b")).exit_code == 0
-    assert (tmp_path / "a" / "b" / "wmma.svg").read_text() == "<svg/>"
 
 
 def test_what_is_missing_is_named() -> None:

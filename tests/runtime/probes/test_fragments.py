@@ -1,13 +1,12 @@
 """Fragment maps from what products of single elements show, and how they are drawn."""
 
-import xml.etree.ElementTree as ET
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.probes.fragments import Fragment, deduced, drawing, table
+from mixpert_py.runtime.probes.fragments import Fragment, deduced, table
 from tests.runtime.probes.documented import SHAPES, places, products
 
 
@@ -64,17 +63,3 @@ def test_the_table_names_thread_and_element() -> None:
     twice = Fragment("C", 16, 8, np.concatenate([c.places, c.places], axis=1))
     assert table("x", twice).splitlines()[0].endswith("each held 2 times")
     assert twice.holders()[0][1] == [(0, 1), (0, 5)]
-
-
-def test_the_drawing_shows_every_element() -> None:
-    parts = fragments(places("int8"), "int8")
-    picture = ET.fromstring(drawing("mma.sync <m16n8k32>", parts))
-    space = "{http://www.w3.org/2000/svg}"
-    titles = [title.text for title in picture.iter(f"{space}title")]
-    assert len(titles) == 16 * 32 + 32 * 8 + 16 * 8
-    assert "A[8, 16]: thread 0 element 12" in titles
-    assert "B[4, 1]: thread 5 element 0" in titles
-    width, height = (float(picture.attrib[name]) for name in ("width", "height"))
-    for box in picture.iter(f"{space}rect"):
-        assert float(box.attrib["x"]) + float(box.attrib["width"]) <= width
-        assert float(box.attrib["y"]) + float(box.attrib["height"]) <= height
