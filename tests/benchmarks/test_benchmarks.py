@@ -1,12 +1,22 @@
 """Benchmarks without a GPU: NumPy multiplies, the clock tells given times, samples are small."""
 
+import ast
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tests.benchmarks import app_runs, apps, first_example, gemm, machine, staircase, tables
+from tests.benchmarks import (
+    app_runs,
+    apps,
+    first_example,
+    gemm,
+    machine,
+    size,
+    staircase,
+    tables,
+)
 from tests.benchmarks.app_list import APPS
 from tests.benchmarks.contenders import MODES, Mode
 from tests.benchmarks.fake_bench import FakeClock, bench
@@ -113,8 +123,8 @@ def test_records_that_failed_do_not_replace_those_that_did_not() -> None:
 def test_every_application_is_a_sample() -> None:
     for app in APPS.values():
         assert (apps.SAMPLES / f"{app.sample}.py").is_file()
-        for size in ("small", "paper"):
-            assert app.arguments(size)
+        assert app.arguments("small")
+        assert app.arguments("paper")
 
 
 @pytest.mark.parametrize(
@@ -141,3 +151,17 @@ def test_the_first_examples_table() -> None:
 def test_modes_of_cublas_name_their_types() -> None:
     assert isinstance(MODES["cuBLAS FP32"], Mode)
     assert np.dtype(MODES["cuBLAS FP16"].element) == np.float16
+
+
+def test_every_total_of_the_size_is_stated() -> None:
+    code = (tables.ROOT / "docs" / "code.md").read_text("utf-8")
+    found = size.totals()
+    assert [name for name, _ in size.STATED.findall(code)] == list(found)
+    assert min(found.values()) > 0
+
+
+def test_imports_in_functions_close_a_circle() -> None:
+    texts = {"m.a": "def f():\n    from m.b import x\n", "m.b": "from m import c, a\n"}
+    texts["m.c"] = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from m.a import f\n"
+    trees = {name: ast.parse(text) for name, text in texts.items()}
+    assert size.circles(trees) == [{"m.a", "m.b"}]
