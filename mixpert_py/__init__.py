@@ -17,6 +17,7 @@ functions of SciPy, PyTorch and modules called xp.
 Importing this package is quick: everything is loaded where it is first used.
 """
 
+from _thread import LockType, allocate_lock, start_new_thread
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -100,10 +101,24 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name) or _EXTENSION.get(name)
     if home is None:
         raise AttributeError(f"module 'mixpert_py' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    if home.startswith("mixpert_py.runtime"):
-        # The runtime knows no files and no environment; plans are found by the face.
-        import_module("mixpert_py.config").look_up_plans()
-        import_module("mixpert_py.runtime.modules").leave_calls_uncompiled()
-    globals()[name] = value  # the next look-up does not come here
-    return value
+    try:
+        _load(name, home)
+    except RecursionError:  # a thread begins with no calls around it
+        done = allocate_lock()
+        done.acquire()
+        start_new_thread(_load, (name, home, done))
+        done.acquire()
+    return globals()[name]  # where the next look-up does not come here
+
+
+def _load(name: str, home: str, done: LockType | None = None) -> None:
+    """Make a public name one of this module. done: is released at the end."""
+    try:
+        globals()[name] = getattr(import_module(home), name)
+        if home.startswith("mixpert_py.runtime"):
+            # The runtime knows no files and no environment; plans are found by the face.
+            import_module("mixpert_py.config").look_up_plans()
+            import_module("mixpert_py.runtime.modules").leave_calls_uncompiled()
+    finally:
+        if done is not None:
+            done.release()

@@ -22,6 +22,7 @@ from mixpert_py.runtime.dtypes import PRECISION, name_of
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host, wait_for
 from mixpert_py.runtime.packed_array import PackedArray, unpacked
+from mixpert_py.runtime.program_frames import pass_over, trim
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.request import (
     MATMUL,
@@ -54,7 +55,8 @@ taken_below = threading.local()
 
 # The three functions repeat lines on purpose: these are all that a call which passes through costs,
 # and sharing them would be one more call. Python takes time for every argument that has a name,
-# used or not: those that few calls have are among `options`.
+# used or not: those that few calls have are among `options`. In a deep recursion there may be no
+# room for our own calls: then NumPy's arrays are multiplied right there.
 
 
 def matmul(
@@ -91,41 +93,48 @@ def matmul(
     scheme, backend or guarantee, DeviceError for a device that is absent, or of which the device
     models say too little, and whatever `native` raises.
     """
-    if not options and not rest:
-        context = innermost.get().context
-        try:
-            if type(a) is type(b) is ndarray:
-                if a.size < MOVES and site in context.passing:
-                    return a @ b if native is None else native(a, b)
-            else:
-                value = kept_product(context, site, matmul_shape, native is None, a, b)
-                if value is NATIVE:
-                    if native is not None:
-                        return native(a, b)
-                    quicker = native_product_of.get(type(a))
-                    value = None if quicker is None else quicker(a, b)
-                    return a @ b if value is None else value
-                if value is not None:
-                    return value
-        except RuntimeWarning as warning:
-            return again(warning, native or operator.matmul, a, b)
-    elif _passes(a, b, site, options):
-        return call_native(_function(native), a, b, *rest, **options)
-    guarantee = options.pop("guarantee", None)
-    certificate = options.pop("return_certificate", False)
-    settings, out = _settings(site, options)
-    settings = settings._replace(guarantee=guarantee, certificate=certificate)
-    function = native or operator.matmul
-    if rest or out is not None or options or (site is None and not _has_operator(a, b)):
-        function = _function(native)
-    call = Call(function, a, b, rest, out, matmul_shape)
-    if options:
-        given = partial(function, **options)
-        call = call._replace(native=given, shape_of=lambda *_: Reason.ARGUMENT)
-    result, product = carry_out(call, settings)
-    if certificate:
-        return result, None if product is None else product.certificate
-    return result
+    is_plain = not options and not rest
+    try:
+        if is_plain:
+            context = innermost.get().context
+            try:
+                if type(a) is type(b) is ndarray:
+                    if a.size < MOVES and site in context.passing:
+                        return a @ b if native is None else native(a, b)
+                else:
+                    value = kept_product(context, site, matmul_shape, native is None, a, b)
+                    if value is NATIVE:
+                        if native is not None:
+                            return native(a, b)
+                        quicker = native_product_of.get(type(a))
+                        value = None if quicker is None else quicker(a, b)
+                        return a @ b if value is None else value
+                    if value is not None:
+                        return value
+            except RuntimeWarning as warning:
+                return again(warning, native or operator.matmul, a, b)
+        elif _passes(a, b, site, options):
+            return call_native(_function(native), a, b, *rest, **options)
+        guarantee = options.pop("guarantee", None)
+        certificate = options.pop("return_certificate", False)
+        settings, out = _settings(site, options)
+        settings = settings._replace(guarantee=guarantee, certificate=certificate)
+        function = native or operator.matmul
+        if rest or out is not None or options or (site is None and not _has_operator(a, b)):
+            function = _function(native)
+        call = Call(function, a, b, rest, out, matmul_shape)
+        if options:
+            given = partial(function, **options)
+            call = call._replace(native=given, shape_of=lambda *_: Reason.ARGUMENT)
+        result, product = carry_out(call, settings)
+        if certificate:
+            return result, None if product is None else product.certificate
+        return result
+    except BaseException as error:
+        if type(error) is RecursionError and type(a) is type(b) is ndarray and is_plain:
+            return a @ b if native is None else native(a, b)
+        trim(error)
+        raise
 
 
 def dot(
@@ -137,55 +146,69 @@ def dot(
     **options: Any,
 ) -> Any:
     """np.dot(a, b), under the scheme that is in force for this call. Arguments as in `matmul`."""
-    if not options and not rest:
-        context = innermost.get().context
-        try:
-            if type(a) is type(b) is ndarray:
-                if a.size < MOVES and site in context.passing:
-                    return native(a, b)
-            else:
-                value = kept_product(context, site, dot_shape, False, a, b)
-                if value is NATIVE:
-                    return native(a, b)
-                if value is not None:
-                    return value
-        except RuntimeWarning as warning:
-            return again(warning, native, a, b)
-    elif _passes(a, b, site, options):
-        return call_native(native, a, b, *rest, **options)
-    settings, out = _settings(site, options)
-    if options:
-        raise _unexpected("dot", options)
-    return carry_out(Call(native, a, b, rest, out, dot_shape), settings)[0]
+    is_plain = not options and not rest
+    try:
+        if is_plain:
+            context = innermost.get().context
+            try:
+                if type(a) is type(b) is ndarray:
+                    if a.size < MOVES and site in context.passing:
+                        return native(a, b)
+                else:
+                    value = kept_product(context, site, dot_shape, False, a, b)
+                    if value is NATIVE:
+                        return native(a, b)
+                    if value is not None:
+                        return value
+            except RuntimeWarning as warning:
+                return again(warning, native, a, b)
+        elif _passes(a, b, site, options):
+            return call_native(native, a, b, *rest, **options)
+        settings, out = _settings(site, options)
+        if options:
+            raise _unexpected("dot", options)
+        return carry_out(Call(native, a, b, rest, out, dot_shape), settings)[0]
+    except BaseException as error:
+        if type(error) is RecursionError and type(a) is type(b) is ndarray and is_plain:
+            return native(a, b)
+        trim(error)
+        raise
 
 
 def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: Any) -> Any:
     """a.dot(b), under the scheme that is in force for this call. Arguments as in `matmul`."""
-    if not options and not rest:
-        context = innermost.get().context
-        try:
-            if type(a) is type(b) is ndarray:
-                if a.size < MOVES and site in context.passing:
-                    return a.dot(b)
-            else:
-                value = kept_product(context, site, dot_shape, False, a, b)
-                if value is NATIVE:
-                    return a.dot(b)
-                if value is not None:
-                    return value
-        except RuntimeWarning as warning:
-            return again(warning, warned.call_method, a, b)
-    elif _passes(a, b, site, options):
-        return call_method(a, b, *rest, **options)
-    # The methods of many types take no `out`, None or not.
-    method: Native = warned.call_method
-    if rest or "out" in options:
-        given = {"out": None} if options.get("out") is None and not rest else {}
-        method = partial(call_method, **given)
-    settings, out = _settings(site, options)
-    if options:
-        raise _unexpected("dot_method", options)
-    return carry_out(Call(method, a, b, rest, out, dot_shape), settings)[0]
+    is_plain = not options and not rest
+    try:
+        if is_plain:
+            context = innermost.get().context
+            try:
+                if type(a) is type(b) is ndarray:
+                    if a.size < MOVES and site in context.passing:
+                        return a.dot(b)
+                else:
+                    value = kept_product(context, site, dot_shape, False, a, b)
+                    if value is NATIVE:
+                        return a.dot(b)
+                    if value is not None:
+                        return value
+            except RuntimeWarning as warning:
+                return again(warning, warned.call_method, a, b)
+        elif _passes(a, b, site, options):
+            return call_method(a, b, *rest, **options)
+        # The methods of many types take no `out`, None or not.
+        method: Native = warned.call_method
+        if rest or "out" in options:
+            given = {"out": None} if options.get("out") is None and not rest else {}
+            method = partial(call_method, **given)
+        settings, out = _settings(site, options)
+        if options:
+            raise _unexpected("dot_method", options)
+        return carry_out(Call(method, a, b, rest, out, dot_shape), settings)[0]
+    except BaseException as error:
+        if type(error) is RecursionError and type(a) is type(b) is ndarray and is_plain:
+            return a.dot(b)
+        trim(error)
+        raise
 
 
 def _settings(site: str | None, options: dict[str, Any]) -> tuple[Settings, Any]:
@@ -369,3 +392,6 @@ def _is_intact(call: Call) -> bool:
         return True
     arrays = (call.a, call.b)
     return type(out) is ndarray and not any(np.may_share_memory(out, x) for x in arrays)
+
+
+pass_over(matmul, dot, dot_method, carry_out, _native, _traced)

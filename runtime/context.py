@@ -4,7 +4,6 @@ A context variable overrides a process default. The default is there because a n
 with an empty context: it must still see the plan that the program runs under.
 """
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +15,7 @@ from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.modules import modules_covered
+from mixpert_py.runtime.program_frames import warn
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.device_model import Accumulations
@@ -161,17 +161,10 @@ class Context:
             choice = _checked(Choice(entry.scheme, entry.block, guard))
             if entry.id == site:
                 return choice
-            # Warnings name the program's own line: past `choice`, `carry_out` and the function.
-            warnings.warn(
-                f"call site {site} is not in the plan; it runs as {entry.id}, the same expression",
-                stacklevel=5,
-            )
+            warn(f"call site {site} is not in the plan; it runs as {entry.id}, the same expression")
             return choice
         if plan is not None and knows(plan, module) and not self.by_id:
-            warnings.warn(
-                f"call site {site} is not in the plan (stale?); it runs as if there were none",
-                stacklevel=5,
-            )
+            warn(f"call site {site} is not in the plan (stale?); it runs as if there were none")
         return UNCHOSEN
 
 

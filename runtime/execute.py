@@ -43,12 +43,9 @@ def execute(
     if known is NATIVE:
         return None
     guard = choice.guard
-    if guard is not None and not traced and guard.refuses(stacklevel=5):
+    if guard is not None and not traced and guard.refuses():
         return Reason.OUTSIDE_PLAN
-    if isinstance(known, _Watched):
-        value = known(call.a, call.b, stacklevel=6)
-    else:
-        value = None if known is None else known(call.a, call.b)
+    value = None if known is None else known(call.a, call.b)
     if value is NATIVE:
         return None
     if value is not None and (call.out is None or takes_result_on_device(call.out, call)):
@@ -77,9 +74,9 @@ def execute(
     if guard is not None and not product.includes_addend:
         is_fine = True
         if not traced and type(product.value) is not np.ndarray:
-            is_fine = guard.watch(call.a, call.b, product.value, stacklevel=5)
+            is_fine = guard.watch(call.a, call.b, product.value)
         elif product.value is not out:
-            is_fine = guard.holds(call.a, call.b, product.value, stacklevel=6 if traced else 5)
+            is_fine = guard.holds(call.a, call.b, product.value)
         if not is_fine and product.value is not out:  # else operands may have been written over
             return Reason.OUTSIDE_PLAN
     if type(out) is np.ndarray and product.value is not out:
@@ -104,12 +101,11 @@ class _Watched:
     def __init__(self, launches: Known, guard: PlanGuard) -> None:
         self.launches, self.guard = launches, guard
 
-    def __call__(self, a: Any, b: Any, stacklevel: int = 5) -> Any:
-        """stacklevel: of the program's own line, as `kept_product` is called."""
-        if self.guard.refuses(stacklevel):
+    def __call__(self, a: Any, b: Any) -> Any:
+        if self.guard.refuses():
             return NATIVE
         value = self.launches(a, b)
-        if value is None or value is NATIVE or self.guard.watch(a, b, value, stacklevel):
+        if value is None or value is NATIVE or self.guard.watch(a, b, value):
             return value
         return NATIVE
 
@@ -135,11 +131,9 @@ def _by_prepared(
     kept = context.known.get(signature)
     if not is_new and known is (kept.launches if isinstance(kept, _Watched) else kept):
         return None  # it has been asked already
-    if guard is None:
-        value = known(call.a, call.b)
-    else:
+    if guard is not None:
         known = _Watched(known, guard)
-        value = known(call.a, call.b, stacklevel=7)
+    value = known(call.a, call.b)
     if value is not None:
         keep(context, signature, known)
     return value

@@ -18,6 +18,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from mixpert_py.runtime.program_frames import warn
+
 if TYPE_CHECKING:
     from mixpert_py.runtime.products.below_autograd import Hook
 
@@ -95,7 +97,7 @@ class _State:
         """Say once why the products of modules are not covered."""
         if not self.has_warned:
             self.has_warned = True
-            warnings.warn(f"products of PyTorch's modules stay native: {reason}", stacklevel=2)
+            warn(f"products of PyTorch's modules stay native: {reason}")
 
     def begin_late(self, module: ModuleType) -> None:
         """PyTorch has just been imported: put the hook in place when it is needed."""

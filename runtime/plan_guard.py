@@ -15,7 +15,6 @@ product, all are checked before they are used.
 """
 
 import math
-import warnings
 from types import ModuleType
 from typing import Any, Final, Protocol
 
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixpert_py.runtime.arrays import AnyArray
+from mixpert_py.runtime.program_frames import warn
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 
@@ -78,12 +78,11 @@ class PlanGuard:
         self._entries_error = 0.0  # of entries that were off
         self._to_wait_for = 0  # products
 
-    def holds(self, a: AnyArray, b: AnyArray, product: AnyArray, stacklevel: int) -> bool:
+    def holds(self, a: AnyArray, b: AnyArray, product: AnyArray) -> bool:
         """Whether a product may be used; True for those that are not checked. Of arrays on a GPU
         it is waited for.
 
-        Warns once for a site whose product may not, and checks each later one. stacklevel: of the
-        program's own line.
+        Warns once for a site whose product may not, and checks each later one.
         """
         if not self._is_turn(math.prod(product.shape) * a.shape[-1], EACH):
             return True
@@ -97,14 +96,14 @@ class PlanGuard:
         error = self._whole_error(a, b, product, error) or 0.0
         if error <= self.limit:
             return True
-        self._report(error, stacklevel + 1)
+        self._report(error)
         return False
 
-    def watch(self, a: Any, b: Any, product: Any, stacklevel: int) -> bool:
+    def watch(self, a: Any, b: Any, product: Any) -> bool:
         """Look at a product of arrays on a GPU, without waiting; `refuses` tells what was found.
 
         One that is made after entries were off is waited for. Returns whether it may be used, and
-        warns as `holds` does. stacklevel: as there.
+        warns as `holds` does.
         """
         work = math.prod(product.shape) * a.shape[-1]
         if self._to_wait_for > 0 and work >= LEAST:  # threads may take it below 0
@@ -113,7 +112,7 @@ class PlanGuard:
                 return True
             if error > self.limit:
                 self._worst = max(self._worst, error)
-                self._report(error, stacklevel + 1)
+                self._report(error)
                 return False
             self._to_wait_for -= 1
         elif self._is_turn(work, EACH_ON_GPU):
@@ -145,16 +144,16 @@ class PlanGuard:
 
         return sample(a, b, product, self._calls)
 
-    def refuses(self, stacklevel: int) -> bool:
+    def refuses(self) -> bool:
         """Whether a product that was watched is off, so that calls of the site are native.
 
-        Warns once. stacklevel: as in `holds`.
+        Warns once.
         """
         if self._sample is not None:
             self._look()
         if self._worst <= self.limit:
             return False
-        self._report(self._worst, stacklevel + 1)
+        self._report(self._worst)
         return True
 
     def _look(self) -> None:
@@ -181,13 +180,12 @@ class PlanGuard:
         self._unchecked = 0
         return True
 
-    def _report(self, error: float, stacklevel: int) -> None:
+    def _report(self, error: float) -> None:
         if not self._is_reported:
             self._is_reported = True
-            warnings.warn(
+            warn(
                 f"call site {self.site}: a product is off by {error:.1e}, and was by "
-                f"{self.limit / MARGIN:.1e} when the plan was tuned; such products run natively",
-                stacklevel=stacklevel,
+                f"{self.limit / MARGIN:.1e} when the plan was tuned; such products run natively"
             )
 
 

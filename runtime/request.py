@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mixpert_py.runtime.certificates.certificate import Certificate
+from mixpert_py.runtime.program_frames import pass_over
 from mixpert_py.runtime.reasons import Reason, Shape
 
 if TYPE_CHECKING:
@@ -102,6 +103,9 @@ def call_native(native: Native, *operands: Any, **options: Any) -> Any:
 def call_method(a: Any, b: Any, *rest: Any, **out: Any) -> Any:
     """a.dot(b), called as a function."""
     return a.dot(b, *rest, **out)
+
+
+pass_over(Call.run, call_native, call_method)
 
 
 class Settings(NamedTuple):

@@ -6,16 +6,15 @@ is then made again, and its warnings are given as from the program's frame, to t
 filters.
 """
 
-import sys
 import warnings
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from mixpert_py.runtime.program_frames import is_ours, pass_over, warn
 from mixpert_py.runtime.request import Native
 
-PACKAGE = "mixpert_py."
 ENCOUNTERED = " encountered in "  # as in "overflow encountered in matmul"
 CALLERS = r"mixpert_py\.runtime\.(api|warned)\Z"
 
@@ -40,7 +39,7 @@ def again(warning: RuntimeWarning, native: Native, a: Any, b: Any) -> Any:
 
     A warning that code of the program has raised is raised.
     """
-    if not _is_ours(warning.__traceback__):
+    if not _ends_in_ours(warning.__traceback__):
         raise warning
     text = str(warning)
     _, is_of_numbers, where = text.partition(ENCOUNTERED)
@@ -53,27 +52,16 @@ def again(warning: RuntimeWarning, native: Native, a: Any, b: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = native(a, b)
-    messages = [f"{kind}{ENCOUNTERED}{where}" for kind in kinds] or [text]
-    frame = sys._getframe(1)
-    while frame.f_back and str(frame.f_globals.get("__name__")).startswith(PACKAGE):
-        frame = frame.f_back
-    program = frame.f_globals
-    for message in messages:
-        warnings.warn_explicit(
-            message,
-            type(warning),
-            frame.f_code.co_filename,
-            frame.f_lineno,
-            str(program.get("__name__") or "<unknown>"),
-            program.setdefault("__warningregistry__", {}),
-        )
+    for message in [f"{kind}{ENCOUNTERED}{where}" for kind in kinds] or [text]:
+        warn(message, type(warning))
     return result
 
 
-def _is_ours(traceback: TracebackType | None) -> bool:
+def _ends_in_ours(traceback: TracebackType | None) -> bool:
     """Whether an exception was raised by what one of our own frames called, and is not Python."""
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    if traceback is None:
-        return False
-    return str(traceback.tb_frame.f_globals.get("__name__")).startswith(PACKAGE)
+    return traceback is not None and is_ours(traceback.tb_frame)
+
+
+pass_over(call, call_method, again)

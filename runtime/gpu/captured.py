@@ -10,7 +10,6 @@ function, `accelerate` says.
 import functools
 import sys
 import threading
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from mixpert_py.runtime.context import current
 from mixpert_py.runtime.gpu.foreign import Library
+from mixpert_py.runtime.program_frames import warn
 
 MOST: Final = 8  # signatures of a function that are captured; calls of others are made as ever
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
@@ -85,9 +85,7 @@ def captured(function: Function) -> Function:
                 given_up = True
                 graphs.clear()
                 name = getattr(function, "__qualname__", repr(function))
-                warnings.warn(
-                    f"accelerate: {name} is not captured into a CUDA graph: {reason}", stacklevel=2
-                )
+                warn(f"accelerate: {name} is not captured into a CUDA graph: {reason}")
                 if result is not _NOTHING:
                     return result
             else:

@@ -9,6 +9,7 @@ from numpy import ndarray
 from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.products.rearranged import not_rearranged, rearranged
+from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Array, Native, Settings
 
@@ -35,6 +36,7 @@ class Arguments(NamedTuple):
     overwrite_c: Any = 0
 
 
+@trimmed
 def blas_gemm(
     *arguments: Any,
     native: Native,

@@ -24,6 +24,7 @@ from mixpert_py.runtime.products.rearranged import (
     is_replaced,
     not_rearranged,
 )
+from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Native, Settings, is_dask
 from mixpert_py.runtime.signatures import (
@@ -49,6 +50,7 @@ class Problem(NamedTuple):
     steps: tuple[Step, ...]
 
 
+@trimmed
 def einsum(
     *operands: Any,
     scheme: str | None = None,
@@ -270,6 +272,7 @@ def _step(terms: Sum, arrays: Sequence[AnyArray], contract: Native, settings: Se
     return pair.result(carry_out(pair.call, settings)[0])
 
 
+@trimmed
 def einops_einsum(*operands: Any, native: Native, site: str | None = None, **given: Any) -> Any:
     """einops.einsum(*arrays, pattern): products of arrays whose axes have names.
 

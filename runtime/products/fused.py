@@ -19,6 +19,7 @@ from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.overlap import shares
+from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.request import Addend, Call, Settings, broadcast, matmul_shape, result_shape
 
 PRODUCT = r"(alpha\*)?ab"
@@ -49,6 +50,7 @@ class Form(NamedTuple):
         return self.sign.endswith("=")
 
 
+@trimmed
 def fused(
     *operands: Any,
     form: str,

@@ -17,12 +17,14 @@ from mixpert_py.runtime.context import passes
 from mixpert_py.runtime.gpu.foreign import may_be_on_device
 from mixpert_py.runtime.products.fused import fused
 from mixpert_py.runtime.products.rearranged import not_rearranged
+from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Native, Settings, is_dask, matmul_shape
 
 _IN_PLACE: Native = operator.imatmul
 
 
+@trimmed
 def imatmul(
     a: object,
     b: object,

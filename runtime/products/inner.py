@@ -13,11 +13,13 @@ from mixpert_py.runtime.products.rearranged import (
     not_rearranged,
     rearranged,
 )
+from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Native, Settings, matmul_shape
 from mixpert_py.runtime.signatures import NATIVE, device_of, kept_product
 
 
+@trimmed
 def inner(
     a: Any,
     b: Any,

@@ -15,6 +15,7 @@ from mixpert_py.runtime.products.rearranged import (
     is_replaced,
     not_rearranged,
 )
+from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, Array, Call, Native, Settings, dot_shape
 
@@ -22,6 +23,7 @@ from mixpert_py.runtime.request import DOT, Array, Call, Native, Settings, dot_s
 Step = tuple[int, int, int]
 
 
+@trimmed
 def multi_dot(
     arrays: object,
     *,

@@ -17,6 +17,7 @@ from mixpert_py.runtime.products.rearranged import (
     not_rearranged,
     rearranged,
 )
+from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, Call, Native, Settings, dot_shape, is_dask
 from mixpert_py.runtime.signatures import (
@@ -28,6 +29,7 @@ from mixpert_py.runtime.signatures import (
 )
 
 
+@trimmed
 def tensordot(
     a: object,
     b: object,

@@ -10,6 +10,7 @@ from typing import Any
 from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import innermost, passes
 from mixpert_py.runtime.modules import is_in_place, stay_covered
+from mixpert_py.runtime.program_frames import pass_over, trim, trimmed
 from mixpert_py.runtime.request import (
     Call,
     Native,
@@ -23,6 +24,7 @@ from mixpert_py.runtime.signatures import NATIVE, SMALL, kept_product
 SHAPES = {"mm": mm_shape, "bmm": bmm_shape}
 
 
+@trimmed
 def torch_matmul(
     a: Any,
     b: Any,
@@ -65,14 +67,21 @@ def torch_call(
     They are made below autograd, with a gradient too, and have this call's settings:
     `products.below_autograd` finds them in the frame of this function. Arguments as in `matmul`.
     """
-    context = innermost.get().context
-    given = scheme, backend, context.scheme, context.plan, context.trace
-    takes_small = any(it is not None for it in given)
-    if takes_small or not is_in_place():
-        multiplied = *operands, *named.values(), getattr(native, "__self__", None)
-        if takes_small or any(map(_may_gain, multiplied)):
-            stay_covered(takes_small=takes_small)
-    return native(*operands, **named)
+    try:
+        context = innermost.get().context
+        given = scheme, backend, context.scheme, context.plan, context.trace
+        takes_small = any(it is not None for it in given)
+        if takes_small or not is_in_place():
+            multiplied = *operands, *named.values(), getattr(native, "__self__", None)
+            if takes_small or any(map(_may_gain, multiplied)):
+                stay_covered(takes_small=takes_small)
+        return native(*operands, **named)
+    except BaseException as error:  # not by `trimmed`, whose frame would be found instead
+        trim(error)
+        raise
+
+
+pass_over(torch_call)
 
 
 def _may_gain(operand: Any) -> bool:

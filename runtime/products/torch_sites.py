@@ -172,7 +172,7 @@ class Sites:
                 kind = self._kind(code.co_filename)
             if kind == USER:
                 return frame, inner, ours, settings
-            if kind == OURS:
+            if kind == OURS and code.co_name != "trimmed_call":
                 ours = frame
                 if code is carry_out.__code__:
                     settings = frame.f_locals.get("settings")

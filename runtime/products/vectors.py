@@ -12,12 +12,14 @@ from mixpert_py.runtime.products.rearranged import (
     not_rearranged,
     rearranged,
 )
+from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Native, Settings
 
 FEWEST = {"matvec": (2, 1), "vecmat": (1, 2), "vecdot": (1, 1)}  # dimensions of the operands
 
 
+@trimmed
 def matvec(a: Any, b: Any, *, native: Native, site: str | None = None, **given: Any) -> Any:
     """np.matvec(a, b): (…, m, k) and (…, k), stacks as in np.matmul. Other arguments, result and
     errors as in `matmul`.
@@ -25,11 +27,13 @@ def matvec(a: Any, b: Any, *, native: Native, site: str | None = None, **given: 
     return _product(native, "matvec", a, b, site, **given)
 
 
+@trimmed
 def vecmat(a: Any, b: Any, *, native: Native, site: str | None = None, **given: Any) -> Any:
     """np.vecmat(a, b): the conjugate of (…, k), and (…, k, n). The rest as in `matvec`."""
     return _product(native, "vecmat", a, b, site, **given)
 
 
+@trimmed
 def vecdot(a: Any, b: Any, *, native: Native, site: str | None = None, **given: Any) -> Any:
     """np.vecdot(a, b): the conjugate of (…, k), and (…, k). The rest as in `matvec`."""
     return _product(native, "vecdot", a, b, site, **given)

@@ -15,6 +15,7 @@ from mixpert_py.runtime.products.rearranged import as_arrays
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.products.tensors import torch_matmul
 from mixpert_py.runtime.products.vectors import matvec, vecdot, vecmat
+from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.request import Native
 from mixpert_py.runtime.signatures import is_small_on_device
 
@@ -63,6 +64,7 @@ class Found(NamedTuple):
 _found: dict[int, Found] = {}  # by the ids of functions
 
 
+@trimmed
 def xp_product(
     *operands: Any,
     native: Native,
@@ -100,6 +102,7 @@ def xp_product(
     return known.product(*operands, **options, **ours)
 
 
+@trimmed
 def reduce_product(
     function: Native,
     *operands: Any,

@@ -511,7 +511,7 @@ def test_products_that_did_not_run_are_not_compared(run: Run, capsys: Read) -> N
 NO_TUNING = {
     "": ("y = a @ a", "--tune takes --error BUDGET"),
     "--error -1": ("y = a @ a", "--error is a number of at least 0"),
-    "--error x": ("y = a @ a", "'x' is not a number"),
+    "--error x": ("y = a @ a", "--error is a number of at least 0, not x"),
     "--error 1 --scheme int8x6": ("y = a @ a", "neither --plan nor --scheme"),
     "--error 1 --backend cuda --device h200": ("y = a @ a", "backend 'cuda'"),
     "--error 1 --device abc": ("y = a @ a", "no device model is known for 'abc'"),

@@ -148,7 +148,7 @@ def test_small_products_are_checked_now_and_then(monkeypatch: pytest.MonkeyPatch
         guard = PlanGuard(ID, 1e-7)
         a = normal(n, n)
         for _ in range(calls):
-            assert guard.holds(a, a, a, stacklevel=1)
+            assert guard.holds(a, a, a)
         assert len(checked) == wanted
 
 
@@ -209,7 +209,7 @@ def test_the_data_that_a_plan_was_tuned_on_is_fine(family: str, scheme: str) -> 
             warnings.simplefilter("error")
             for _ in range(1 << 5):
                 guard._unchecked = 1 << 40
-                assert guard.holds(a, b, product, stacklevel=1)
+                assert guard.holds(a, b, product)
 
 
 @pytest.mark.parametrize("family", OPERANDS)
@@ -229,7 +229,7 @@ def test_products_that_are_off_are_found_in_every_family(family: str) -> None:
             assert 2e-4 < whole_error(a, b, exact + off, turn) < 5e-3
     guard = PlanGuard(ID, 2e-6)
     with pytest.warns(UserWarning, match="off by"):
-        assert not guard.holds(a, b, exact + 1e-3 * size * noise / np.linalg.norm(noise), 1)
+        assert not guard.holds(a, b, exact + 1e-3 * size * noise / np.linalg.norm(noise))
 
 
 def test_a_stack_is_judged_as_a_whole() -> None:
@@ -254,7 +254,7 @@ def test_checks_are_further_apart_once_the_whole_was_fine(monkeypatch: pytest.Mo
     monkeypatch.setattr(plan_guard, "whole_error", lambda *given: 0.0)
     guard, a = PlanGuard(ID, 1e-7), normal(512, 512)
     for _ in range(8 * APART):
-        assert guard.holds(a, a, a, stacklevel=1)
+        assert guard.holds(a, a, a)
     assert len(checked) == 8  # the 1st, the 2nd, the 4th, …, 128th: each puts off the others
 
 
@@ -333,7 +333,7 @@ class TestWatch:
         sample = SimpleNamespace(error=lambda waits: entries)
         monkeypatch.setattr(sampling, "sample", lambda *given: sample)
         guard = PlanGuard(ID, 1e-7)
-        assert guard.watch(self.X, self.X, self.X, stacklevel=1)
+        assert guard.watch(self.X, self.X, self.X)
         return guard
 
     def test_fine_as_a_whole(
@@ -342,13 +342,13 @@ class TestWatch:
         guard = self.guard(monkeypatch, 1e-3)
         whole += [None, *[1e-7] * NEXT]  # a CUDA graph is being captured at first
         for left in range(NEXT, -1, -1):
-            assert not guard.refuses(stacklevel=1)
-            assert guard.watch(self.X, self.X, self.X, stacklevel=1)
+            assert not guard.refuses()
+            assert guard.watch(self.X, self.X, self.X)
             assert len(whole) == left
         monkeypatch.setattr(sampling, "sample", lambda *given: None)
         for _ in range(100):
-            assert not guard.refuses(stacklevel=1)
-            assert guard.watch(self.X, self.X, self.X, stacklevel=1)
+            assert not guard.refuses()
+            assert guard.watch(self.X, self.X, self.X)
 
     @pytest.mark.parametrize(("error", "told"), [(1e-2, "1.0e-02"), (math.nan, "1.0e-03")])
     def test_off_as_a_whole(
@@ -361,17 +361,17 @@ class TestWatch:
         """NaN: memory was full, and the entries are all that is known."""
         guard = self.guard(monkeypatch, 1e-3)
         whole += [1e-7, error]
-        assert not guard.refuses(stacklevel=1)
-        assert guard.watch(self.X, self.X, self.X, stacklevel=1)
+        assert not guard.refuses()
+        assert guard.watch(self.X, self.X, self.X)
         with pytest.warns(UserWarning, match=f"off by {told}") as heard:
-            assert not guard.watch(self.X, self.X, self.X, stacklevel=2)
+            assert not guard.watch(self.X, self.X, self.X)
         assert heard[0].filename == __file__
-        assert guard.refuses(stacklevel=1)
+        assert guard.refuses()
 
     def test_entries_that_are_not_finite(self, monkeypatch: pytest.MonkeyPatch) -> None:
         guard = self.guard(monkeypatch, math.inf)
         with pytest.warns(UserWarning, match="off by inf"):
-            assert guard.refuses(stacklevel=1)
+            assert guard.refuses()
 
 
 @pytest.mark.gpu

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mixpert_py.command import IMPORTABLE, Mixpert, Said
+from tests.mixpert_py.command import IMPORTABLE, Mixpert, Said, called
 from tests.mixpert_py.commands.run_program import PRODUCT, python
 
 WORLD = """\
@@ -126,6 +126,92 @@ def test_tracebacks_and_carets_are_pythons_own(tmp_path: Path, mixpert: Mixpert)
     assert ours.code == theirs.code == 1
     assert ours.err == theirs.err
     assert ours.out == theirs.out == ""
+
+
+TOLD = """\
+import gc, logging, sys, traceback, warnings
+import numpy as np
+
+class Op:
+    __array_ufunc__ = None
+    def __matmul__(self, other):
+        warnings.warn("an operator", DeprecationWarning, stacklevel=2)
+        logging.warning("a line", stacklevel=2)
+    def dot(self, other):
+        warnings.warn("a method", DeprecationWarning, stacklevel=2)
+        {skip}
+
+class Array(np.ndarray):
+    def __array_function__(self, function, types, operands, named):
+        warnings.warn("a function", DeprecationWarning, stacklevel=2)
+
+class Faulty:
+    def __del__(self):
+        np.eye(3) @ np.eye(2)
+
+logging.basicConfig(format="%(lineno)d %(funcName)s %(message)s")
+op, array = Op(), np.eye(2).view(Array)
+for _ in range(2):
+    op @ 1; op.dot(2)
+    np.dot(array, array); np.einsum("ij,jk", array, array); np.inner(array, array)
+for product in (lambda: np.eye(3) @ np.eye(2), lambda: np.dot(np.eye(3), np.eye(2)),
+                lambda: np.eye(3).dot(np.eye(2)), lambda: np.einsum("ij,jk", np.eye(3), np.eye(2)),
+                lambda: np.linalg.multi_dot([np.eye(3), np.eye(2)]), lambda: op @ op.lost,
+                lambda: np.full((2, 2), 1e200) @ np.full((2, 2), 1e200)):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            product()
+    except Exception as error:
+        print(traceback.extract_tb(error.__traceback__)[-1].lineno, error.__context__)
+        logging.exception("it failed")
+Faulty(); gc.collect()
+"""
+
+
+def test_no_frame_of_ours_is_told_to_a_program(tmp_path: Path, mixpert: Mixpert) -> None:
+    later = 'warnings.warn("s", skip_file_prefixes=("/nowhere",))'
+    skip = later if sys.version_info >= (3, 12) else ""
+    (tmp_path / "s.py").write_text(TOLD.format(skip=skip))
+    theirs = python(tmp_path, "-W", "default::DeprecationWarning:__main__", "s.py")
+    ours = mixpert("run", "s.py", PYTHONWARNINGS="default::DeprecationWarning:__main__")
+    assert ours.out == theirs.out
+    assert without_numpys(ours.err) == without_numpys(theirs.err)
+    assert ours.err.count("DeprecationWarning: ") == 3
+
+
+def without_numpys(text: str) -> list[str]:
+    """Lines of an output without NumPy's own files, not all of which we call, and addresses."""
+    lines = [line for line in text.splitlines() if "site-packages" not in line]
+    return [line.partition(" at 0x")[0] for line in lines]
+
+
+DEEP = """\
+import numpy as np
+a = np.eye(3)
+{warm}
+
+def product(levels):
+    return a @ a if levels == 0 else product(levels - 1)
+
+def deepest():
+    for levels in range(990, 0, -1):
+        try:
+            product(levels)
+        except RecursionError:
+            continue
+        return levels
+
+print(deepest())
+"""
+
+
+def test_the_first_product_takes_one_level_of_a_recursion(tmp_path: Path) -> None:
+    levels = []
+    for warm in ("a @ a", ""):
+        (tmp_path / "s.py").write_text(DEEP.format(warm=warm))
+        levels.append(int(called("mixpert_py", "run", "s.py", folder=tmp_path).out))
+    assert levels[0] - levels[1] <= 1
 
 
 EXITS = [
