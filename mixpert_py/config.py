@@ -7,7 +7,7 @@ MIXPERT_PLAN, else from `<module>.mixpert.toml` beside the running file.
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mixpert_py.sources import project
 
 SUFFIX = ".mixpert.toml"
+# Schemes that run without tensor cores.
+ANYWHERE = frozenset({"native", "float32", "float64"})
 _FROM_PARENT = "MIXPERT_SPAWNED"
 _GPUS = "CUDA_VISIBLE_DEVICES"
 _THREAD_VARIABLES = (
@@ -52,6 +54,19 @@ def check_scheme(name: str | None) -> None:
 
     if name is not None:
         get(name)
+
+
+def without_device(schemes: Iterable[str]) -> str | None:
+    """One line on schemes that run natively on this machine; None: there are none, or a GPU may
+    be here.
+    """
+    from mixpert_py.runtime.gpu import device
+
+    named = [name for name in schemes if name not in ANYWHERE]
+    found = device.find() if named and not device.may_be_here() else None
+    if not isinstance(found, device.Absent):
+        return None
+    return f"{', '.join(named)}: native here, since {found.sentence}"
 
 
 def given_plan(plan: str | os.PathLike[str] | Plan | None, scheme: str | None) -> Plan | None:

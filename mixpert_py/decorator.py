@@ -19,7 +19,7 @@ import mixpert_py
 from mixpert_py import config
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
-from mixpert_py.runtime.context import Context, Modules, current, use
+from mixpert_py.runtime.context import Context, Modules, SchemeUse, current, use
 from mixpert_py.runtime.modules import modules_covered
 from mixpert_py.sources import in_memory, source_files
 
@@ -35,12 +35,16 @@ R = TypeVar("R")
 def accelerate(function: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def accelerate(
+    name: str | Path | Plan, /, *, graph: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+@overload
+def accelerate(
     *, scheme: str | None = None, plan: str | Path | Plan | None = None, graph: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def accelerate(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., Any] | str | Path | Plan | None = None,
     /,
     *,
     scheme: str | None = None,
@@ -50,7 +54,9 @@ def accelerate(
     """Rewrite a function's products, as `mixpert rewrite` would, and give it back.
 
     scheme: for all of its products. plan: a Plan or a plan file, which comes before `scheme`; a
-    product in neither runs under the context of its call. What the function calls is
+    product in neither runs under the context of its call. Either may also be given without its
+    name: `@accelerate("float32")`, `@accelerate("net.mixpert.toml")`. Warns after the first call
+    with products if none of them took the scheme. What the function calls is
     left alone: see `precision` for that. Where PyTorch is imported before, that holds for Python
     code; the products that PyTorch makes itself, as those of modules that the function calls, are
     covered until the function returns, backward passes included (not in generators, coroutines, or
@@ -71,10 +77,20 @@ def accelerate(
 
     Raises PlanError for an unknown scheme or a malformed plan, when the decorator is applied.
     """
+    if isinstance(function, (str, Path, Plan)):
+        if scheme is not None or plan is not None:
+            raise TypeError("accelerate takes a scheme or a plan by position, or both by name")
+        if isinstance(function, str) and not function.endswith(".toml"):
+            scheme = function
+        else:
+            plan = function
+        function = None
     loaded = config.given_plan(plan, scheme)
 
     def decorate(method: Any, stacklevel: int = 2) -> Any:
         inner = method.__func__ if isinstance(method, METHODS) else method
+        if isinstance(inner, FunctionType) and inner.__globals__ is globals():
+            inner = inner.__wrapped__  # type: ignore[attr-defined] # decorated twice
         try:
             rewritten: Callable[..., Any] = _rewritten(inner, loaded, scheme)
         except SourceError as error:
@@ -85,13 +101,18 @@ def accelerate(
             return method
         if not graph and "torch" in sys.modules and not _is_suspended(inner):
             rewritten = _with_modules(rewritten, Modules(loaded, scheme))
+        if scheme is not None and scheme != "native" and rewritten is not inner:
+            if not graph and not _is_suspended(inner):
+                rewritten = _with_a_look(rewritten, scheme)
+            elif line := config.without_device([scheme]):
+                warnings.warn(f"accelerate: {line}", stacklevel=stacklevel)
         if graph:
             from mixpert_py.runtime.gpu.captured import captured  # which few ask for
 
             rewritten = captured(rewritten)
         if isinstance(method, MethodType):
             return MethodType(rewritten, method.__self__)
-        return rewritten if inner is method else type(method)(rewritten)
+        return type(method)(rewritten) if isinstance(method, METHODS) else rewritten
 
     return decorate if function is None else decorate(function, stacklevel=3)
 
@@ -124,6 +145,29 @@ def _with_modules(function: Callable[..., Any], modules: Modules) -> Callable[..
             return function(*arguments, **named)
 
     return covered
+
+
+def _with_a_look(function: Callable[..., Any], scheme: str) -> Callable[..., Any]:
+    """The function, which warns after its first call with products if none took the scheme."""
+    is_known = False
+
+    @functools.wraps(function)
+    def looked_at(*arguments: Any, **named: Any) -> Any:
+        nonlocal is_known
+        if is_known:
+            return function(*arguments, **named)
+        outer = current()
+        uses = SchemeUse(scheme, outer.uses)
+        with use(replace(outer, uses=uses)):
+            result = function(*arguments, **named)
+        if uses.has_products and not is_known:
+            is_known = True
+            if why_not := uses.why_not():
+                message = f"accelerate({scheme!r}): {function.__qualname__}: {why_not}"
+                warnings.warn(message, stacklevel=2)
+        return result
+
+    return looked_at
 
 
 def _rewritten(function: object, plan: Plan | None, scheme: str | None) -> FunctionType:

@@ -49,7 +49,7 @@ def install(
     its call. The call-site ids are those of `mixpert rewrite`. Warns, once, of modules that are
     imported already: those stay as they are. What else was left alone, and why, is in `left` of the
     hook that is returned; end it with `uninstall`, or use it in a `with` statement: what was
-    rewritten by then stays rewritten.
+    rewritten by then stays rewritten. Warns of a scheme that needs a GPU where there is none.
     Raises PlanError for an unknown scheme or a malformed plan.
     """
     if packages is None:
@@ -59,6 +59,8 @@ def install(
     names = (packages,) if isinstance(packages, str) else tuple(packages)
     hook = ImportHook(names, plan=config.given_plan(plan, scheme), scheme=scheme)
     hook.check_modules()
+    if line := config.without_device([] if scheme is None else [scheme]):
+        warnings.warn(f"install: {line}", stacklevel=2)
     hook.install()
     return hook
 

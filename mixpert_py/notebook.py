@@ -50,6 +50,7 @@ from mixpert_py.launch.callers import Callers
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
+from mixpert_py.runtime.context import SchemeUse
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import in_memory
 
@@ -149,8 +150,10 @@ class MixPertMagics(Magics):
     @magic_arguments()
     @argument(
         "switch",
+        nargs="?",
         choices=("on", "off"),
-        help="Rewrite the cells that are run from now on, and functions that are defined already.",
+        help="on: rewrite the cells that are run from now on, and functions that are defined "
+        "already. Without a word: print what is in force.",
     )
     @argument("--plan", help="Run under this plan file.")
     @argument("--scheme", help="Run every product that the plan does not name under this scheme.")
@@ -160,13 +163,29 @@ class MixPertMagics(Magics):
         ones, or of none.
         """
         options = parse_argstring(self.switch, line)
+        if options.switch is None and not line.strip():
+            print(self._state())
+            return
+        if options.switch is None:
+            raise UsageError("give `on` or `off` before the options")
         try:
             plan = config.given_plan(options.plan, options.scheme)
         except PlanError as error:
             raise UsageError(str(error)) from None
         self.stop()
         if options.switch == "on":
+            if line := config.without_device([options.scheme] if options.scheme else []):
+                _say(line)
             self._start(plan, options.scheme)
+
+    def _state(self) -> str:
+        """Which cells are rewritten, and under what, in one line."""
+        if self.rewriter is None:
+            return "off: only cells under %%mixpert are rewritten; `%mixpert on` rewrites all"
+        scheme, plan = self.rewriter.scheme, self.rewriter.plan or self.plan
+        words = [f"scheme {scheme}"] if scheme else []
+        words += [f"a plan with {len(plan.site)} call sites"] if plan else []
+        return f"on: all cells are rewritten, under {' and '.join(words) or 'no plan or scheme'}"
 
     def _start(self, plan: Plan | None, scheme: str | None) -> None:
         config.look_up_plans()
@@ -254,11 +273,15 @@ class MixPertMagics(Magics):
         if trace is not None:
             packages = [name for hook in _hooks() for name in hook.packages]
             trace.caller = Callers(self._cell_shown, packages)
+        uses = SchemeUse(options.scheme) if options.scheme else None
         try:
-            return self._run(*codes, options.backend, trace)
+            value = self._run(*codes, options.backend, trace, uses)
         finally:
             if trace is not None:
                 self._print_profile(trace)
+        if uses is not None:
+            _say_where_unused(uses, codes[0])
+        return value
 
     def _compiled(
         self, cell: str, plan: Plan | None, scheme: str | None
@@ -294,16 +317,23 @@ class MixPertMagics(Magics):
         return tree
 
     def _run(
-        self, code: CodeType, last: CodeType | None, backend: str | None, trace: Trace | None
+        self,
+        code: CodeType,
+        last: CodeType | None,
+        backend: str | None,
+        trace: Trace | None,
+        uses: SchemeUse | None,
     ) -> Any:
         """Run a cell in the user's namespace and return the value of its last expression."""
         __tracebackhide__ = True
         shell = self.shell
         config.look_up_plans()
         outer = contexts.current()
-        inner = replace(outer, backend=backend or outer.backend, trace=trace or outer.trace)
+        inner = replace(
+            outer, backend=backend or outer.backend, trace=trace or outer.trace, uses=uses
+        )
         try:
-            with contexts.use(inner) if backend or trace else nullcontext():
+            with contexts.use(inner) if backend or trace or uses else nullcontext():
                 exec(code, shell.user_global_ns, shell.user_ns)
                 return last and eval(last, shell.user_global_ns, shell.user_ns)
         except BaseException as error:
@@ -421,6 +451,18 @@ def _settings(options: Any, line: str) -> "TuningOptions":
         device=options.device,
         until=UNTIL,
     )
+
+
+def _say_where_unused(uses: SchemeUse, code: CodeType) -> None:
+    """Say on stderr that no product of a cell took the scheme that its magic names."""
+    why_not = uses.why_not()
+    is_rewritten = any(name.startswith(in_memory.ALIAS) for name in code.co_names)
+    if why_not is None and not uses.has_products and not is_rewritten and uses.scheme != "native":
+        why_not = (
+            "the cell has no product of its own; `%mixpert on` rewrites functions of earlier cells"
+        )
+    if why_not is not None:
+        _say(f"--scheme {uses.scheme}: {why_not}")
 
 
 def _say(line: str) -> None:

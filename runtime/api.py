@@ -271,6 +271,8 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
         from mixpert_py.runtime.products import dask_array
 
         if (lazy := dask_array.product(call, settings)) is not None:
+            if context.uses is not None:
+                context.uses.note(choice, lazy)
             return lazy, None
     backend = settings.backend or context.backend
     if backend is not None:
@@ -278,6 +280,8 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
     if context.trace is not None:
         return _traced(call, settings, choice, context, context.trace)
     outcome = execute(call, settings, choice, context)
+    if context.uses is not None:
+        context.uses.note(choice, outcome)
     if isinstance(outcome, Product):
         return outcome.value, outcome
     return _native(call), None
@@ -300,6 +304,8 @@ def _traced(
         wait_for(operand)  # the time in which it is made is none of the product's
     start = perf_counter()
     outcome = execute(call, settings, choice, context, traced=True)
+    if context.uses is not None:
+        context.uses.note(choice, outcome)
     product = outcome if isinstance(outcome, Product) else None
     reason = outcome if isinstance(outcome, Reason) else None
     if product is None:

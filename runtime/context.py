@@ -16,6 +16,7 @@ from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.modules import modules_covered
 from mixpert_py.runtime.program_frames import warn
+from mixpert_py.runtime.reasons import MEANING, Reason
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.device_model import Accumulations
@@ -56,6 +57,40 @@ class Modules:
         return (self.scheme, None) if entry is None else (entry.scheme, entry.block)
 
 
+@dataclass(slots=True, eq=False)
+class SchemeUse:
+    """Whether any product took a scheme that a block, a function or a cell names, and why not.
+
+    outer: the use that this one is nested in. has_products: whether any product was made by the
+    runtime, under whatever scheme.
+    """
+
+    scheme: str
+    outer: Optional["SchemeUse"] = None
+    is_taken: bool = False
+    has_products: bool = False
+    reasons: set[Reason] = field(default_factory=set)
+
+    def note(self, choice: Choice, outcome: object) -> None:
+        """Count a product; outcome: its Reason where it did not take the scheme that was chosen."""
+        self.has_products = True
+        if choice.scheme == self.scheme:
+            if isinstance(outcome, Reason):
+                self.reasons.add(outcome)
+            else:
+                self.is_taken = self.is_taken or outcome is not None
+        if self.outer is not None:
+            self.outer.note(choice, outcome)
+
+    def why_not(self) -> str | None:
+        """One line on why every product that was to take the scheme is native; None: one did, or
+        there was no such product.
+        """
+        if self.is_taken or self.scheme == "native" or not self.reasons:
+            return None
+        return f"every product ran natively. {' '.join(MEANING[it] for it in sorted(self.reasons))}"
+
+
 def no_plan(module: str) -> Plan | None:
     """The plan lookup of a process in which nobody looks plans up."""
     return None
@@ -81,6 +116,7 @@ class Context:
     returns whether `find_plan` may find a plan for any module; it is called when a product needs to
     know, since a program may set MIXPERT_PLAN itself. by_id: whether the plan is about the sites
     that it names alone: no other is taken for one of them, and none that it lacks makes it stale.
+    uses: notes whether products take the scheme that a block, a function or a cell names.
     """
 
     scheme: str | None = None
@@ -95,6 +131,7 @@ class Context:
     modules: Modules | None = None
     finds_plans: Callable[[], bool] = no_plans
     by_id: bool = False
+    uses: SchemeUse | None = None
     # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
     passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
     # What is known of calls by their signature, see `signatures`.
@@ -268,16 +305,28 @@ def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
 
     It comes before every plan, and before schemes that comments, `accelerate`, `install` or
     `mixpert rewrite` have put at a call site; of several, the innermost counts. Only a call with a
-    `scheme` and without a `site`, which a person wrote, keeps its own.
+    `scheme` and without a `site`, which a person wrote, keeps its own. Warns at the end if no
+    product inside took the scheme.
     Raises PlanError for an unknown scheme or backend, DeviceError for an absent device.
     """
     _checked(Choice(scheme))
     require_backend(backend)
     outer = current()
     backend = backend or outer.backend
-    inner = replace(outer, scheme=scheme, backend=backend, overrides_sites=True, modules=Modules())
+    uses = SchemeUse(scheme, outer.uses)
+    inner = replace(
+        outer, scheme=scheme, backend=backend, overrides_sites=True, modules=Modules(), uses=uses
+    )
     with modules_covered(takes_small=True), use(inner):
         yield
+    why_not = uses.why_not()
+    if not uses.has_products and scheme != "native":
+        why_not = (
+            "no product inside was made by rewritten code; @mixpert_py.accelerate and "
+            "`mixpert run` rewrite"
+        )
+    if why_not is not None:
+        warn(f"precision({scheme!r}): {why_not}")
 
 
 @contextmanager

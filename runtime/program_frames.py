@@ -25,7 +25,8 @@ Result = TypeVar("Result")
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the program's own line."""
     frame = sys._getframe(1)
-    while frame.f_back and is_ours(frame):
+    # A block of ours ends below contextlib, which the program does not call by a line of its own.
+    while frame.f_back and (is_ours(frame) or frame.f_globals.get("__name__") == "contextlib"):
         frame = frame.f_back
     program = frame.f_globals
     warnings.warn_explicit(

@@ -76,18 +76,17 @@ class Options:
 
     def next_command(self, place: "Place", budget: str) -> str:
         """The command that makes the gain of a place, as it is typed."""
-        packages = [word for name in self.packages for word in ("--package", name)]
+        command = ["mixpert", "tune", "--error", budget]
         if place.scheme is not None:
-            words = [] if self.module is None else ["-m", self.module]
-            run = ["mixpert", "run", "--scheme", place.scheme, *packages]
-            return shlex.join([*run, *words, *self.arguments])
-        device = [] if place.device is None else ["--device", place.device.lower()]
-        tune = ["mixpert", "tune", "--error", budget, *device, *packages]
+            command = ["mixpert", "run", "--scheme", place.scheme]
+        elif place.device is not None:
+            command += ["--device", place.device.lower()]
+        command += [word for name in self.packages for word in ("--package", name)]
         if self.module is not None:
-            return shlex.join([*tune, "-m", self.module, *self.arguments])
+            return shlex.join([*command, "-m", self.module, *self.arguments])
         script, *arguments = self.arguments
         behind = ["--", *arguments] if arguments and arguments[0].startswith("-") else arguments
-        return shlex.join([*tune, script, *behind])
+        return shlex.join([*command, script, *behind])
 
 
 @click.command(cls=ProgramCommand)

@@ -128,28 +128,31 @@ def with_progress(command: Callable[..., Code]) -> Callable[..., Code]:
 class ProgramCommand(click.Command):
     """A command whose last words are a program and its arguments, which are not ours to read.
 
-    Our options come before the program; `-m` and `-c` end them, as they end Python's. words: the
-    number of words right behind each of which our options may stand as well. `--` ends them.
+    Our options stand before the program, or right behind SCRIPT. `--`, or the first word that is
+    none of our options, ends them; so do `-m MODULE` and `-c CODE`, as they end Python's. words:
+    the number of words right behind each of which our options may stand.
     """
 
-    words = 0
+    words = 1
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ours: list[str] = []
         words: list[str] = []
         for left in range(self.words, -1, -1):
-            count = self._count_ours(ctx, args)
-            ours += args[:count]
-            args = args[count:]
+            count = self._count_ours(ctx, args, is_behind=not left)
+            taken, args = args[:count], args[count:]
+            ours += taken
             if args[:1] == ["--"]:
                 args = args[1:]
                 break
-            names_program = ours[-2:-1] in (["-m"], ["-c"])
-            if (left or not self.words) and not names_program:
+            if ours[-2:-1] in (["-m"], ["-c"]):
+                break
+            if left:
                 self._require_word(ctx, args)
-            if left and not names_program:
                 words += args[:1]
                 args = args[1:]
+            elif not ctx.resilient_parsing:
+                _tell_names_of_both(words[-1:], taken)
         program = [*words, *args]
         return super().parse_args(ctx, [*ours, "--", *program] if program else ours)
 
@@ -164,13 +167,18 @@ class ProgramCommand(click.Command):
         ours = [name for param in self.get_params(ctx) for name in param.opts]
         raise click.NoSuchOption(name, possibilities=get_close_matches(name, ours), ctx=ctx)
 
-    def _count_ours(self, ctx: click.Context, args: list[str]) -> int:
-        """The number of words at the beginning that are options of ours and their values."""
+    def _count_ours(self, ctx: click.Context, args: list[str], *, is_behind: bool) -> int:
+        """The number of words at the beginning that are options of ours and their values.
+
+        is_behind: they stand behind SCRIPT, where `--help` is the program's.
+        """
         flags = {
             name: isinstance(param, click.Option) and (param.is_flag or param.count)
             for param in self.get_params(ctx)
             for name in param.opts
         }
+        if is_behind:
+            flags = {name: flags[name] for name in flags.keys() - {"-m", "-c", "--help"}}
         index = 0
         while index < len(args) and args[index] != "--":
             name, equals, _ = args[index].partition("=")
@@ -182,14 +190,24 @@ class ProgramCommand(click.Command):
         return min(index, len(args))
 
 
-class ScriptCommand(ProgramCommand):
-    """A command whose options may also stand right behind SCRIPT."""
-
-    words = 1
+def _tell_names_of_both(script: list[str], taken: list[str]) -> None:
+    """Say on stderr that options behind SCRIPT were taken as ours, where it has such ones, too."""
+    names = [word.partition("=")[0] for word in taken if word.startswith("-")]
+    try:
+        text = Path(*script).read_bytes() if script and names else b""
+    except OSError:
+        return  # what runs the program says so
+    for name in names:
+        if any(mark + name.encode() + mark in text for mark in (b"'", b'"')):
+            click.echo(
+                f"mixpert: {name} was taken as an option of mixpert, and {script[0]} has it, too; "
+                "-- before it gives it to the program",
+                err=True,
+            )
 
 
 class PlanCommand(ProgramCommand):
-    """A command whose options may also stand before SCRIPT, which follows PLAN, and behind it."""
+    """A command whose SCRIPT follows a PLAN: options may also stand between the two."""
 
     words = 2
 

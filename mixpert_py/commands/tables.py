@@ -232,7 +232,7 @@ def print_profile(
     # The program may have put something else in the place of sys.stderr.
     console = _Console(file=file or sys.__stderr__)
     if not records:
-        console.print("no product was called in this process")
+        console.print("no rewritten product was called in this process")
         return
     unit = clock_unit(record["seconds"] for record in records)
     time, moving = f"time, {unit.name}", f"moving, {unit.name}"

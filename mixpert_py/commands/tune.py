@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from mixpert_py.commands.program import (
-    ScriptCommand,
+    ProgramCommand,
     as_record,
     complete_backends,
     complete_criteria,
@@ -179,7 +179,7 @@ def _seeds(text: str) -> range:
     return found
 
 
-@click.command(cls=ScriptCommand)
+@click.command(cls=ProgramCommand)
 @package_option
 @click.option(
     "--error",

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.products.torch_sites import Place
     from mixpert_py.runtime.tracing.trace import Trace
 
-# Schemes that run without tensor cores.
-ANYWHERE = frozenset({"native", "float32", "float64"})
-
 # Site id → the file that it is in, and the call site.
 Places = dict[str, tuple[str, "CallSite"]]
 
@@ -118,7 +115,7 @@ def tensor_core_schemes(plan: Plan | None, scheme: str | None) -> list[str]:
     """
     config.check_scheme(scheme)
     named = [scheme] if scheme else [site.scheme for site in plan.site] if plan else []
-    return [name for name in dict.fromkeys(named) if name not in ANYWHERE]
+    return [name for name in dict.fromkeys(named) if name not in config.ANYWHERE]
 
 
 def profile(program: Program, hook: ImportHook, trace: "Trace") -> list[dict[str, Any]]:

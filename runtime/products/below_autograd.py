@@ -232,7 +232,10 @@ def _carried_out(call: Call, caller: Caller) -> Any:
         with use(context):
             return carry_out(call, settings)[0]
     settings = in_force(settings, context)
-    outcome = execute(call, settings, caller.choice(settings), context)
+    choice = caller.choice(settings)
+    outcome = execute(call, settings, choice, context)
+    if context.uses is not None:
+        context.uses.note(choice, outcome)
     if not isinstance(outcome, Product):
         return None
     taken_below.product = outcome  # for the trace of the call in the source

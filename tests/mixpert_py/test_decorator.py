@@ -210,10 +210,51 @@ def test_a_scheme_holds_for_its_products(load: Load, text: str) -> None:
     text = text.replace("@accelerate()", "@accelerate").replace(
         "accelerate\n", """accelerate(scheme="int8x6")\n"""
     )
-    module = load(text)
-    assert not is_emulated(module.call(A))  # no tensor core here
+    with pytest.warns(UserWarning, match="No GPU can be used here|int8x6: native here, since"):  # noqa: PT031 — either may warn
+        module = load(text)
+        assert not is_emulated(module.call(A))
     with use(Context(backend="reference")):
         assert is_emulated(module.call(A))
+
+
+WARNS = """
+    @accelerate("float32")
+    def call(x):
+        if x is None:
+            return None
+        return x @ x
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(A, "The native product is faster"), (np.eye(300, dtype=int), "integers are exact")],
+)
+def test_a_scheme_that_no_product_took_is_told_once(load: Load, given: Any, said: str) -> None:
+    call = load(WARNS).call
+    call(None)
+    with pytest.warns(UserWarning, match=said) as caught:
+        call(given)
+    assert [warning.filename for warning in caught] == [__file__]
+    call(given)
+    call = load(WARNS, "other").call
+    call(np.eye(300))
+    call(given)
+
+
+def test_a_scheme_or_a_plan_may_be_given_without_its_name(load: Load, tmp_path: Path) -> None:
+    text = "@accelerate({})\ndef call(x):\n    return x @ x"
+    x = np.random.default_rng(0).standard_normal((300, 300))
+    single = (x.astype("float32") @ x.astype("float32")).astype("float64")
+    assert np.array_equal(load(text.format('"float32"')).call(x), single)
+    (site,) = analyze(text.encode(), "other")
+    save(Plan(site=[Site(site.id, "float32")]), tmp_path / "p.toml")
+    planned = load(text.format(f"{str(tmp_path / 'p.toml')!r}"), "other").call
+    assert np.array_equal(planned(x), single)
+    with pytest.raises(PlanError, match="did you mean 'float32'"):
+        mixpert_py.accelerate("float3")
+    with pytest.raises(TypeError, match="by position, or both by name"):
+        mixpert_py.accelerate("float32", plan="p.toml")  # type: ignore[call-overload]
 
 
 def test_a_function_stays_what_it_was(load: Load) -> None:
@@ -342,29 +383,31 @@ def test_tracebacks_show_the_original_lines(load: Load) -> None:
     module = load('@accelerate(scheme="fp16")\ndef call(x):\n    y = 1\n    return (x @\n      y)')
     with pytest.raises(TypeError) as caught:
         module.call(None)
-    frame = traceback.extract_tb(caught.value.__traceback__)[1]
-    assert (frame.filename, frame.lineno, frame.name) == (module.__file__, 4, "call")
-    assert module.call.__code__.co_firstlineno == 1
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    (frame,) = (frame for frame in frames if frame.filename == module.__file__)
+    assert (frame.lineno, frame.name) == (4, "call")
+    assert inspect.unwrap(module.call).__code__.co_firstlineno == 1
 
 
 def test_generators_and_coroutines_run_under_their_scheme(load: Load) -> None:
-    module = load("""
-        @accelerate(scheme="int8x6")
-        def generator(x):
-            y = yield x @ x
-            try:
-                yield y @ y
-            finally:
+    with pytest.warns(UserWarning, match="int8x6: native here"):
+        module = load("""
+            @accelerate(scheme="int8x6")
+            def generator(x):
+                y = yield x @ x
+                try:
+                    yield y @ y
+                finally:
+                    yield x @ x
+
+            @accelerate(scheme="int8x6")
+            async def coroutine(x):
+                return x @ x
+
+            @accelerate(scheme="int8x6")
+            async def stream(x):
                 yield x @ x
-
-        @accelerate(scheme="int8x6")
-        async def coroutine(x):
-            return x @ x
-
-        @accelerate(scheme="int8x6")
-        async def stream(x):
-            yield x @ x
-    """)
+        """)
     assert inspect.isgeneratorfunction(module.generator)
     assert inspect.iscoroutinefunction(module.coroutine)
     assert inspect.isasyncgenfunction(module.stream)

@@ -616,3 +616,36 @@ def test_all_runs_of_a_cell_draw_the_same_numbers_on_the_gpu() -> None:
         drawn.append(draw())
     assert drawn[0] == drawn[1]
     assert drawn[0][1] == first[1]
+
+
+def test_a_scheme_that_no_product_of_the_cell_took_is_told(run: Run, capsys: Read) -> None:
+    run("def square(x):\n    return x @ x")
+    capsys.readouterr()
+    run("%%mixpert --scheme float32 --profile\nsquare(a)")
+    said = capsys.readouterr()
+    assert "--scheme float32: the cell has no product of its own" in said.err
+    assert "no rewritten product was called" in said.err
+    run("%%mixpert --scheme int8x6\na @ a")
+    assert "--scheme int8x6: every product ran natively. No GPU" in capsys.readouterr().err
+    for cell in (
+        "%%mixpert --scheme float32\nnp.ones((300, 300)) @ np.ones((300, 300))",
+        "%%mixpert --scheme float32\ndef later(x):\n    return x @ x",
+        "%%mixpert --scheme int8x6 --backend reference\na @ a",
+    ):
+        run(cell)
+        assert "--scheme" not in capsys.readouterr().err
+
+
+def test_the_switch_alone_prints_what_is_in_force(run: Run, capsys: Read) -> None:
+    def shown(line: str) -> str:
+        capsys.readouterr()
+        run(line)
+        return capsys.readouterr().out
+
+    assert shown("%mixpert").startswith("off: ")
+    run("%mixpert on --scheme float32")
+    assert shown("%mixpert") == "on: all cells are rewritten, under scheme float32\n"
+    run("%mixpert off")
+    assert shown("%mixpert").startswith("off: ")
+    run("%mixpert on --scheme int8x6")
+    assert "int8x6: native here" in capsys.readouterr().err

@@ -3,12 +3,14 @@
 import asyncio
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+import mixpert_py
 from mixpert_py.errors import PlanError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import context as contexts
@@ -274,3 +276,36 @@ def test_an_unknown_scheme_in_a_plan_is_an_error() -> None:
     for _ in range(2):
         with pytest.raises(PlanError, match="unknown scheme 'int9'"):
             force.choice(SITE)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "product", "said"),
+    [
+        ("float32", lambda x, y: x @ y, "no product inside was made by rewritten code"),
+        ("int8x6", mixpert_py.matmul, "every product ran natively. No GPU can be used here"),
+        ("float32", lambda x, y: mixpert_py.matmul(x[:2], y), "faster at this size"),
+        ("float32", lambda x, y: mixpert_py.einsum("ij,jk", x.astype(int), y.astype(int)), "exact"),
+    ],
+)
+def test_a_block_whose_scheme_no_product_takes_is_told_once(
+    scheme: str, product: Callable[..., Any], said: str
+) -> None:
+    x = np.ones((300, 300))
+    with pytest.warns(UserWarning, match=said) as caught, precision(scheme):
+        product(x, x)
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_a_block_in_which_a_product_takes_the_scheme_is_not_told() -> None:
+    x = np.ones((300, 300))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with precision("float32"):
+            mixpert_py.matmul(x, x)
+            mixpert_py.matmul(x[:2], x)
+        with precision("float32"), precision("int8x6", backend="reference"):
+            mixpert_py.matmul(x, x)  # the outer scheme is overridden, not lost
+        with precision("float32"), mixpert_py.on_gpu(workspace_limit=1 << 20):
+            mixpert_py.matmul(x, x)
+        with precision("native"):
+            assert (x @ x)[0, 0] == 300

@@ -88,8 +88,8 @@ def test_a_script_in_the_place_of_a_command_is_run(
     tmp_path: Path, mixpert: Mixpert, word: str
 ) -> None:
     (tmp_path / word).write_text(PROGRAM)
-    said = mixpert(word, "--profile", "b")
-    assert (said.code, said.out) == (0, "3.0 ['--profile', 'b']\n"), said
+    said = mixpert(word, "-x", "b")
+    assert (said.code, said.out) == (0, "3.0 ['-x', 'b']\n"), said
 
 
 def test_the_name_of_a_command_comes_first(tmp_path: Path, mixpert: Mixpert) -> None:
@@ -282,3 +282,41 @@ def test_a_project_names_the_packages_to_install(tmp_path: Path) -> None:
     assert "`packages` under [tool.mixpert]" in said.err
     (tmp_path / "pyproject.toml").write_text('[tool.mixpert]\npackages = ["net"]\n')
     assert called("s.py", folder=tmp_path).out == "['net']\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "taken", "shown"),
+    [
+        (["run"], ["--profile"], "native"),
+        (["estimate"], ["--error", "1e-3", "--json"], '"error": 0.001'),
+        (["tune"], ["--error", "1e-3", "--json"], '"budget"'),
+    ],
+)
+def test_options_of_ours_may_stand_right_behind_the_script(
+    tmp_path: Path, mixpert: Mixpert, command: list[str], taken: list[str], shown: str
+) -> None:
+    (tmp_path / "s.py").write_text(
+        "import sys\nimport numpy as np\na = np.eye(300)\nb = a @ a\n"
+        "assert sys.argv[1:] == ['x', '--help']\n"
+    )
+    said = mixpert(*command, "s.py", *taken, "x", "--help")
+    assert said.code in (0, 1), said
+    assert shown in said.out + said.err
+    assert "AssertionError" not in said.err
+
+
+def test_behind_the_script_the_program_has_its_own_help(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text("import sys\nprint(sys.argv[1:])\n")
+    assert mixpert("run", "s.py", "-q", "--help").out == "['--help']\n"
+    assert mixpert("run", "s.py", "--", "-q").out == "['-q']\n"
+    assert mixpert("run", "s.py", "-m", "x").out == "['-m', 'x']\n"
+
+
+def test_an_option_that_the_script_has_too_is_told(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text("import sys\nprint('--profile' in sys.argv)\n")
+    said = mixpert("run", "s.py", "--profile")
+    assert said.out == "False\n"
+    assert "--profile was taken as an option of mixpert, and s.py has it, too" in said.err
+    before, given = mixpert("run", "--profile", "s.py"), mixpert("run", "s.py", "--", "--profile")
+    assert (given.out, given.err) == ("True\n", "")
+    assert "was taken" not in before.err

@@ -287,7 +287,7 @@ def test_the_next_command() -> None:
     assert command(here, "s.py", "8") == "mixpert tune --error 1e-4 s.py 8"
     assert command(here, "a b.py", "-n", "8") == "mixpert tune --error 1e-4 'a b.py' -- -n 8"
     assert command(gpu, "s.py") == "mixpert tune --error 1e-4 --device 'rtx 3090' s.py"
-    assert command(every, "s.py", "-n") == "mixpert run --scheme float32 s.py -n"
+    assert command(every, "s.py", "-n") == "mixpert run --scheme float32 s.py -- -n"
     assert command(every, "-n", module="pkg") == "mixpert run --scheme float32 -m pkg -n"
     some = command(here, "s.py", packages=("sklearn", "scipy.l*"))
     assert some == "mixpert tune --error 1e-4 --package sklearn --package 'scipy.l*' s.py"

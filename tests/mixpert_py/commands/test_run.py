@@ -28,7 +28,7 @@ pickle.loads(pickle.dumps(Point()))
 def test_a_script_sees_the_world_that_python_shows_it(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "world.py").write_text(f'"""Its words."""\n{WORLD}')
     ours, theirs = (
-        mixpert("run", "world.py", "--profile", "-x"),
+        mixpert("run", "world.py", "--", "--profile", "-x"),
         python(tmp_path, "world.py", "--profile", "-x"),
     )
     assert ours == theirs
