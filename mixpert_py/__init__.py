@@ -10,7 +10,8 @@
     mixpert_py.observe(name, value)   a value that a tuner judges the program by
     mixpert_py.assert_within_budget(plan, function, …)   a check in your own tests
     mixpert_py.load_plan(path)        a plan file
-    mixpert_py.schemes()              names of the schemes, most accurate first
+    mixpert_py.schemes()              names of the schemes, by their error on normal data
+    mixpert_py.MixPertError           base of SourceError, PlanError, DeviceError …
 
 The other names are what rewritten programs call in the place of `x.dot(y)`, `@=`, sums, and
 functions of SciPy, PyTorch and modules called xp.
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from mixpert_py.budget import assert_within_budget as assert_within_budget
     from mixpert_py.config import load_plan as load_plan
     from mixpert_py.decorator import accelerate as accelerate
+    from mixpert_py.errors import BudgetError as BudgetError
+    from mixpert_py.errors import DeviceError as DeviceError
+    from mixpert_py.errors import MixPertError as MixPertError
+    from mixpert_py.errors import PlanError as PlanError
+    from mixpert_py.errors import ProgramError as ProgramError
+    from mixpert_py.errors import ShapeError as ShapeError
+    from mixpert_py.errors import SourceError as SourceError
     from mixpert_py.import_hook import install as install
     from mixpert_py.observation import observe as observe
     from mixpert_py.runtime.api import dot as dot
@@ -55,6 +63,13 @@ __version__ = "0.1.0"
 
 # Every public name and the module that defines it; type checkers read the imports above.
 _HOMES = {
+    "BudgetError": "mixpert_py.errors",
+    "DeviceError": "mixpert_py.errors",
+    "MixPertError": "mixpert_py.errors",
+    "PlanError": "mixpert_py.errors",
+    "ProgramError": "mixpert_py.errors",
+    "ShapeError": "mixpert_py.errors",
+    "SourceError": "mixpert_py.errors",
     "accelerate": "mixpert_py.decorator",
     "assert_within_budget": "mixpert_py.budget",
     "blas_gemm": "mixpert_py.runtime.products.blas",

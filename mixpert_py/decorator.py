@@ -112,7 +112,11 @@ def accelerate(
             rewritten = captured(rewritten)
         if isinstance(method, MethodType):
             return MethodType(rewritten, method.__self__)
-        return type(method)(rewritten) if isinstance(method, METHODS) else rewritten
+        return (
+            type(method)(rewritten)
+            if isinstance(method, (staticmethod, classmethod))
+            else rewritten
+        )
 
     return decorate if function is None else decorate(function, stacklevel=3)
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.gpu.warm import Expected
 
 PACKAGES = ("numpy", "libcst", "click", "rich", "msgspec", "tomlkit", "networkx")
-GPU = "products on a GPU (pip install 'mixpert-py[cuda13]')"
+GPU = "products on a GPU (pip install '.[cuda13]' in a checkout)"
 GPU_PACKAGES = {
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
     "numba-cuda": ("numba-cuda",),
 }
-OPTIONAL = {"scikit-learn": "the samples on real data (pip install 'mixpert-py[samples]')"}
+OPTIONAL = {"scikit-learn": "the samples on real data (pip install '.[samples]' in a checkout)"}
 Shape = tuple[int, int, int]
 # Where no shapes are known: (m, k, n) of products, on which tiles and packing kernels depend.
 SHAPES: tuple[Shape, ...] = tuple((n, n, n) for n in (768, 1024, 1536, 2048, 3072, 4096, 8192))

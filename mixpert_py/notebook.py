@@ -174,8 +174,8 @@ class MixPertMagics(Magics):
             raise UsageError(str(error)) from None
         self.stop()
         if options.switch == "on":
-            if line := config.without_device([options.scheme] if options.scheme else []):
-                _say(line)
+            if missing := config.without_device([options.scheme] if options.scheme else []):
+                _say(missing)
             self._start(plan, options.scheme)
 
     def _state(self) -> str:

@@ -81,8 +81,11 @@ class Site(PlanTable, frozen=True):
 
 
 def module_in_ids(name: str) -> str:
-    """A module's name as site ids have it: `_` for what would end it there, and for spaces."""
-    return re.sub(r"[:/~#\s]", "_", name) or "_"
+    """A module's name as site ids have it: `_` for what would end it there, and for spaces.
+
+    Also for the bytes of a file's name that are no UTF-8: no plan could hold them.
+    """
+    return re.sub(r"[:/~#\s\ud800-\udfff]", "_", name) or "_"
 
 
 def module_of(site: str) -> str:
@@ -185,7 +188,8 @@ def load(path: str | os.PathLike[str], known: Collection[str] | None = None) -> 
 def dumps(plan: Plan, previous: str = "") -> str:
     """The plan as TOML. Comments, layout and newlines of `previous`, an older plan, are kept.
 
-    What stands inline in `previous`, or in pieces, is written anew as tables.
+    What stands inline in `previous`, or in pieces, is written anew as tables. Bytes of file names
+    that are no UTF-8 are escaped.
     """
     import tomlkit  # not above: every program under a plan reads it, few write one
 
@@ -203,7 +207,8 @@ def dumps(plan: Plan, previous: str = "") -> str:
         for row in tables.get(name, []):
             array.append(_updated(old.get(row[key]), row))
         _put(document, name, array)
-    return tomlkit.dumps(document).replace("\n", newline)
+    text = tomlkit.dumps(document).replace("\n", newline)
+    return re.sub("[\ud800-\udfff]", lambda byte: rf"\\u{ord(byte[0]):x}", text)
 
 
 def save(plan: Plan, path: str | os.PathLike[str]) -> None:
@@ -221,8 +226,6 @@ def save(plan: Plan, path: str | os.PathLike[str]) -> None:
     loads(text, f"{path} (not written)")
     try:
         files.replace(Path(path), text.encode())
-    except UnicodeEncodeError as error:
-        raise PlanError(f"{path}: cannot write the plan: {error.reason}") from None
     except OSError as error:
         raise PlanError(f"{path}: cannot write the plan: {error.strerror}") from None
 

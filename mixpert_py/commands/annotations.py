@@ -9,12 +9,12 @@ CELL = re.compile(r"^(.*\.ipynb):(cell_\d+)$")
 LINE = re.compile(r": line (\d+): ")
 
 
-def site(record: dict[str, Any], verb: str) -> str:
+def site(record: dict[str, Any], what: str) -> str:
     """The notice about a product, as `Rewritten.records` describes it.
 
-    verb: what becomes of it, such as "would be rewritten".
+    what: what becomes of it, such as "would be rewritten", or why nothing does.
     """
-    message = f"{record['expression']}: {record['reason'] or verb}"
+    message = f"{record['expression']}: {what}"
     if cell := CELL.match(record["path"]):
         # Lines are counted within the cell: the file has other ones.
         message = f"{cell[2]}, line {record['line']}: {message}"

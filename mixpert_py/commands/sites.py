@@ -60,9 +60,10 @@ def sites(options: Options) -> int:
         for record in result.records():
             path = record["path"]
             records.append({**record, "path": libraries.get(path, path)})
-    if options.form == "github":
+    if options.form == "github":  # a pull request is to show what is left alone, and nothing else
         for record in records:
-            click.echo(annotations.site(record, "is rewritten"))
+            if not record["rewritten"]:
+                click.echo(annotations.site(record, record["reason"]))
     elif options.as_json or options.form == "json":
         click.echo(json.dumps(records, indent=2))
     else:

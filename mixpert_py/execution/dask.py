@@ -63,7 +63,7 @@ class DaskCluster:
             from distributed import Client
             from distributed.comm.addressing import get_address_host_port
         except ImportError:
-            raise MixPertError("--dask needs Dask (pip install 'mixpert-py[dask]')") from None
+            raise MixPertError("--dask needs Dask (pip install '.[dask]' in a checkout)") from None
         self._here = os.getcwd()
         if not f"{program}/".startswith(f"{self._here}/"):
             raise MixPertError(

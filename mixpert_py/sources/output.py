@@ -109,10 +109,11 @@ def deliver(result: Rewritten, task: Task) -> Outcome:
     nothing = f"no matrix product to rewrite{left}"
     if not result.changed and task.output is None:
         message = "" if task.preview or task.has_summary else f"{result.path}: {nothing}\n"
-        return Outcome(result, message.encode())
+        return Outcome(result, _encoded(message))
     if task.preview:
-        would = f"{result.path}: would be rewritten\n"
-        return Outcome(result, (result.diff() if task.preview == "diff" else would).encode())
+        if task.preview == "diff":  # a patch has to have the bytes of the file's name as they are
+            return Outcome(result, result.diff().encode("utf-8", "surrogateescape"))
+        return Outcome(result, _encoded(f"{result.path}: would be rewritten\n"))
     try:
         with writing(task.output or result.path):
             target = _write(result, task)
@@ -121,7 +122,12 @@ def deliver(result: Rewritten, task: Task) -> Outcome:
     message = f"{_products(len(result.sites) - len(result.left))} rewritten{left}"
     if not result.changed:
         message = f"{nothing}; written as it is"
-    return Outcome(result, f"{target}: {message}\n".encode(), str(target))
+    return Outcome(result, _encoded(f"{target}: {message}\n"), str(target))
+
+
+def _encoded(text: str) -> bytes:
+    """A text as UTF-8; bytes of a file's name that are none are escaped."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _write(result: Rewritten, task: Task) -> Path:

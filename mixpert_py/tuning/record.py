@@ -136,9 +136,8 @@ def save_elsewhere(plan: Plan, error: PlanError) -> PlanError:
 
     It goes to the temporary folder, else to stderr. Returns the error, with where it is now.
     """
-    # Without the comments of the old plan, which may be what could not be read. Characters that
-    # UTF-8 cannot encode are escaped: a person can mend that.
-    content = plan_file.dumps(plan).encode(errors="backslashreplace")
+    # Without the comments of the old plan, which may be what could not be read.
+    content = plan_file.dumps(plan).encode()
     try:
         place = _written(content)
     except OSError:

@@ -102,3 +102,11 @@ def test_products_by_name() -> None:
     np.testing.assert_array_equal(mixpert_py.dot(a, a), np.dot(a, a))
     emulated = mixpert_py.matmul(a, a, scheme="int8x6", backend="reference")
     assert 0 < np.abs(emulated - a @ a).max() < 1e-4
+
+
+def test_errors_are_public() -> None:
+    with pytest.raises(mixpert_py.PlanError, match="unknown scheme"):
+        mixpert_py.matmul(np.eye(2), np.eye(2), scheme="no")
+    assert issubclass(mixpert_py.PlanError, mixpert_py.MixPertError)
+    for name in ("BudgetError", "DeviceError", "ProgramError", "ShapeError", "SourceError"):
+        assert issubclass(getattr(mixpert_py, name), mixpert_py.MixPertError)

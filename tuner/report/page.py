@@ -45,7 +45,7 @@ def page(record: Record, program: Program) -> str:
     Raises MixPertError where Jinja2 is not installed.
     """
     if find_spec("jinja2") is None:
-        raise MixPertError("the page needs Jinja2: pip install 'mixpert-py[report]'")
+        raise MixPertError("the page needs Jinja2: pip install '.[report]' in a checkout")
     from markupsafe import Markup
 
     found = summary.rows(record, program)

@@ -189,7 +189,11 @@ def test_annotations_name_file_line_and_product(tmp_path: Path, mixpert: Mixpert
     (tmp_path / "open.py").write_text("x = (\n")
     place = "file=a%2Cb%25.py,line=4,col=8,title=mixpert"
     said = mixpert("sites", "--format", "github", "a,b%.py")
-    assert (said.code, said.out) == (0, f"::notice {place}::a @ a: is rewritten\n")
+    assert (said.code, said.out) == (0, "")
+    (tmp_path / "left.py").write_text(f"{PROGRAM.strip()}  # mixpert: off\n")
+    said = mixpert("sites", "--format", "github", "left.py")
+    assert said.out.startswith("::notice file=left.py,line=4,col=8,title=mixpert::a @ a: ")
+    assert "is rewritten" not in said.out
     said = mixpert("rewrite", "--check", "--format", "github", "a,b%.py")
     assert (said.code, said.out) == (1, f"::notice {place}::a @ a: would be rewritten\n")
     said = mixpert("rewrite", "--check", "--format", "github", "open.py")
@@ -201,7 +205,7 @@ def test_a_cell_of_a_notebook_is_named_in_the_annotation(tmp_path: Path, mixpert
     cell = {"cell_type": "code", "source": PROGRAM, "metadata": {}, "outputs": []}
     book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     (tmp_path / "n.ipynb").write_text(json.dumps(book))
-    said = mixpert("sites", "--format", "github", "n.ipynb")
+    said = mixpert("rewrite", "--check", "--format", "github", "n.ipynb")
     assert said.out.startswith("::notice file=n.ipynb,title=mixpert::cell_1, line 4: a @ a: "), said
 
 
@@ -320,3 +324,31 @@ def test_an_option_that_the_script_has_too_is_told(tmp_path: Path, mixpert: Mixp
     before, given = mixpert("run", "--profile", "s.py"), mixpert("run", "s.py", "--", "--profile")
     assert (given.out, given.err) == ("True\n", "")
     assert "was taken" not in before.err
+
+
+def test_names_that_are_no_utf_8(tmp_path: Path, mixpert: Mixpert) -> None:
+    name = os.fsdecode(b"b\xff.py")
+    try:
+        (tmp_path / name).write_text(PROGRAM)
+    except OSError:
+        pytest.skip("the file system takes no such name")
+    (tmp_path / "c.py").write_text(PROGRAM)
+    assert mixpert("rewrite", "--check", ".").code == 1
+    words = [sys.executable, "-m", "mixpert_py", "rewrite", "--diff", name]
+    environment = child_environment()
+    patch = subprocess.run(words, capture_output=True, cwd=tmp_path, env=environment, timeout=60)
+    assert patch.stdout.startswith(b"--- a/b\xff.py\n+++ b/b\xff.py\n")
+    assert mixpert("sites", "--json", ".").code == 0
+    assert "a @ a" in mixpert("run", "--profile", name).err
+    said = mixpert("tune", "--error", "1e-4", "--backend", "reference", name)
+    assert said.code == 0, said
+    assert mixpert("verify", "b_.mixpert.toml", name).code == 0
+    assert "b\\udcff.py" in config.load_plan(tmp_path / "b_.mixpert.toml").provenance.source
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    folder.mkdir()
+    (folder / "s.py").write_text(PROGRAM)
+    said = mixpert("tune", "--error", "1e-4", "--backend", "reference", os.fsdecode(b"d\xff/s.py"))
+    assert (said.code, (folder / "s.mixpert.toml").exists()) == (0, True), said
+    assert mixpert("rewrite", "-w", ".").code == 0
+    for path in (tmp_path / name, tmp_path / "c.py", folder / "s.py"):
+        assert "_mixpert.matmul" in path.read_text()

@@ -1,13 +1,16 @@
 """Files are written back with care, or not at all."""
 
 import os
+import re
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from mixpert_py import files
 from mixpert_py.errors import SourceError
 from mixpert_py.sources import source_files
 from mixpert_py.sources.source_files import SourceFile, write_back
@@ -54,20 +57,27 @@ def test_the_owner(file: SourceFile) -> None:
     assert (now.st_uid, now.st_gid, stat.S_IMODE(now.st_mode)) == (1234, 5678, 0o4755)
 
 
-def test_an_owner_that_cannot_be_kept(file: SourceFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = os.stat
-
-    def owned_by_another(path: str, **options: bool) -> os.stat_result:
-        values = list(original(path, **options))
-        values[4] += str(path).endswith("net.py")
-        return os.stat_result(values)
-
-    def forbid(*arguments: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "stat", owned_by_another)
-    monkeypatch.setattr(os, "chown", forbid)
-    refused(file, "operation not permitted")
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives files")
+@pytest.mark.parametrize(
+    ("user", "group", "reason"),
+    [(1234, 5678, "its group (5678) is none of yours"), (4321, 1234, "belongs to another user")],
+)
+def test_an_owner_that_cannot_be_kept(user: int, group: int, reason: str) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        path = Path(folder, "net.py")
+        path.write_bytes(OLD)
+        os.chown(path, user, group)
+        os.chmod(path, 0o666)
+        os.chmod(folder, 0o777)
+        os.setegid(1234)
+        os.seteuid(1234)
+        try:
+            with pytest.raises(OSError, match=re.escape(reason)):
+                files.require_place(path)
+            refused(SourceFile(str(path), folder), reason)
+        finally:
+            os.seteuid(0)
+            os.setegid(0)
 
 
 def test_a_file_with_two_names(file: SourceFile) -> None:
