@@ -7,7 +7,6 @@ import functools
 import gc
 import inspect
 import sys
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -21,6 +20,7 @@ from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.context import Context, Modules, SchemeUse, current, use
 from mixpert_py.runtime.modules import modules_covered
+from mixpert_py.runtime.program_frames import pass_over, trim, warn
 from mixpert_py.sources import in_memory, source_files
 
 METHODS = (staticmethod, classmethod, MethodType)
@@ -87,7 +87,7 @@ def accelerate(
         function = None
     loaded = config.given_plan(plan, scheme)
 
-    def decorate(method: Any, stacklevel: int = 2) -> Any:
+    def decorate(method: Any) -> Any:
         inner = method.__func__ if isinstance(method, METHODS) else method
         if isinstance(inner, FunctionType) and inner.__globals__ is globals():
             inner = inner.__wrapped__  # type: ignore[attr-defined] # decorated twice
@@ -96,8 +96,7 @@ def accelerate(
         except SourceError as error:
             # Not its repr: functools.partial shows every element of the arrays that it holds.
             name = getattr(inner, "__qualname__", f"a {type(inner).__qualname__} object")
-            message = f"accelerate: {name} is left as it is: {error}"
-            warnings.warn(message, stacklevel=stacklevel)
+            warn(f"accelerate: {name} is left as it is: {error}")
             return method
         if not graph and "torch" in sys.modules and not _is_suspended(inner):
             rewritten = _with_modules(rewritten, Modules(loaded, scheme))
@@ -105,7 +104,7 @@ def accelerate(
             if not graph and not _is_suspended(inner):
                 rewritten = _with_a_look(rewritten, scheme)
             elif line := config.without_device([scheme]):
-                warnings.warn(f"accelerate: {line}", stacklevel=stacklevel)
+                warn(f"accelerate: {line}")
         if graph:
             from mixpert_py.runtime.gpu.captured import captured  # which few ask for
 
@@ -118,7 +117,7 @@ def accelerate(
             else rewritten
         )
 
-    return decorate if function is None else decorate(function, stacklevel=3)
+    return decorate if function is None else decorate(function)
 
 
 def _is_suspended(function: object) -> bool:
@@ -158,19 +157,23 @@ def _with_a_look(function: Callable[..., Any], scheme: str) -> Callable[..., Any
     @functools.wraps(function)
     def looked_at(*arguments: Any, **named: Any) -> Any:
         nonlocal is_known
-        if is_known:
-            return function(*arguments, **named)
-        outer = current()
-        uses = SchemeUse(scheme, outer.uses)
-        with use(replace(outer, uses=uses)):
-            result = function(*arguments, **named)
+        try:
+            if is_known:
+                return function(*arguments, **named)
+            outer = current()
+            uses = SchemeUse(scheme, outer.uses)
+            with use(replace(outer, uses=uses)):
+                result = function(*arguments, **named)
+        except BaseException as error:
+            trim(error)
+            raise
         if uses.has_products and not is_known:
             is_known = True
             if why_not := uses.why_not():
-                message = f"accelerate({scheme!r}): {function.__qualname__}: {why_not}"
-                warnings.warn(message, stacklevel=2)
+                warn(f"accelerate({scheme!r}): {function.__qualname__}: {why_not}")
         return result
 
+    pass_over(looked_at)
     return looked_at
 
 

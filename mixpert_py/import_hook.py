@@ -9,7 +9,6 @@ import gc
 import os
 import sys
 import threading
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import (
@@ -29,6 +28,7 @@ from zipimport import zipimporter
 from mixpert_py import config
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
+from mixpert_py.runtime.program_frames import warn
 from mixpert_py.sources import in_memory, project
 from mixpert_py.sources.packages import matches
 
@@ -60,7 +60,7 @@ def install(
     hook = ImportHook(names, plan=config.given_plan(plan, scheme), scheme=scheme)
     hook.check_modules()
     if line := config.without_device([] if scheme is None else [scheme]):
-        warnings.warn(f"install: {line}", stacklevel=2)
+        warn(f"install: {line}")
     hook.install()
     return hook
 
@@ -132,10 +132,9 @@ class ImportHook:
         if late:
             named = ", ".join(late[:NAMED])
             more = f" and {len(late) - NAMED} more" if len(late) > NAMED else ""
-            warnings.warn(
+            warn(
                 f"install: imported already, so left as they are: {named}{more}; "
-                "call install before they are imported",
-                stacklevel=3,
+                "call install before they are imported"
             )
 
     def find_spec(
