@@ -26,12 +26,13 @@ SUFFIX = ".mixpert.toml"
 ANYWHERE = frozenset({"native", "float32", "float64"})
 _FROM_PARENT = "MIXPERT_SPAWNED"
 _GPUS = "CUDA_VISIBLE_DEVICES"
+# The variables of BLAS libraries, and the one that most of them read where their own is not set.
 _THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
     "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
+    "OMP_NUM_THREADS",
 )
 # OpenBLAS's threads, once idle, spin on the cores that transfers need, for 2**28 cycles after each
 # call of NumPy's. 2**20 of them outlast the gaps between the calls of one LAPACK routine.
@@ -141,11 +142,30 @@ def notebook_module(names: Mapping[str, object]) -> str | None:
 
 
 def blas_threads(workers: int = 1) -> int:
-    """Threads that BLAS gets in runs that are compared: their number changes results and times.
+    """Threads of BLAS in runs that are compared: their number changes results and times.
 
-    workers: how many runs share the machine.
+    The number that the environment sets, else each run's share of the cores. workers: how many runs
+    share the machine.
     """
+    for name in _THREAD_VARIABLES:
+        number = os.environ.get(name, "").partition(",")[0]  # OpenMP: one number for each level
+        if number.isdecimal() and int(number):
+            return int(number)
     return max(1, processor.cores() // workers)
+
+
+def other_threads(plan: Plan) -> str | None:
+    """A sentence where a plan was tuned with another number of BLAS threads than this run has.
+
+    None where the numbers are the same, or the times of the plan are not those of a processor.
+    """
+    tuned, now = plan.provenance.blas_threads, blas_threads()
+    if tuned in (0, now) or plan.provenance.backend != "native":
+        return None
+    return (
+        f"the plan was tuned with {tuned} BLAS {'thread' if tuned == 1 else 'threads'}, and this "
+        f"run has {now}: its gain may differ (OPENBLAS_NUM_THREADS={tuned} sets the number)"
+    )
 
 
 def cache_folder() -> Path:
@@ -155,13 +175,20 @@ def cache_folder() -> Path:
 
 
 def child_environment(threads: int | None = None, gpu: str | None = None) -> dict[str, str]:
-    """The environment for a run of a user's program: ours, with the BLAS threads fixed.
+    """The environment for a run of a user's program: ours, with a number of BLAS threads.
 
-    threads: None for `blas_threads`. gpu: the only one that it is to see, as CUDA calls it.
+    threads: set where the environment sets none; None for `blas_threads`. gpu: the only one that
+    the run is to see, as CUDA calls it.
     """
-    fixed = dict.fromkeys(_THREAD_VARIABLES, str(threads or blas_threads()))
+    is_set = any(os.environ.get(name) for name in _THREAD_VARIABLES)
+    chosen = {} if is_set else thread_settings(threads or blas_threads())
     seen = {} if gpu is None else {_GPUS: gpu}
-    return {**_IDLE_CYCLES, **os.environ, **fixed, **seen, "PYTHONUNBUFFERED": "1"}
+    return {**_IDLE_CYCLES, **os.environ, **chosen, **seen, "PYTHONUNBUFFERED": "1"}
+
+
+def thread_settings(threads: int) -> dict[str, str]:
+    """The variables that give BLAS so many threads."""
+    return dict.fromkeys(_THREAD_VARIABLES, str(threads))
 
 
 def let_idle_threads_sleep() -> None:

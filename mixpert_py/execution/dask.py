@@ -204,8 +204,10 @@ def run_job(parcel: Parcel, work: bytes) -> Answer:
         job_file = folder / "job.json"
         job_file.write_text(json.dumps(_placed(parcel.job, folder)))
         command = process.python("mixpert_py.execution.worker", str(job_file))
+        # Dask sets one thread for all of its workers, whatever they may use.
+        environment = config.child_environment() | config.thread_settings(parcel.threads)
         try:
-            ended = process.run(command, config.child_environment(parcel.threads), parcel.limit)
+            ended = process.run(command, environment, parcel.limit)
         except KeyboardInterrupt:  # it would end Dask's worker
             return Answer(None, "", {})
         files = {

@@ -150,10 +150,10 @@ class _Slot:
 class Executor:
     """Runs jobs, `count` at a time, each requested in a thread of its own.
 
-    threads: of BLAS in each; None: as many as there are cores. gpus: one for each job at a time, by
-    the names in CUDA_VISIBLE_DEVICES; none: every job sees all. cluster: takes the jobs that may be
-    warm instead, from as many threads as call. with_stdin: whether new processes read what is piped
-    into this one.
+    threads: of BLAS in each, where the environment sets no number; None: as many as there are
+    cores. gpus: one for each job at a time, by the names in CUDA_VISIBLE_DEVICES; none: every job
+    sees all. cluster: takes the jobs that may be warm instead, from as many threads as call.
+    with_stdin: whether new processes read what is piped into this one.
 
     warm_start: what runs such jobs, `ForkServer` or `ReusedProcess`; None: each gets a new process.
     modules: imported there. Both are read when the first such job comes.

@@ -1,9 +1,10 @@
 """Products made again, by themselves, on captured operands: their times and errors by scheme."""
 
 import operator
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from math import isfinite, isqrt, prod, sqrt
 from statistics import median
@@ -121,8 +122,18 @@ def _measure_times(
         if now >= end:
             return
         stop = now + min(patience, (end - now) / (len(pairs) - number))
-        with suppress(Exception):  # the memory does not suffice, say
+        with suppress(Exception), _blas_threads(product.call.threads):  # no memory, say
             product.measured.times[scheme] = _times(product, scheme, stop)
+
+
+def _blas_threads(count: int | None) -> AbstractContextManager[object]:
+    """A block in which BLAS has as many threads as it had in the program, by what the program used
+    to set their number.
+    """
+    if count is None:
+        return nullcontext()
+    limits: type[AbstractContextManager[object]] = sys.modules["threadpoolctl"].threadpool_limits
+    return limits(count, user_api="blas")
 
 
 def _measure_errors(products: Sequence[_Product], levels: Sequence[str], end: float) -> None:

@@ -1,5 +1,6 @@
 """Captured operands: copies of those of some calls, to make the products again later."""
 
+import sys
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
@@ -25,7 +26,8 @@ class CapturedCall:
     """A call whose operands were copied, or a part. shape: (m, k, n) of the whole call.
 
     native: the function that makes the product as the program made it; None where that is bound to
-    the program's own operands, as an einsum's is.
+    the program's own operands, as an einsum's is. threads: of BLAS, where the program may have set
+    their number itself.
     """
 
     site: str
@@ -33,6 +35,7 @@ class CapturedCall:
     native: Native | None
     a: Any
     b: Any
+    threads: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -68,7 +71,7 @@ class Captures:
                 AttributeError, BufferError, MemoryError, RuntimeError, TypeError, ValueError
             ):
                 a, b = _first(call.a, -2), _first(call.b, -1)
-                found = CapturedCall(key[0], shape, _unbound(call.native), a, b)
+                found = CapturedCall(key[0], shape, _unbound(call.native), a, b, _blas_threads())
                 if self._make_room(found):
                     left, right = _copies(a, b)
                     self._calls[key] = replace(found, a=left, b=right)
@@ -100,6 +103,14 @@ def shared_out(seconds: float, shapes: Iterable[tuple[int, int, int, int]]) -> d
 def _unbound(native: Native) -> Native | None:
     """The native function, which does not hold the program's operands; None where it does."""
     return None if getattr(native, "__closure__", None) else native
+
+
+def _blas_threads() -> int | None:
+    """The number of BLAS threads now, where the program has imported what sets it."""
+    control = sys.modules.get("threadpoolctl")
+    libraries = control.threadpool_info() if control else ()
+    found = [one["num_threads"] for one in libraries if one["user_api"] == "blas"]
+    return max(found, default=None)
 
 
 def _first(x: AnyArray, axis: int) -> Any:

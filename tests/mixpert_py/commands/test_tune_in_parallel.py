@@ -51,6 +51,8 @@ os.remove(mine)
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name)  # those of these tests
     monkeypatch.setattr(config, "blas_threads", lambda workers=1: max(1, 2 // workers))
     return tmp_path
 

@@ -77,10 +77,24 @@ def test_a_users_module_names_do_not_hide_ours(
     assert "FileNotFoundError" in found.tail  # it got as far as looking for its arrays
 
 
-def test_blas_threads_are_fixed() -> None:
+def test_blas_has_a_thread_for_each_core_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    cores = config.blas_threads()
+    assert 1 <= cores <= (os.cpu_count() or 1)
+    assert config.blas_threads(cores) == 1
     environment = config.child_environment()
-    assert environment["OPENBLAS_NUM_THREADS"] == str(config.blas_threads())
-    assert 1 <= config.blas_threads() <= (os.cpu_count() or 1)
+    assert {environment[name] for name in names} == {str(cores)}
+    assert config.child_environment(3)["OMP_NUM_THREADS"] == "3"
+    for name, value, threads in (("OMP_NUM_THREADS", "5,2", 5), ("OPENBLAS_NUM_THREADS", "7", 7)):
+        monkeypatch.setenv(name, value)
+        assert config.blas_threads() == config.blas_threads(4) == threads
+        environment = config.child_environment(3)
+        assert environment[name] == value
+        assert "MKL_NUM_THREADS" not in environment
 
 
 def test_idle_blas_threads_sleep_soon_unless_the_user_says_when(

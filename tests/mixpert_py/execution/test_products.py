@@ -12,7 +12,8 @@ import pytest
 
 from mixpert_py.execution import products
 from mixpert_py.execution.products import MeasuredProduct, ProductTimes, measure
-from mixpert_py.runtime.tracing.captures import CapturedCall
+from mixpert_py.runtime.request import Call, matmul_shape
+from mixpert_py.runtime.tracing.captures import CapturedCall, Captures
 from mixpert_py.runtime.tracing.local_errors import local_errors
 from mixpert_py.runtime.tracing.trace import SiteTrace
 from mixpert_py.tuner.ratio import LOOKS, Ratio
@@ -90,6 +91,30 @@ def test_the_native_product_is_the_programs_own() -> None:
     call, record = called("s:1", 200, "float64", 1.0)
     measured((replace(call, native=native), record))
     assert calls
+
+
+def test_blas_has_as_many_threads_as_in_the_program() -> None:
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+
+    def threads() -> set[int]:
+        found = threadpoolctl.threadpool_info()
+        return {one["num_threads"] for one in found if one["user_api"] == "blas"}
+
+    def native(a: Matrix, b: Matrix) -> Matrix:
+        seen.append(threads())
+        return a @ b
+
+    before, seen = threads(), list[set[int]]()
+    call, record = called("s:1", 200, "float64", 1.0)
+    captures = Captures()
+    with threadpoolctl.threadpool_limits(3, user_api="blas"):
+        dtypes = ("float64", "float64")
+        captures.add(
+            "s:1", call.shape, dtypes, Call(np.matmul, call.a, call.b, (), None, matmul_shape)
+        )
+    measured((replace(captures.calls[0], native=native), record))
+    assert set(map(tuple, seen)) == {(3,)}
+    assert threads() == before
 
 
 def test_each_call_that_counts_follows_one_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,53 @@
+"""The number of BLAS threads that the user sets holds in a tuning, and stands in its plan."""
+
+from pathlib import Path
+
+import pytest
+
+from mixpert_py import plan
+from mixpert_py.plan import Plan, Provenance
+from tests.mixpert_py.command import Mixpert
+
+PROGRAM = """\
+import os
+import numpy as np
+names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+with open(os.path.join(os.path.dirname(__file__), "seen"), "a") as file:
+    print(*(os.environ.get(name) for name in names), file=file)
+a = np.random.default_rng(0).standard_normal((100, 100))
+b = a @ a
+"""
+OTHER = (
+    "mixpert: the plan was tuned with 3 BLAS threads, and this run has 1: its gain may differ "
+    "(OPENBLAS_NUM_THREADS=3 sets the number)\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_users_number_holds_in_every_run_and_stands_in_the_plan(
+    tmp_path: Path, new_mixpert: Mixpert
+) -> None:
+    (tmp_path / "s.py").write_text(PROGRAM)
+    said = new_mixpert("tune", "--error", "1e-4", "s.py", OPENBLAS_NUM_THREADS="3")
+    assert said.code in (0, 1), said
+    assert set((tmp_path / "seen").read_text().splitlines()) == {"3 None None"}
+    assert plan.load(tmp_path / "s.mixpert.toml").provenance.blas_threads == 3
+
+
+def test_a_run_with_another_number_says_so(tmp_path: Path, new_mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(PROGRAM)
+    tuned = Plan(provenance=Provenance(backend="native", blas_threads=3))
+    plan.save(tuned, tmp_path / "p.toml")
+    assert new_mixpert("run", "--plan", "p.toml", "s.py", OMP_NUM_THREADS="1").err == OTHER
+    assert new_mixpert("run", "--plan", "p.toml", "s.py", OMP_NUM_THREADS="3").err == ""
+    assert new_mixpert("run", "-q", "--plan", "p.toml", "s.py", OMP_NUM_THREADS="1").err == ""
+    said = new_mixpert("verify", "-q", "--error", "1", "p.toml", "s.py", OMP_NUM_THREADS="1")
+    assert said.err == OTHER
+    elsewhere = Plan(provenance=Provenance(backend="cuda", blas_threads=3))
+    plan.save(elsewhere, tmp_path / "p.toml")
+    assert new_mixpert("run", "--plan", "p.toml", "s.py", OMP_NUM_THREADS="1").err == ""
