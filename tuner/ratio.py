@@ -1,6 +1,6 @@
 """The ratio of two times that were measured in turn, and whether it shows which one is shorter."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import exp, log, sqrt
@@ -72,3 +72,21 @@ class Ratio:
         if self.most <= 1 - SMALLEST_GAIN:
             return Pace.FASTER
         return Pace.NOT_FASTER if self.least >= 1 - SMALLEST_GAIN else Pace.UNCLEAR
+
+
+def pairs_until_clear(
+    pair: Callable[[int], tuple[float, float]],
+    may_go_on: Callable[[], bool] = lambda: True,
+    most: int = LOOKS[-1],
+) -> list[tuple[float, float]]:
+    """Pairs (old, new) of times, as many as a look needs to tell which is shorter.
+
+    pair: measures the pair of a number, from 0. may_go_on: whether another one may begin; the first
+    always may.
+    """
+    found: list[tuple[float, float]] = []
+    while len(found) < most and (not found or may_go_on()):
+        found.append(pair(len(found)))
+        if len(found) in LOOKS and Ratio.of(found).pace is not Pace.UNCLEAR:
+            break
+    return found

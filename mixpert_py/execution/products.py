@@ -24,11 +24,11 @@ from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.captures import CapturedCall, Captures, shared_out
 from mixpert_py.runtime.tracing.local_errors import GROUP, MAX_ROWS, local_errors, sampled
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
-from mixpert_py.tuner.ratio import LOOKS, Pace, Ratio
+from mixpert_py.tuner.ratio import LOOKS, Ratio, pairs_until_clear
 
 NEGLIGIBLE = 0.01  # share of the products' time in the shortest, which are not made again
 FOR_TIMES = 0.6  # of all seconds, where errors are measured too
-LONGEST = 0.5  # seconds of one product; of a longer one only a part is multiplied
+LONGEST = 0.2  # seconds of one product; of a longer one only a part is multiplied
 LEAST_ROWS = 256  # of A, and columns of B, in a part
 COST_ROUNDS, COST_CALLS = 5, 200  # of products by which the cost of tracing a call is measured
 ERROR_WORK = 1 << 27  # multiply-adds of a sample whose errors are measured: all levels take 0.2 s
@@ -212,16 +212,16 @@ def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
             seconds.append(_seconds(ours))
         natively = product.each * part
         return ProductTimes(natively, Ratio.of([(natively, one) for one in seconds]))
-    pairs: list[tuple[float, float]] = []
+
+    def pair(number: int) -> tuple[float, float]:
+        first, second = (ours, native) if number % 2 else (native, ours)
+        one = _seconds(first)
+        second()
+        other = _seconds(second)
+        return (other, one) if number % 2 else (one, other)
+
     native()
-    while len(pairs) < LOOKS[-1] and (not pairs or perf_counter() < stop):
-        order = (native, ours) if len(pairs) % 2 == 0 else (ours, native)
-        first = _seconds(order[0])
-        order[1]()
-        second = _seconds(order[1])
-        pairs.append((first, second) if order[0] is native else (second, first))
-        if len(pairs) in LOOKS and Ratio.of(pairs).pace is not Pace.UNCLEAR:
-            break
+    pairs = pairs_until_clear(pair, lambda: perf_counter() < stop)
     return ProductTimes(median(before for before, _ in pairs), Ratio.of(pairs))
 
 

@@ -4,10 +4,9 @@ Such pairs say which is faster also on a busy machine, where times of whole runs
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
-from statistics import fmean
+from math import hypot, prod
 
 from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
@@ -43,10 +42,14 @@ def site_ratio(trace: SiteResult, found: Sequence[MeasuredProduct], scheme: str)
     by_shape: dict[Shape, list[Ratio]] = defaultdict(list)
     for shape, times in measured:
         by_shape[shape].append(times.ratio if times else AS_NATIVE)
-    ratios = {shape: _mean(its) for shape, its in by_shape.items()}
-    usual = _mean(ratios.values(), [max(prod(shape), 1) for shape in ratios])
     parts = shared_out(1.0, trace.shapes)
-    return _mean([ratios.get(shape, usual) for shape in parts], list(parts.values()))
+    left = sum(part for shape, part in parts.items() if shape not in by_shape)
+    works = {shape: max(prod(shape), 1) for shape in by_shape}
+    weights = {
+        shape: parts.get(shape, 0.0) + left * work / sum(works.values())
+        for shape, work in works.items()
+    }
+    return _mean([_mean(its, [1.0] * len(its)) for its in by_shape.values()], weights.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +109,11 @@ def _exclusion(ratio: Ratio) -> Reason | None:
     return Reason.UNCLEAR if may_gain else Reason.NOT_FASTER
 
 
-def _mean(ratios: Iterable[Ratio], weights: Sequence[float] | None = None) -> Ratio:
-    """The weighted mean of ratios, and of the ends of their intervals."""
-    known = list(ratios)
-    return Ratio(
-        fmean((ratio.mean for ratio in known), weights),
-        fmean((ratio.least for ratio in known), weights),
-        fmean((ratio.most for ratio in known), weights),
-    )
+def _mean(ratios: Sequence[Ratio], weights: Collection[float]) -> Ratio:
+    """The weighted mean of ratios of independent times, and its interval."""
+    whole = sum(weights)
+    terms = [(weight / whole, ratio) for weight, ratio in zip(weights, ratios, strict=True)]
+    mean = sum(part * ratio.mean for part, ratio in terms)
+    below = hypot(*(part * (ratio.mean - ratio.least) for part, ratio in terms))
+    above = hypot(*(part * (ratio.most - ratio.mean) for part, ratio in terms))
+    return Ratio(mean, max(mean - below, 0.0), mean + above)

@@ -19,9 +19,11 @@ from tests.benchmarks import (
     first_example,
     float64,
     gemm,
+    looks,
     machine,
     programs,
     staircase,
+    ten_tunings,
 )
 
 Record = dict[str, Any]
@@ -47,6 +49,8 @@ def parts() -> Mapping[str, tuple[str, Callable[[Record, str], str]]]:
         "programs": ("programs-gpu", lambda found, docs: programs.markdown(found)),
         "calls": ("dispatch", lambda found, docs: dispatch.markdown(found)),
         "calls_on_gpu": ("dispatch-gpu", lambda found, docs: dispatch.markdown(found)),
+        "looks": ("looks", looks.markdown),
+        "tunings": ("tunings", ten_tunings.markdown),
         "first": ("first-example", lambda found, docs: first_example.markdown(found)),
     }
 

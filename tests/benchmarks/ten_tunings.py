@@ -1,0 +1,120 @@
+"""Programs that are tuned again and again: do all tunings end alike, and what do they take?"""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from queue import Queue
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import click
+
+from mixpert_py.cli import main
+from tests.benchmarks import machine
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = {  # script → words that follow it, and the budget
+    "samples/diffusion.py": (["--size", "1200"], "1e-5"),
+    "samples/cholesky.py": ([], "1e-5"),
+    "tests/benchmarks/tuned/newton_schulz.py": ([], "1e-4"),
+    "tests/benchmarks/tuned/gp_regression.py": ([], "1e-3"),
+    "tests/benchmarks/tuned/walks.py": ([], "1e-3"),
+}
+# The cores of a process and its children are set before NumPy starts its threads.
+BOOT = """import os, sys; os.sched_setaffinity(0, map(int, sys.argv.pop(1).split(",")))
+from mixpert_py.cli import main; main()"""
+MEDIANS = ("program", "runs", "seconds")
+Record = dict[str, Any]
+
+
+def tuned(script: Path, words: Sequence[str], budget: str, cores: Sequence[int]) -> Record:
+    """One tuning, in a folder of its own, on these cores."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(script, folder)
+        command = [sys.executable, "-c", BOOT, ",".join(map(str, cores)), "tune", "--json"]
+        command += ["--error", budget, script.name, *words]
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
+        start = perf_counter()
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        seconds = perf_counter() - start
+        stored = Path(folder, f"{script.stem}.mixpert.trials.db")
+        runs: list[float] = []  # seconds of each
+        if stored.exists():
+            with closing(sqlite3.connect(stored)) as store:
+                runs = [row[0] for row in store.execute("SELECT seconds FROM run ORDER BY id")]
+    program = runs[0] if runs else 0.0
+    return {"seconds": seconds, "runs": len(runs), "program": program, "outcome": _outcome(done)}
+
+
+def _outcome(done: "subprocess.CompletedProcess[str]") -> str:
+    """The products that a tuning has lowered, by lines, and whether it says that this gains."""
+    try:
+        entry = json.loads(done.stdout)
+    except ValueError:
+        return (done.stderr.strip().splitlines() or ["no output"])[-1]
+    lines = sorted((one["line"], entry["plan"].get(one["id"])) for one in entry["operators"])
+    lowered = [f"line {line} in {scheme}" for line, scheme in lines if scheme != "native"]
+    return f"{', '.join(lowered) or 'nothing lowered'}{', not certain' if done.returncode else ''}"
+
+
+def measure(scripts: Sequence[Path], tries: int, at_a_time: int, budget: str) -> list[Record]:
+    """All tunings, the tries of each script spread over the time that all of them take."""
+    usable = sorted(os.sched_getaffinity(0))
+    free: Queue[list[int]] = Queue()
+    for first in range(0, min(2 * at_a_time, len(usable)), 2):
+        free.put(usable[first : first + 2])
+
+    def one(script: Path) -> Record:
+        words, own = SCRIPTS.get(str(script), ([], budget))
+        cores = free.get()
+        found = {"script": script.stem, **tuned(ROOT / script, words, own, cores)}
+        free.put(cores)
+        click.echo(json.dumps(found), err=True)
+        return found
+
+    with ThreadPoolExecutor(at_a_time) as pool:
+        return list(pool.map(one, [script for _ in range(tries) for script in scripts]))
+
+
+def markdown(result: Record, docs: str = "") -> str:
+    """A row for each program; where its tunings ended in several ways, all of these."""
+    rows = []
+    for name in dict.fromkeys(one["script"] for one in result["tunings"]):
+        tunings = [one for one in result["tunings"] if one["script"] == name]
+        ended = Counter(one["outcome"] for one in tunings).most_common()
+        own, runs, took = (median(one[key] for one in tunings) for key in MEDIANS)
+        text = "; ".join(f"{count}×: {outcome}" for outcome, count in ended)
+        rows.append([name, f"{own:.2f} s", text, f"{runs:.0f}", f"{took:.0f} s"])
+    columns = ["program", "takes", "tunings end in", "runs of it", "a tuning takes"]
+    facts = "Medians; each tuning on two cores of {cpu}, {date}.".format(**result["machine"])
+    return f"{machine.table(columns, rows)}\n\n{facts}\n"
+
+
+@click.command()
+@click.option("--tries", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--at-a-time", type=click.IntRange(1), default=4, show_default=True)
+@click.option("--error", "budget", default="1e-5", show_default=True, help="For SCRIPTS.")
+@click.option("--save", is_flag=True, help="Keep the result for the pages.")
+@click.argument("scripts", nargs=-1, type=click.Path(exists=True, path_type=Path))
+def command(scripts: tuple[Path, ...], tries: int, at_a_time: int, budget: str, save: bool) -> None:
+    """Tune SCRIPTS, or five programs, again and again, each time on two cores of its own."""
+    wanted = [path.resolve() for path in scripts] or [Path(name) for name in SCRIPTS]
+    tunings = measure(wanted, tries, at_a_time, budget)
+    result = {"machine": machine.machine(), "tunings": tunings}
+    if save:
+        machine.save("tunings", result)
+    click.echo(markdown(result))
+
+
+if __name__ == "__main__":
+    main(command, "python -m tests.benchmarks.ten_tunings")

@@ -1,0 +1,39 @@
+"""Tables on tunings: verdicts on simulated times, and the ends of tunings that are made again."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.tuner.ratio import Pace
+from tests.benchmarks import looks, ten_tunings
+
+FACTS = {"cpu": "X", "cores": 2, "date": "d"}
+
+
+def test_equal_times_are_seldom_called_faster_and_tenths_are_found() -> None:
+    rows = looks.simulate(120)
+    for row in rows:
+        if row["ratio"] >= 1:
+            assert row[Pace.FASTER] <= 0.025
+            assert row[Pace.NOT_FASTER] >= 0.9
+        elif row["ratio"] == 0.9:
+            assert row[Pace.FASTER] >= 0.9
+    text = looks.markdown({"trials": 120, "rows": rows})
+    assert text.count("| heavy-tailed |") == len(looks.RATIOS)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="chooses cores")
+def test_a_program_that_is_tuned_again(tmp_path: Path) -> None:
+    script = tmp_path / "s.py"
+    script.write_text("import numpy as np\na = np.ones((9, 9), int) @ np.ones((9, 9), int)\n")
+    found = ten_tunings.measure([script], tries=2, at_a_time=1, budget="1e-5")
+    assert [one["outcome"] for one in found] == [found[0]["outcome"]] * 2
+    assert all(one["script"] == "s" and one["seconds"] > 0 for one in found)
+
+
+def test_the_table_of_tunings() -> None:
+    one = {"script": "s", "seconds": 10.0, "runs": 8, "program": 0.5, "outcome": "line 1 in x"}
+    other = {**one, "seconds": 20.0, "outcome": "nothing lowered"}
+    text = ten_tunings.markdown({"machine": FACTS, "tunings": [one, one, other]})
+    assert "| s | 0.50 s | 2×: line 1 in x; 1×: nothing lowered | 8 | 10 s |" in text
