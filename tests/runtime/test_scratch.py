@@ -1,9 +1,9 @@
 """Memory of casts: it is used again, is bounded, and no result lies in it."""
 
-import subprocess
 import sys
 import threading
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 
 from mixpert_py import matmul
 from mixpert_py.runtime import scratch
+from tests.mixpert_py.command import called
 
 Matrix = np.ndarray[Any, Any]
 
@@ -41,8 +42,10 @@ def draw(n: int, seed: int) -> Matrix:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts pages that the system clears")
-def test_calls_whose_results_are_dropped_take_no_new_pages() -> None:
-    subprocess.run([sys.executable, "-c", FAULTS], check=True)
+def test_calls_whose_results_are_dropped_take_no_new_pages(tmp_path: Path) -> None:
+    (tmp_path / "faults.py").write_text(FAULTS)
+    said = called("faults.py", folder=tmp_path)
+    assert said.code == 0, said
 
 
 def test_a_result_stays_as_it_is_when_others_are_made() -> None:

@@ -238,7 +238,7 @@ def test_a_job_is_run_again_if_its_server_is_lost() -> None:
     assert time.monotonic() - start < 50
 
 
-SETS = "import os; os.environ['OMP_NUM_THREADS'] = '1'\n"
+SETS = "import os; os.environ['OMP_NUM_THREADS'] = '7'\n"
 
 
 @pytest.mark.parametrize(("first", "kept"), [("", True), (SETS, False)], ids=["plain", "sets"])
