@@ -123,8 +123,9 @@ def run(options: Options) -> int:
         plan, others = packages.applicable(plan)
     for line in others if not options.quiet or options.strict else ():
         click.echo(f"mixpert: {line}", err=True)
-    if plan is not None and not options.quiet and (line := config.other_threads(plan)):
-        click.echo(f"mixpert: {line}", err=True)
+    threads = None if plan is None or options.quiet else config.other_threads(plan)
+    if threads is not None:
+        click.echo(f"mixpert: {threads}", err=True)
     trace = _trace(options, program, hook)
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()

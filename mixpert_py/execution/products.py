@@ -132,8 +132,10 @@ def _blas_threads(count: int | None) -> AbstractContextManager[object]:
     """
     if count is None:
         return nullcontext()
-    limits: type[AbstractContextManager[object]] = sys.modules["threadpoolctl"].threadpool_limits
-    return limits(count, user_api="blas")
+    limited: AbstractContextManager[object] = sys.modules["threadpoolctl"].threadpool_limits(
+        count, user_api="blas"
+    )
+    return limited
 
 
 def _measure_errors(products: Sequence[_Product], levels: Sequence[str], end: float) -> None:

@@ -103,7 +103,7 @@ def test_values_that_native_does_not_make_finite_do_not_count() -> None:
     errors = emulated_errors(a, b, ("native", "int8x6", "float32"))
     assert errors["native"] == 0
     assert 0 < errors["int8x6"] < 1e-6
-    assert math.isnan(errors["float32"])  # it falls back: there is nothing to measure
+    assert 0 < errors["float32"] < 1e-6
 
 
 def test_a_scheme_that_overflows_failed() -> None:
