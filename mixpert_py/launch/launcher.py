@@ -265,6 +265,7 @@ def execute(
         own = [program.path] if program.path or not program.is_file else []
         sys.path[:1] = [*program.before, *own]
     set_default(context)
+    in_memory.name_everywhere(filter(in_memory.is_alias, rewritten.co_names))
     if program.is_file and program.spec is None and not program.is_notebook:
         rewrite_in_spawned_children(program.filename, context, project, tuple(packages))
     if program.spec is not None and program.spec.parent:

@@ -6,6 +6,7 @@ debuggers show the user's own lines.
 """
 
 import ast
+import builtins
 import importlib.util
 import marshal
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
 
+import mixpert_py
 from mixpert_py import __version__, config
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
@@ -63,7 +65,18 @@ def rewritten(
         # `python` says in every run. And Python may be set to write no bytecode at all.
         if not caught and os.path.isfile(file) and not sys.dont_write_bytecode:
             cache.keep(place, state, payload)
-    return InMemory(*marshal.loads(payload)) if payload else None
+    if not payload:
+        return None
+    made = InMemory(*marshal.loads(payload))
+    name_everywhere(made.names)
+    return made
+
+
+def name_everywhere(names: Iterable[str]) -> None:
+    """Let rewritten code find this package by these names where it runs with other globals than
+    those of its module, or the program has deleted the names.
+    """
+    vars(builtins).update(dict.fromkeys(names, mixpert_py))
 
 
 def rewritten_tree(
@@ -80,10 +93,11 @@ def rewritten_tree(
 
     comments.require_known(source, module, fuse)
     tree = rewrite_tree(source, module, file, plan, scheme, fuse)
+    name_everywhere(_imported_names(tree.body))
     if plan is None and scheme is None:
         return tree
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not _root(node).startswith(ALIAS):
+        if not isinstance(node, ast.Call) or not is_alias(_root(node)):
             continue
         given = {word.arg: getattr(word.value, "value", None) for word in node.keywords}
         if "site" not in given:  # what a call site evaluates first
@@ -145,8 +159,13 @@ def _imported_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.name == "mixpert_py" and (alias.asname or "").startswith(ALIAS):
+                if alias.name == "mixpert_py" and is_alias(alias.asname or ""):
                     yield str(alias.asname)
+
+
+def is_alias(name: str) -> bool:
+    """Whether a name is one by which rewritten code knows this package."""
+    return name.startswith(ALIAS)
 
 
 def _key(

@@ -186,6 +186,26 @@ def without_numpys(text: str) -> list[str]:
     return [line.partition(" at 0x")[0] for line in lines]
 
 
+GLOBALS = """\
+import types
+import numpy as np
+x = np.eye(2)
+
+def f(x):
+    return x @ x
+
+print(types.FunctionType(f.__code__, {})(x).sum(), eval("lambda: f(x)")().sum())
+for name in [name for name in globals() if name.startswith("_") and not name.endswith("__")]:
+    del globals()[name]
+print(f(x).sum(), (x @ x).sum())
+"""
+
+
+def test_code_runs_with_other_globals(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(GLOBALS)
+    assert mixpert("run", "s.py") == python(tmp_path, "s.py")
+
+
 DEEP = """\
 import numpy as np
 a = np.eye(3)
