@@ -18,9 +18,12 @@ functions of SciPy, PyTorch and modules called xp.
 Importing this package is quick: everything is loaded where it is first used.
 """
 
+import sys
 from _thread import LockType, allocate_lock, start_new_thread
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+started_with = frozenset(sys.modules)  # with what Python starts, and what stands above
 
 if TYPE_CHECKING:
     from mixpert_py.budget import assert_within_budget as assert_within_budget

@@ -25,7 +25,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 from zipimport import zipimporter
 
-from mixpert_py import config
+from mixpert_py import config, own_imports
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.program_frames import warn
@@ -153,7 +153,7 @@ class ImportHook:
         self._here.rewriting = True
         start = perf_counter()
         try:
-            with _no_collection():
+            with _no_collection(), own_imports.importing():
                 reason = self._rewrite(spec)
         finally:
             self._here.rewriting = False

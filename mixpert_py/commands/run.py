@@ -1,7 +1,6 @@
 """The command that runs a program rewritten in memory: `mixpert run`."""
 
 import os
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -105,10 +104,10 @@ class Options:
 @as_record(Options)
 def run(options: Options) -> int:
     """Run a program with its products rewritten in memory."""
-    from mixpert_py import config
+    from mixpert_py import config, own_imports
 
     config.let_idle_threads_sleep()  # what is imported next imports NumPy
-    from mixpert_py.launch import launcher, running
+    from mixpert_py.launch import running
     from mixpert_py.sources import packages
 
     if options.module is not None and options.code is not None:
@@ -132,7 +131,6 @@ def run(options: Options) -> int:
     named = running.tensor_core_schemes(plan if options.plan_path else None, options.scheme)
     if named and options.backend is None and not options.quiet:
         _warn_without_device(named)
-    path = list(sys.path)
     exit_code = running.run(program, hook, plan, options.scheme, trace, options.backend)
     if os.getpid() != process:  # a child that the program forked says nothing
         return exit_code
@@ -141,7 +139,7 @@ def run(options: Options) -> int:
         click.echo(f"mixpert: {packages.unused_line(name)}", err=True)
     if trace is None:
         return exit_code
-    with launcher.looking_in(path):
+    with own_imports.importing():
         records = running.profile(program, hook, trace)
         if options.profile:
             from mixpert_py.commands import tables

@@ -24,7 +24,7 @@ from types import CodeType, ModuleType
 from typing import Any
 from zipimport import ZipImportError, zipimporter
 
-from mixpert_py import config
+from mixpert_py import config, own_imports
 from mixpert_py.errors import RefusedProgramError, SourceError, named
 from mixpert_py.launch import tracebacks
 from mixpert_py.launch.spawning import rewrite_in_spawned_children
@@ -127,6 +127,8 @@ def module(name: str, arguments: tuple[str, ...] = (), *, run_here: bool = True)
     find_spec = importlib.util.find_spec if run_here else spec_without_imports
     folder = current_folder() or ""
     looked_through = [folder] if folder and not sys.flags.safe_path else []
+    if run_here and looked_through:
+        own_imports.keep_apart(folder, sys.path)
     sys.path[:0] = looked_through
     before: tuple[str, ...] = ()
     try:
@@ -259,6 +261,8 @@ def execute(
     main = main_module(program)
     sys.modules["__main__"] = main
     sys.argv = list(program.argv)
+    if insert_path or not sys.flags.safe_path:
+        own_imports.keep_apart(program.path, sys.path)
     if insert_path:
         sys.path.insert(0, program.path)
     elif not sys.flags.safe_path:
@@ -302,17 +306,6 @@ def _place_in_cells(path: str, line: int) -> str | None:
             cell, line = places[line - 1]
             return f"cell_{cell}, line {line}"
     return None
-
-
-@contextmanager
-def looking_in(path: Sequence[str]) -> Iterator[None]:
-    """Import from these places meanwhile: the program's folder may have a `rich.py` of its own."""
-    theirs = list(sys.path)
-    sys.path[:] = path
-    try:
-        yield
-    finally:
-        sys.path[:] = theirs
 
 
 def wait_for_threads() -> None:

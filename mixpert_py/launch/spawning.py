@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mixpert_py import config, files
+from mixpert_py import config, files, own_imports
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.context import Context, set_default
@@ -26,6 +27,7 @@ class SpawnedJob(msgspec.Struct, frozen=True):
     plan: Plan | None
     children: str | None = None  # as in `Trace`
     packages: tuple[str, ...] = ()
+    own_entries: int = 0  # at the beginning of sys.path, as in `own_imports.path_before`
 
     @classmethod
     def from_parent(cls) -> "SpawnedJob":
@@ -48,7 +50,12 @@ class SpawnedJob(msgspec.Struct, frozen=True):
         if self.project is not None or self.packages:
             folder = None if self.project is None else os.fsdecode(self.project)
             ImportHook(self.packages, folder=folder).install()
-        return launcher.compiled(launcher.script(script))
+        program = launcher.script(script)
+        code = launcher.compiled(program)
+        if self.own_entries:
+            own_imports.keep_apart(program.path, sys.path[: self.own_entries])
+            del sys.path[: self.own_entries]
+        return code
 
 
 def rewrite_in_spawned_children(
@@ -60,7 +67,8 @@ def rewrite_in_spawned_children(
     its place, which rewrites that file and runs it. project: the folder whose modules it is to
     rewrite when it imports them; None: it leaves them. packages: whose modules it rewrites, too.
     """
-    from multiprocessing import spawn
+    with own_imports.importing():
+        from multiprocessing import spawn
 
     original: Any = getattr(spawn.get_preparation_data, "__wrapped__", spawn.get_preparation_data)
 
@@ -69,6 +77,7 @@ def rewrite_in_spawned_children(
         if data.pop("init_main_from_path", None) is not None:
             data["init_main_from_name"] = "mixpert_py.launch.spawned_main"
             config.pass_to_children(job_file(os.getpid()))
+            data["sys_path"] = [*own_imports.path_before(), *data["sys_path"]]
         return data
 
     @cache
@@ -82,7 +91,8 @@ def rewrite_in_spawned_children(
         folder = None if project is None else os.fsencode(project)
         children = None if context.trace is None else context.trace.children
         settings = context.scheme, context.backend, context.plan, children
-        job = SpawnedJob(os.fsencode(script), folder, *settings, packages)
+        own_entries = len(own_imports.path_before())
+        job = SpawnedJob(os.fsencode(script), folder, *settings, packages, own_entries)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(job))
         return path

@@ -180,6 +180,45 @@ def test_children_may_be_spawned_after_either_side_of_a_fork_has_ended(tmp_path:
     assert said.out == "0 3.0\n" * 3
 
 
+# Of modules that are imported before the program, with its first product, or after it.
+NAMES = ("uuid", "locale", "click", "msgspec", "queue", "_socket", "rich")
+USES_NAMES = """\
+import numpy as np
+import {names}
+
+def work(x):
+    return [module.f(x)[0, 0] for module in ({names},)]
+
+if __name__ == "__main__":
+    x = np.full((800, 800), 1 / 3)
+    print(*map(type, work(x)))
+"""
+
+
+@pytest.mark.parametrize("words", [("main.py",), ("-m", "main")], ids=" ".join)
+def test_a_programs_own_modules_come_first_for_it_alone(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    for name in NAMES:
+        (tmp_path / f"{name}.py").write_text("def f(x):\n    return x @ x\n")
+    (tmp_path / "main.py").write_text(USES_NAMES.format(names=", ".join(NAMES)))
+    said = called("mixpert_py", "run", "--profile", "--scheme", "float32", *words, folder=tmp_path)
+    assert said.code == 0, said
+    assert said.out == python(tmp_path, *words).out
+    for name in NAMES:
+        assert f"{name}.py" in said.err
+
+
+def test_a_spawned_child_has_the_programs_own_modules(tmp_path: Path) -> None:
+    (tmp_path / "uuid.py").write_text("def f(x):\n    return x @ x\n")
+    (tmp_path / "msgspec.py").write_text("")
+    text = SPAWN.format(method="spawn").replace("import numpy as np", "import numpy as np, uuid")
+    text = text.replace("job.a @ job.a", "uuid.f(job.a)")
+    (tmp_path / "s.py").write_text(text)
+    said = called("mixpert_py", "run", "--scheme", "float32", "s.py", folder=tmp_path)
+    assert said.out.startswith("True"), said
+
+
 def test_a_package_that_fails_on_import_shows_its_own_traceback(
     tmp_path: Path, mixpert: Mixpert
 ) -> None:
