@@ -16,6 +16,7 @@
 The other names are what rewritten programs call in the place of `x.dot(y)`, `@=`, sums, and
 functions of SciPy, PyTorch and modules called xp.
 Importing this package is quick: everything is loaded where it is first used.
+For pytest, which would warn that it is imported already: PYTEST_DONT_REWRITE.
 """
 
 import sys

@@ -5,6 +5,7 @@ rewritten code. What it does not rewrite keeps its own loader, so that it is imp
 reported as if the hook were not there.
 """
 
+import ast
 import gc
 import os
 import sys
@@ -145,6 +146,9 @@ class ImportHook:
             return None
         if getattr(self._here, "rewriting", False):
             return None  # what rewriting itself imports would have to be rewritten before it
+        if any(map(_is_pytests, sys.meta_path[: sys.meta_path.index(self)])):
+            self.uninstall()  # pytest's finder has come before this one: it would never ask
+            self.install()
         spec = _found_by_others(self, name, path, target)
         if spec is None or not (self._is_named(name) or self._is_in_folder(spec)):
             return spec
@@ -166,13 +170,17 @@ class ImportHook:
         """Give a module rewritten code, or say why not."""
         loader = spec.loader
         # A loader of another kind may do with the source what it likes: some rewrite it, too.
-        if type(loader) is not SourceFileLoader:
+        if type(loader) is not SourceFileLoader and not (_is_pytests(loader) and spec.origin):
             return _no_source(loader)
-        file = loader.path
+        file = str(spec.origin)
         source = SourceModule(file, config.module_name(Path(file)))
+        given = source.module, file, self.plan, self.scheme, self.fuse
         try:
-            text = loader.get_data(file)
-            made = in_memory.rewritten(text, source.module, file, self.plan, self.scheme, self.fuse)
+            text = Path(file).read_bytes()
+            made = in_memory.rewritten(text, *given)
+            if made is not None and _is_pytests(loader):
+                tree = in_memory.rewritten_tree(text, *given)
+                made = made._replace(code=_with_assertions(loader, tree, text, spec.name, file))
         except (SourceError, OSError) as error:
             return str(error)  # if it is the module's own fault, Python says so when it loads it
         except Exception as error:  # an import must not fail because of us
@@ -210,6 +218,23 @@ class _Loader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         return self.code
+
+
+def _is_pytests(finder: object) -> bool:
+    """Whether a finder, or a loader, is pytest's, which rewrites assertions."""
+    return type(finder).__module__ == "_pytest.assertion.rewrite"
+
+
+def _with_assertions(hook: Any, tree: ast.Module, source: bytes, name: str, file: str) -> CodeType:
+    """The code of a rewritten tree, whose assertions pytest rewrites as well.
+
+    pytest's own cache is left alone: other runs read it.
+    """
+    from _pytest.assertion.rewrite import rewrite_asserts
+
+    hook._rewritten_names[name] = Path(file)
+    rewrite_asserts(tree, source, file, hook.config)
+    return compile(tree, file, "exec", dont_inherit=True)
 
 
 @contextmanager

@@ -54,8 +54,8 @@ def keep_apart(folder: str, path: Sequence[str]) -> None:
         return
     if is_on_path:
         return
-    others = set().union(*map(_names, path))
-    _state.names = frozenset((_names(folder) & others) - SHARED)
+    others = sys.stdlib_module_names.union(*map(_names, path))
+    _state.names = others.intersection(_names(folder)).difference(SHARED, sys.builtin_module_names)
     if not _state.names:
         return
     theirs = [name for name in _state.names if _is_in(sys.modules.get(name), folder)]
@@ -106,13 +106,17 @@ def _is_in(module: ModuleType | None, folder: str) -> bool:
 
 
 class _Finder:
-    """Finds the modules of this package, whose imports are its own."""
+    """Finds the modules of this package, whose imports are its own, and those that it imports."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if not name.startswith(PREFIX):
-            return None
+            if not _state.is_importing or name not in _state.names:
+                return None
+            if (found := PathFinder.find_spec(name, _state.path)) is None:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            return found
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and type(spec.loader) is SourceFileLoader:
             spec.loader = _Loader(name, spec.loader.path)

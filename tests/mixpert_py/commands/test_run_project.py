@@ -181,7 +181,8 @@ def test_children_may_be_spawned_after_either_side_of_a_fork_has_ended(tmp_path:
 
 
 # Of modules that are imported before the program, with its first product, or after it.
-NAMES = ("uuid", "locale", "click", "msgspec", "queue", "_socket", "rich")
+# msvcrt is Python's on another system.
+NAMES = ("uuid", "locale", "click", "msgspec", "queue", "_socket", "msvcrt", "rich")
 USES_NAMES = """\
 import numpy as np
 import {names}
