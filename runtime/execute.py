@@ -17,6 +17,7 @@ import numpy as np
 from mixpert_py.runtime.context import Choice, Context
 from mixpert_py.runtime.plan_guard import PlanGuard
 from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.reference.emulation import is_apart
 from mixpert_py.runtime.request import Call, Product, Settings
 from mixpert_py.runtime.select import (
     REPORTED,
@@ -73,11 +74,15 @@ def execute(
     out = selection.request.out
     if guard is not None and not product.includes_addend:
         is_fine = True
+        # Once the product lies where an operand was, no native one can be made.
+        is_final = product.value is out and not (
+            type(out) is np.ndarray and is_apart(out, call.a, call.b)
+        )
         if not traced and type(product.value) is not np.ndarray:
             is_fine = guard.watch(call.a, call.b, product.value)
-        elif product.value is not out:
+        elif not is_final:
             is_fine = guard.holds(call.a, call.b, product.value)
-        if not is_fine and product.value is not out:  # else operands may have been written over
+        if not is_fine and not is_final:
             return Reason.OUTSIDE_PLAN
     if type(out) is np.ndarray and product.value is not out:
         np.copyto(out, product.value)

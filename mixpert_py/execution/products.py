@@ -19,7 +19,7 @@ from mixpert_py.runtime.api import carry_out, matmul
 from mixpert_py.runtime.dtypes import is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import wait_for
 from mixpert_py.runtime.reasons import Reason, Shape
-from mixpert_py.runtime.request import Call, Settings, matmul_shape
+from mixpert_py.runtime.request import Call, Settings, matmul_shape, result_shape
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.captures import CapturedCall, Captures, shared_out
 from mixpert_py.runtime.tracing.local_errors import GROUP, MAX_ROWS, local_errors, sampled
@@ -237,8 +237,9 @@ def _function(captured: CapturedCall, scheme: str) -> Callable[[], bool]:
     The result lives until the next one is made, as in most programs: the C library would return the
     memory of results that are dropped at once to the system, and each product would wait for it.
     """
-    native = captured.native or operator.matmul
-    call = Call(native, captured.a, captured.b, (), None, matmul_shape)
+    native, a, b = captured.native or operator.matmul, captured.a, captured.b
+    out = np.empty(result_shape(a, b), np.result_type(a, b)) if captured.has_out else None
+    call = Call(native, a, b, (), out, matmul_shape)
     settings = Settings(scheme=scheme)
     last: Any = None
 

@@ -61,7 +61,7 @@ def multiply(request: Request) -> Product | Reason:
     """A·B under a scheme that is not native, with all that was asked for; or why not."""
     a, b, scheme, native = request.a, request.b, request.scheme, request.native
     if scheme == "float32" and request.guarantee is None:
-        product = _float32(a, b, native)
+        product = _float32(a, b, native, request.out)
         return Reason.RANGE if product is None else Product(product, scheme)
     if scheme == "float64":
         product = native(widened(a), widened(b))
@@ -70,7 +70,10 @@ def multiply(request: Request) -> Product | Reason:
     return _reference(request)
 
 
-def _float32(a: Array, b: Array, native: Native) -> Any:
+def _float32(a: Array, b: Array, native: Native, out: Array | None) -> Any:
+    """The product, in `out` where that shares no memory with an operand: else a caller may still
+    want the native product.
+    """
     if not is_wide(str(a.dtype), str(b.dtype)):
         return native(a, b)
     function = NUMPYS.get(native) if min(a.ndim, b.ndim) > 1 else None
@@ -89,7 +92,15 @@ def _float32(a: Array, b: Array, native: Native) -> Any:
         # A sum is one quick pass, and cannot be finite if any element is not.
         if not np.isfinite(np.sum(product)) and _overflows(a, left, b, right, product):
             return None
-        return product.astype(np.result_type(a, b), copy=False)
+        if out is None or not is_apart(out, a, b):
+            return product.astype(np.result_type(a, b), copy=False)
+        np.copyto(out, product)
+        return out
+
+
+def is_apart(out: Array, *operands: Array) -> bool:
+    """Whether an array lies in other memory than the operands of a product."""
+    return not any(np.may_share_memory(out, x) for x in operands)
 
 
 def _narrowed(x: Array, memory: Scratch | None) -> Array:

@@ -26,8 +26,8 @@ class CapturedCall:
     """A call whose operands were copied, or a part. shape: (m, k, n) of the whole call.
 
     native: the function that makes the product as the program made it; None where that is bound to
-    the program's own operands, as an einsum's is. threads: of BLAS, where the program may have set
-    their number itself.
+    the program's own operands, as an einsum's is. has_out: whether the program gave an array for
+    the result. threads: of BLAS, where the program may have set their number itself.
     """
 
     site: str
@@ -35,6 +35,7 @@ class CapturedCall:
     native: Native | None
     a: Any
     b: Any
+    has_out: bool = False
     threads: int | None = None
 
     @property
@@ -71,7 +72,8 @@ class Captures:
                 AttributeError, BufferError, MemoryError, RuntimeError, TypeError, ValueError
             ):
                 a, b = _first(call.a, -2), _first(call.b, -1)
-                found = CapturedCall(key[0], shape, _unbound(call.native), a, b, _blas_threads())
+                native, has_out = _unbound(call.native), type(call.destination) is np.ndarray
+                found = CapturedCall(key[0], shape, native, a, b, has_out, _blas_threads())
                 if self._make_room(found):
                     left, right = _copies(a, b)
                     self._calls[key] = replace(found, a=left, b=right)

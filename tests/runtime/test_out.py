@@ -1,5 +1,6 @@
 """`out=`: what takes the result of an emulated product, and what only NumPy writes to."""
 
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -65,6 +66,20 @@ def test_out_may_be_an_operand(spelling: str, operand: int) -> None:
         with precision(scheme, backend="reference"):
             assert ours(a, b, out) is out
         np.testing.assert_allclose(out, wanted, atol=1e-5)
+
+
+def test_float32_takes_no_memory_beside_out() -> None:
+    a, b, out = np.random.default_rng(4).standard_normal((3, 300, 300))
+    wanted = matmul(a, b, scheme="float32")
+    tracemalloc.start()
+    try:
+        assert matmul(a, b, scheme="float32", out=out) is out
+        assert tracemalloc.get_traced_memory()[1] < out.nbytes / 4
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(out, wanted)
+    assert matmul(a, b, scheme="float32", out=a) is a
+    np.testing.assert_array_equal(a, wanted)
 
 
 def test_out_of_no_dimension_is_native() -> None:

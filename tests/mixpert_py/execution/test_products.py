@@ -117,6 +117,24 @@ def test_blas_has_as_many_threads_as_in_the_program() -> None:
     assert threads() == before
 
 
+def test_a_product_that_the_program_wrote_into_an_array_is_written_into_one() -> None:
+    outs: list[Matrix] = []
+
+    def native(a: Matrix, b: Matrix, out: Matrix | None = None) -> Matrix:
+        if a.dtype == np.float64:  # else it is cast back
+            assert out is not None
+            outs.append(out)
+        return np.matmul(a, b, out=out)
+
+    call, record = called("s:1", 200, "float64", 1.0)
+    captures, out = Captures(), np.empty((200, 200))
+    dtypes = ("float64", "float64")
+    captures.add("s:1", call.shape, dtypes, Call(native, call.a, call.b, (), out, matmul_shape))
+    measured((replace(captures.calls[0], native=native), record))
+    assert len({id(one) for one in outs}) == 1
+    assert outs[0] is not out
+
+
 def test_each_call_that_counts_follows_one_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
