@@ -37,7 +37,12 @@ from mixpert_py.runtime.request import (
     matmul_shape,
 )
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.signatures import NATIVE, kept_product, native_product_of
+from mixpert_py.runtime.signatures import (
+    NATIVE,
+    below_modes,
+    kept_product,
+    native_product_of,
+)
 from mixpert_py.runtime.tracing.trace import Trace, TracedCall
 from mixpert_py.runtime.warned import again
 
@@ -279,7 +284,8 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
         require_backend(backend)
     if context.trace is not None:
         return _traced(call, settings, choice, context, context.trace)
-    outcome = execute(call, settings, choice, context)
+    with below_modes():
+        outcome = execute(call, settings, choice, context)
     if context.uses is not None:
         context.uses.note(choice, outcome)
     if isinstance(outcome, Product):
@@ -300,10 +306,11 @@ def _traced(
     """As `carry_out`, with a record of the call in the trace."""
     if trace.levels or settings.site in trace.keep:
         call = call._replace(addend=None)  # it looks at products themselves
-    for operand in (call.a, call.b):
-        wait_for(operand)  # the time in which it is made is none of the product's
-    start = perf_counter()
-    outcome = execute(call, settings, choice, context, traced=True)
+    with below_modes():
+        for operand in (call.a, call.b):
+            wait_for(operand)  # the time in which it is made is none of the product's
+        start = perf_counter()
+        outcome = execute(call, settings, choice, context, traced=True)
     if context.uses is not None:
         context.uses.note(choice, outcome)
     product = outcome if isinstance(outcome, Product) else None
@@ -316,7 +323,8 @@ def _traced(
             reason = reason if product is None else None
     else:
         result = product.value
-    _record(trace, settings, call, product, reason, start, result)
+    with below_modes():
+        _record(trace, settings, call, product, reason, start, result)
     return result, product
 
 

@@ -10,7 +10,9 @@ its signature. Nothing is kept of calls that are traced, or that ask for more th
 """
 
 import os
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from typing import Any, Final
 
@@ -54,6 +56,9 @@ device_of: dict[type, Callable[[Any], int]] = {}
 # By the same types: how many elements one has. Sparse tensors cannot say how many bytes.
 size_of: dict[type, Callable[[Any], int]] = {}
 
+# The number of PyTorch's function modes in force, such as its default device; 0 without PyTorch.
+count_modes: Callable[[], int] = int
+
 # By type: the native `a @ b` of two such arrays, quicker than the operator; it returns None where
 # it cannot make that. See `gpu.native`.
 native_product_of: dict[type, Callable[[Any, Any], Any]] = {}
@@ -65,11 +70,34 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
     os.register_at_fork(after_in_child=native_product_of.clear)
 
 
+def count_torchs_modes() -> None:
+    """Let `count_modes` ask PyTorch, which is imported."""
+    global count_modes
+    core = getattr(sys.modules.get("torch"), "_C", None)
+    count_modes = getattr(core, "_len_torch_function_stack", count_modes)
+
+
+def below_modes() -> AbstractContextManager[Any]:
+    """Let no function mode of PyTorch's see what the runtime asks tensors meanwhile: a mode is the
+    program's, and sees what the program does.
+    """
+    core = getattr(sys.modules.get("torch"), "_C", None)
+    return getattr(core, "DisableTorchFunction", nullcontext)()
+
+
 def kept_product(
-    context: Context, site: str | None, shape_of: Any, takes_tensors: bool, a: Any, b: Any
+    context: Context,
+    site: str | None,
+    shape_of: Any,
+    takes_tensors: bool,
+    a: Any,
+    b: Any,
+    is_below: bool = False,
 ) -> Any:
     """The product by the launches that the context in force knows for a call; NATIVE where the call
     is known to be native; None where nothing is known, or the launches cannot be made.
+
+    is_below: whether this is called `below_modes`.
     """
     kind, other = type(a), type(b)
     ask = device_of.get(kind)
@@ -77,6 +105,9 @@ def kept_product(
         if ask is None or ask is not device_of.get(other):
             # Operands that are on no GPU have no launches.
             return context.known.get((site, takes_tensors, kind, other))
+        if count_modes() and not is_below:
+            with below_modes():
+                return kept_product(context, site, shape_of, takes_tensors, a, b, True)
         # As `is_small_on_device` says of both, without a call of it.
         if (
             site in context.passing

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime import signatures
 from mixpert_py.runtime.gpu import native
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.signatures import NATIVE, Known, device_of, size_of
@@ -208,6 +209,7 @@ def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
     plain = (torch.Tensor, torch.nn.Parameter)
     is_plain = type(a) in plain and type(b) in plain
     if is_plain:
+        signatures.count_torchs_modes()
         for kind in {type(a), type(b)} - device_of.keys():
             size_of[kind] = torch.Tensor.numel
             device_of[kind] = torch.Tensor.get_device

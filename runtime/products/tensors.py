@@ -5,8 +5,10 @@ which PyTorch makes itself, such as F.linear, addmm and einsum.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
+from mixpert_py.runtime import signatures
 from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import innermost, passes
 from mixpert_py.runtime.modules import is_in_place, stay_covered
@@ -19,7 +21,7 @@ from mixpert_py.runtime.request import (
     matmul_shape,
     mm_shape,
 )
-from mixpert_py.runtime.signatures import NATIVE, SMALL, kept_product
+from mixpert_py.runtime.signatures import NATIVE, SMALL, below_modes, kept_product
 
 SHAPES = {"mm": mm_shape, "bmm": bmm_shape}
 
@@ -44,7 +46,7 @@ def torch_matmul(
     """
     shape_of = SHAPES.get(getattr(native, "__name__", ""), matmul_shape)
     if scheme is None and backend is None and block is None:
-        if passes(site) and getattr(a, "is_cuda", True) is False:
+        if passes(site) and _is_on_host(a):
             return native(a, b)
         value = kept_product(innermost.get().context, site, shape_of, True, a, b)
         if value is not None:
@@ -73,7 +75,9 @@ def torch_call(
         takes_small = any(it is not None for it in given)
         if takes_small or not is_in_place():
             multiplied = *operands, *named.values(), getattr(native, "__self__", None)
-            if takes_small or any(map(_may_gain, multiplied)):
+            with below_modes():
+                may_gain = takes_small or any(map(_may_gain, multiplied))
+            if may_gain:
                 stay_covered(takes_small=takes_small)
         return native(*operands, **named)
     except BaseException as error:  # not by `trimmed`, whose frame would be found instead
@@ -82,6 +86,11 @@ def torch_call(
 
 
 pass_over(torch_call)
+
+
+def _is_on_host(x: Any) -> bool:
+    with below_modes() if signatures.count_modes() else nullcontext():
+        return getattr(x, "is_cuda", True) is False
 
 
 def _may_gain(operand: Any) -> bool:

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mixpert_py.runtime import signatures
+from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.tensors import torch_matmul
 from mixpert_py.runtime.reasons import Reason
@@ -124,3 +127,46 @@ def test_without_a_plan_tensors_of_the_host_are_pytorchs_alone() -> None:
         for _ in range(3):
             torch_matmul(a, a, site=SITE, native=native)
     assert calls == [(a, a)] * 3
+
+
+class Asked(Tensor):
+    """A tensor that counts what it is asked where a mode of PyTorch's would see that."""
+
+    is_below = False
+    seen: list[str]
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("__") and not Asked.is_below:
+            Asked.seen.append(name)
+        return super().__getattribute__(name)
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        assert not Asked.is_below
+        return Tensor(np.ones((2, 2)))
+
+
+class Below:
+    def __enter__(self) -> None:
+        Asked.is_below = True
+
+    def __exit__(self, *_: object) -> None:
+        Asked.is_below = False
+
+
+@pytest.mark.parametrize("is_cuda", [True, False])
+@pytest.mark.parametrize("trace", [None, Trace()])
+def test_a_mode_of_the_program_sees_its_own_calls_alone(
+    torch: Any, monkeypatch: pytest.MonkeyPatch, is_cuda: bool, trace: Trace | None
+) -> None:
+    torch._C = SimpleNamespace(DisableTorchFunction=Below, _len_torch_function_stack=lambda: 1)
+    torch.Tensor = Asked
+    monkeypatch.setattr(signatures, "count_modes", int)
+    x = Asked(np.ones((2, 2)))
+    x.is_cuda = is_cuda
+    with use(Context(trace=trace)):
+        matmul(x, x, site=SITE)
+        Asked.seen = []
+        for _ in range(3):
+            matmul(x, x, site=SITE)
+            torch_matmul(x, x, native=lambda a, b: a @ b, site=SITE)
+    assert Asked.seen == []
