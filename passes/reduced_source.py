@@ -110,7 +110,7 @@ def _omitted(source: Source, statement: ast.stmt, needed: _Needed) -> _Omission 
     """A statement that is left out; None if it must stay."""
     start, end = source.span(statement)
     if decorators := getattr(statement, "decorator_list", None):
-        start = _line_begin(source, decorators)
+        start = _first_at_sign(source, decorators)
     if needed.lies_in(start, end):
         return None
     if source.text.startswith("elif", start) or needed.binds_outward(source.text, start, end):
@@ -125,7 +125,7 @@ def _decorators(source: Source, statement: ast.AST, needed: _Needed) -> _Omissio
     decorators = getattr(statement, "decorator_list", None)
     if not decorators:
         return None
-    start, end = _line_begin(source, decorators), source.span(decorators[-1])[1]
+    start, end = _first_at_sign(source, decorators), source.span(decorators[-1])[1]
     # Brackets around the last one end behind it.
     after = LINE_END.match(source.text, end)
     if after is None or needed.lies_in(start, end):
@@ -135,12 +135,19 @@ def _decorators(source: Source, statement: ast.AST, needed: _Needed) -> _Omissio
     return _Omission(start, end, ())
 
 
-def _line_begin(source: Source, nodes: Iterable[ast.expr]) -> int:
-    """The offset of the first sign in the line of the first node."""
-    line = source.line_starts[min(node.lineno for node in nodes) - 1]
-    indent = INDENT.match(source.text, line)
-    assert indent is not None
-    return indent.end()
+def _first_at_sign(source: Source, decorators: Sequence[ast.expr]) -> int:
+    """The offset of the `@` of the first decorator.
+
+    The decorator's expression may begin on a later line than the `@`, as in `@(` and a newline.
+    Only brackets and comments can stand between them, and no line of those begins with `@`.
+    """
+    line = decorators[0].lineno
+    while True:
+        indent = INDENT.match(source.text, source.line_starts[line - 1])
+        assert indent is not None
+        if source.text.startswith("@", indent.end()):
+            return indent.end()
+        line -= 1
 
 
 def _bind(part: ast.AST, names: list[str], roots: frozenset[str]) -> bool:

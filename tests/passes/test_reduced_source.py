@@ -15,6 +15,10 @@ SHORTENED = [
     ("function", "def f(x):\n    y = 1\n    return y\na @ b\n", 'f = """\n\n"""\na @ b\n'),
     ("async", "async def f(x):\n    y = 1\na @ b", 'f = """\n"""\na @ b'),
     ("decorators", "@d\n@e(\n1)\ndef f(): return 1 # c\na @ b", 'f = """\n\n\n"""\na @ b'),
+    ("decorator in brackets", "@(\n# @\nd\n)\ndef f(): return 1\na @ b", 'f = """\n\n\n\n"""\na @ b'),
+    ("class in brackets", "@e\n@\\\n(d)\nclass C: x\na @ b", 'C = """\n\n\n"""\na @ b'),
+    ("method in brackets", "class C:\n  @( # @\n  d)\n  def f(s): x\n  a @ b",
+     'class C:\n  f = """\n\n"""\n  a @ b'),
     ("one line", "def f(): x = 1; y = 2;\na @ b", "f = 0\na @ b"),
     ("method", "class C:\n\tdef f(s):\n\t\tx\n\ta @ b", 'class C:\n\tf = """\n"""\n\ta @ b'),
     ("branch", "if x:\n  def f():\n    pass\nelse: a @ b", 'if x:\n  f = """\n"""\nelse: a @ b'),
@@ -34,6 +38,7 @@ SHORTENED = [
      'x = e = y = """\n\n"""\na @ b'),
     ("annotated", "x: f(1) = 1\ny: int\na @ b", 'x = y = """\n"""\na @ b'),
     ("decorated", "x\n@d(\n1)\n@e\ndef f(): a @ b", '"""\n\n\n"""\ndef f(): a @ b'),
+    ("decorated in brackets", "x\n@(\nd)\n@e\ndef f(): a @ b", '"""\n\n\n"""\ndef f(): a @ b'),
     ("imports", "import p.q, r as s\nfrom t import u\na @ b", '"""\n"""\na @ b'),
     ("import of a root", "import r\nimport numpy as np\na @ b", "0\nimport numpy as np\na @ b"),
     ("beside an import", "try: import np\nexcept E:\n  x = 1 + (\n  2)\na @ b",
@@ -54,7 +59,7 @@ KEPT = [
 ]
 
 
-ROOTS = {"np", *"cdefgijklxyz"}
+ROOTS = {"np", *"Ccdefgijklxyz"}
 
 
 def shown(text: str) -> str:
