@@ -169,6 +169,8 @@ def dot(
                 return again(warning, native, a, b)
         elif _passes(a, b, site, options):
             return call_native(native, a, b, *rest, **options)
+        if options.get("out", native) is None:  # which a type's `__array_function__` would see
+            native = partial(native, out=None)
         settings, out = _settings(site, options)
         if options:
             raise _unexpected("dot", options)

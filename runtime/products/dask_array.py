@@ -82,13 +82,15 @@ def product(call: Call, settings: Settings) -> Any | None:
     return _stored(result, settings)
 
 
-def tensordot(native: Native, a: object, b: object, axes: object, settings: Settings) -> Any | None:
-    """native(a, b, axes), a tensordot, as a Dask array. None and errors as in `product`."""
+def tensordot(
+    run: Callable[[], Any], a: object, b: object, axes: object, settings: Settings
+) -> Any | None:
+    """The tensordot that `run` returns, as a Dask array. None and errors as in `product`."""
     # Looked up at this depth of calls, a warning of a stale plan names the program's own line.
     current().choice(settings.site)
     if type(axes) not in (int, list, tuple):
         return None  # an iterator can be read once
-    wanted = native(a, b, axes)
+    wanted = run()
     arrays = _arrays(wanted, a, b)
     if arrays is None or not _may_differ(arrays, settings):
         return None

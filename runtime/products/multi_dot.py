@@ -30,9 +30,9 @@ def multi_dot(
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
-    out: object = None,
     block: int | None = None,
     native: Native = MULTI_DOT,
+    **named: object,
 ) -> Any:
     """np.linalg.multi_dot(arrays, out=out), in the order of products that NumPy takes.
 
@@ -47,17 +47,14 @@ def multi_dot(
         and (type(arrays) is list or type(arrays) is tuple)
         and all(type(x) is ndarray and x.size < MOVES for x in arrays)
     ):
-        return native(arrays) if out is None else native(arrays, out=out)
-    if is_replaced(native):
-        return native(arrays) if out is None else native(arrays, out=out)
+        return native(arrays, **named)
+    if is_replaced(native) or not named.keys() <= {"out"}:
+        return native(arrays, **named)
     settings = Settings(scheme, block, backend, site)
     matrices = _matrices(arrays)
     if isinstance(matrices, Refused):
-
-        def run(*_: object) -> Any:
-            return native(arrays) if out is None else native(arrays, out=out)
-
-        call = not_rearranged(run, matrices.operand, matrices.operand, matrices.reason)
+        operand, reason = matrices
+        call = not_rearranged(lambda *_: native(arrays, **named), operand, operand, reason)
         return carry_out(call, settings)[0]
     sizes = _sizes(matrices)
     first, last = matrices[0].ndim, matrices[-1].ndim
@@ -68,7 +65,7 @@ def multi_dot(
     for i, k, j in steps(sizes):
         left, right = products.pop((i, k)), products.pop((k + 1, j))
         step = settings._replace(more_follow=bool(products))
-        destination = None if products else out  # of the last product, which is two-dimensional
+        destination = None if products else named.get("out")  # of the last product, which is two-dimensional
         products[i, j] = carry_out(Call(DOT, left, right, (), destination, dot_shape), step)[0]
     result = products[0, len(matrices) - 1]
     if len(matrices) == 2 or first == last == 2:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from numpy import ndarray
@@ -33,19 +34,19 @@ from mixpert_py.runtime.signatures import (
 def tensordot(
     a: object,
     b: object,
-    axes: object = 2,
-    *,
+    *rest: object,
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
     block: int | None = None,
     native: Native = TENSORDOT,
+    **named: object,
 ) -> Any:
-    """np.tensordot(a, b, axes): sums over pairs of axes.
+    """np.tensordot(a, b, axes=2): sums over pairs of axes.
 
-    a, b, axes: anything `native` takes. NumPy and CuPy arrays of types that take schemes are
-    multiplied as two matrices, with the summed axes last in a and first in b. Other arguments,
-    result and errors as in `matmul`.
+    a, b, axes: anything `native` takes; `native` gets them as they are given, by position or by
+    name. NumPy and CuPy arrays of types that take schemes are multiplied as two matrices, with the
+    summed axes last in a and first in b. Other arguments, result and errors as in `matmul`.
     """
     if scheme is None and backend is None:
         if type(a) is type(b) is ndarray:
@@ -53,25 +54,27 @@ def tensordot(
         else:
             is_small = is_small_on_device(a) and is_small_on_device(b)
         if is_small and passes(site):
-            return native(a, b, axes)
+            return native(a, b, *rest, **named)
+    axes = rest[0] if rest else named.get("axes", 2)
     context, signature = current(), None
     if scheme is None and backend is None and block is None and context.trace is None:
         signature = signature_of_contraction(site, native, str(axes), (a, b))
         if is_native(context, signature):
-            return native(a, b, axes)
-    if is_replaced(native, a, b):
-        return native(a, b, axes)
+            return native(a, b, *rest, **named)
+    if is_replaced(native, a, b) or len(rest) + len(named) > 1 or not named.keys() <= {"axes"}:
+        return native(a, b, *rest, **named)
+    run = partial(native, a, b, *rest, **named)
     settings = Settings(scheme, block, backend, site)
     if is_dask(a, b):
         from mixpert_py.runtime.products import dask_array
 
-        if (lazy := dask_array.tensordot(native, a, b, axes, settings)) is not None:
+        if (lazy := dask_array.tensordot(run, a, b, axes, settings)) is not None:
             return lazy
     arrays = as_arrays(a, b)
     pairs = Reason.NOT_AN_ARRAY if arrays is None else pairs_of(arrays[0], arrays[1], axes)
     if arrays is None or isinstance(pairs, Reason):
         assert isinstance(pairs, Reason)
-        call = not_rearranged(lambda x, y: native(x, y, axes), a, b, pairs)
+        call = not_rearranged(lambda *_: run(), a, b, pairs)
         keep_native(context, signature)
         return carry_out(call, settings)[0]
     (left, right), (summed_left, summed_right) = arrays, pairs
@@ -87,7 +90,7 @@ def tensordot(
         # This is all that NumPy does: calling it would copy the operands once more.
         call = Call(DOT, *matrices, (), None, dot_shape)
     else:
-        call = rearranged(lambda: native(a, b, axes).reshape(m, n), *matrices)
+        call = rearranged(lambda: run().reshape(m, n), *matrices)
     shape = (*(left.shape[axis] for axis in rows), *(right.shape[axis] for axis in columns))
     result = carry_out(call, settings)[0].reshape(shape)
     if is_native(context, signature_of(call, settings, takes_tensors=False)):

@@ -1,11 +1,13 @@
 """A function that a program has put in NumPy's place is called at every call, the first too."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import pytest
 
+import mixpert_py
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products import rearranged
 from mixpert_py.runtime.products.einsum import einsum
@@ -56,3 +58,41 @@ def test_numpys_own_functions_are_known() -> None:
 
 def test_a_function_of_another_version_of_numpy_is_found() -> None:
     assert rearranged._own("numpy.no_such_module", np.linalg, "multi_dot") is np.linalg.multi_dot
+
+
+class Duck:
+    """An operand whose `__array_function__` returns the arguments that it is given."""
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return function.__name__, args, kwargs
+
+
+DUCK = Duck()
+WRITTEN: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("tensordot", (A, DUCK), {}),
+    ("tensordot", (A, DUCK, 1), {}),
+    ("tensordot", (DUCK, A), {"axes": 1}),
+    ("tensordot", (DUCK, A), {"axes": 2}),
+    ("dot", (A, DUCK), {}),
+    ("dot", (A, DUCK, None), {}),
+    ("dot", (A, DUCK), {"out": None}),
+    ("inner", (A, DUCK), {}),
+    ("einsum", ("ij,jk", A, DUCK), {}),
+    ("einsum", ("ij,jk", A, DUCK), {"optimize": False, "out": None}),
+    ("linalg.multi_dot", ([A, DUCK],), {}),
+    ("linalg.multi_dot", ([A, DUCK],), {"out": None}),
+]
+
+
+@pytest.mark.parametrize("scheme", [None, "float32", "int8x6"])
+@pytest.mark.parametrize("asked", [False, True], ids=["by name", "by function"])
+@pytest.mark.parametrize(("name", "operands", "named"), WRITTEN)
+def test_a_type_with_products_of_its_own_gets_the_call_as_it_is_written(
+    name: str, operands: Any, named: dict[str, Any], asked: bool, scheme: str | None
+) -> None:
+    native = attrgetter(name)(np)
+    product = xp_product if asked else getattr(mixpert_py, name.rpartition(".")[2])
+    with use(Context(scheme=scheme)):
+        for _ in range(2):
+            result = product(*operands, **named, site=SITE, native=native)
+            assert result == native(*operands, **named)
