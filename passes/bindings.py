@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mixpert_py.passes.scope import COMPREHENSIONS, Binding, Scope
+from mixpert_py.passes.scope import COMPREHENSIONS, Binding, Scope, function_words
 from mixpert_py.passes.source import children
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -87,9 +87,7 @@ class _Reader:
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
         missing = isinstance(node.value, ast.Constant) and node.value.value is None
-        given = node.value
-        values = [given.body, given.orelse] if isinstance(given, ast.IfExp) else [given]
-        words = tuple(value.attr for value in values if isinstance(value, ast.Attribute))
+        words = function_words(node.value)
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self.scopes.scope_of[target] = self.here

@@ -13,7 +13,14 @@ from mixpert_py.passes import bindings, call_site, pragma
 from mixpert_py.passes.bindings import Scopes
 from mixpert_py.passes.call_site import CallSite, Product
 from mixpert_py.passes.pragma import Pragmas
-from mixpert_py.passes.scope import COMPILERS, COMPILING, Scope, takes_one_graph, written_name
+from mixpert_py.passes.scope import (
+    COMPILERS,
+    COMPILING,
+    Scope,
+    function_words,
+    takes_one_graph,
+    written_name,
+)
 from mixpert_py.passes.source import (
     Source,
     children,
@@ -24,7 +31,7 @@ from mixpert_py.passes.source import (
     require_few_tokens,
     require_shallow,
 )
-from mixpert_py.passes.spellings import WORDS, Match, Spelling, find
+from mixpert_py.passes.spellings import WORDS, Match, Spelling, find, matrix
 from mixpert_py.plan import module_in_ids
 
 # A product is hashed with all that it multiplies, so products within products are read often.
@@ -41,6 +48,8 @@ def _any_of(words: Collection[str]) -> str:
 
 
 HINT = re.compile(rf"\b{_any_of(WORDS)}\b")
+# A function that is looked up by its word, which the filter takes for a string.
+LOOKED_UP = re.compile(r"\bgetattr\([\w.]+, *[\"'](?:matmul|dot|tensordot|vecdot|einsum)[\"']\)")
 # Files in which something is compiled have one of these. A name of COMPILING has its library's.
 COMPILER_WORDS = COMPILERS | {"fullgraph", *(name.partition(".")[0] for name in COMPILING)}
 PYTHRAN = re.compile(r"^[ \t]*#[ \t]*pythran[ \t]+export\b", re.MULTILINE)
@@ -97,11 +106,14 @@ def find_products(raw: bytes, module: str, fuse: bool = False) -> Analysis:
     fuse: whether sums may become one call with the product in them.
     """
     source = decode(raw, module)
-    if not _may_multiply(source.text) or not _may_multiply_outside_strings(source.text):
+    is_looked_up = LOOKED_UP.search(source.text) is not None
+    if not is_looked_up and not (
+        _may_multiply(source.text) and _may_multiply_outside_strings(source.text)
+    ):
         return _without_products(source)  # not parsed: three files of four end here
     require_few_tokens(source)
     tree, warned = parse_with_warnings(source.text, module)
-    if not _mentions_product(tree):
+    if not is_looked_up and not _mentions_product(tree):
         return _without_products(source)
     require_shallow(tree, module)
     with refusing_depth(module):
@@ -279,12 +291,27 @@ def _may_be_product(node: Any, words: frozenset[str]) -> bool:
     node: an operation or a call. words: the names that a product's function may have.
     """
     if type(node) is not ast.Call:
+        if isinstance(node.op, ast.Mult | ast.Pow):
+            return any(_may_be_matrix(operand, words) for operand in matrix.operands(node))
         return isinstance(node.op, ast.MatMult)
+    function = node.func.value if type(node.func) is ast.Subscript else node.func
     return (
-        written_name(node.func) in words
+        written_name(function) in words
+        or (
+            type(function) in (ast.Call, ast.Dict)
+            and not words.isdisjoint(function_words(function))
+        )
         or any(written_name(argument) in words for argument in node.args)
         or any(written_name(keyword.value) in words for keyword in node.keywords)
     )
+
+
+def _may_be_matrix(operand: ast.expr, words: frozenset[str]) -> bool:
+    """Whether an operand may be a matrix object, by the first name in it."""
+    while isinstance(operand, ast.Attribute | ast.BinOp):
+        operand = operand.value if isinstance(operand, ast.Attribute) else operand.left
+    name = operand.func if isinstance(operand, ast.Call) else operand
+    return written_name(name) in words
 
 
 def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:

@@ -20,6 +20,9 @@ COMPILING = frozenset(
     | {"dace.program", "dace.method"}
 )
 
+# Functions that return np.matrix objects, whose `*` is a matrix product.
+MATRICES = frozenset({"matrix", "asmatrix", "bmat"})
+
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -31,10 +34,42 @@ def written_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def function_words(value: ast.expr) -> tuple[str, ...]:
+    """The words of the functions that a value may be or hold.
+
+    They are the names of attributes, as in `np.dot`, those that `getattr` and `partial` are given,
+    and those within a dict, a list or a tuple. The word of a call of MATRICES is its own.
+    """
+    parts: list[ast.expr] = []
+    if isinstance(value, ast.Attribute):
+        return (value.attr,)
+    if isinstance(value, ast.IfExp):
+        parts = [value.body, value.orelse]
+    elif isinstance(value, ast.Dict):
+        parts = value.values
+    elif isinstance(value, ast.List | ast.Tuple):
+        parts = value.elts
+    elif isinstance(value, ast.Call):
+        function = written_name(value.func)
+        if function in MATRICES:
+            return (function,)
+        if function == "partial" and value.args:
+            return (written_name(value.args[0]),)
+        match value:
+            case ast.Call(func=ast.Name("getattr"), args=[_, ast.Constant(str() as word)]):
+                return (word,)
+    return tuple(
+        word
+        for part in parts
+        if isinstance(part, ast.Attribute | ast.Call)
+        for word in function_words(part)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Binding:
     """One way a name gets its value. target: the import's qualified name; None: not an import.
-    words: of an assignment, those of the attributes that may be assigned.
+    words: of an assignment, the `function_words` of its value.
     """
 
     target: str | None
@@ -138,6 +173,15 @@ class Scope:
         """Whether a star import may have bound a name used here."""
         return any(scope.star_imports for scope in self.chain())
 
+    def imports(self, library: str) -> bool:
+        """Whether a name that may be used here is imported from a library."""
+        return any(
+            str(binding.target).partition(".")[0] == library
+            for scope in self.chain()
+            for bindings in scope.bindings.values()
+            for binding in bindings
+        )
+
     def root_bindings(self, expr: ast.expr) -> list[Binding]:
         """Every binding, hidden ones too, of the name that a dotted name starts with."""
         while isinstance(expr, ast.Attribute):
@@ -152,7 +196,7 @@ class Scope:
         return owner is not None and all(b.defined for b in owner.bindings[name])
 
     def assigned_words(self, name: str) -> list[str]:
-        """The words of the attributes that are assigned to a name used here, as in `f = np.dot`."""
+        """The `function_words` of what is assigned to a name used here, as in `f = np.dot`."""
         owner = self.owner(name)
         bindings = [] if owner is None else owner.bindings[name]
         return [word for binding in bindings for word in binding.words]

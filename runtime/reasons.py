@@ -19,6 +19,7 @@ class Reason(StrEnum):
     SHAPE = "shapes do not match"
     DIMENSIONS = "no product of two matrices"
     OUT = "out= of another kind"
+    FUNCTION = "no known product"
     ARGUMENT = "argument without a scheme"
     RANGE = "beyond float32's range"
     SPREAD = "exponent spread"
@@ -49,6 +50,7 @@ MEANING: Mapping[str, str] = {
     Reason.SHAPE: "The program's own product decides about such shapes, or raises.",
     Reason.DIMENSIONS: "It is no product of two matrices, or of stacks of them.",
     Reason.OUT: "The array given as out= has another type or lies elsewhere.",
+    Reason.FUNCTION: "The function that was called makes no product which can take a scheme here.",
     Reason.ARGUMENT: "The call has an argument that the runtime does not know.",
     Reason.RANGE: "A result of float64 operands overflowed in float32.",
     Reason.SPREAD: "The entries of the operands differ too much for the bound that is asked for.",

@@ -18,6 +18,7 @@ from mixpert_py.plan import Plan, module_of
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context, Modules, require_backend
 from mixpert_py.runtime.modules import modules_covered
+from mixpert_py.runtime.reasons import Reason
 from mixpert_py.sources import project, source_files
 from mixpert_py.sources.packages import relative, require
 
@@ -140,7 +141,8 @@ def records(
 
     elsewhere: the file of the sites whose place is not known."""
     made = []
-    for site, record in sorted(trace.sites.items(), key=lambda item: -item[1].seconds):
+    called = trace.others | trace.sites
+    for site, record in sorted(called.items(), key=lambda item: -item[1].seconds):
         forward = site.replace(".backward#", "#")  # of one in rewritten code
         found = places.get(site) or places.get(forward)
         path, place = found or (elsewhere, None)
@@ -170,7 +172,7 @@ def records(
 
 def modules_of(trace: "Trace") -> set[str]:
     """The modules whose products were called."""
-    return set(map(module_of, trace.sites))
+    return set(map(module_of, (*trace.others, *trace.sites)))
 
 
 def places_of(
@@ -284,7 +286,7 @@ def fallback_lines(program: Program, records: list[dict[str, Any]]) -> list[str]
     """One line for each site with calls that did not take their planned scheme."""
     lines = []
     for record in records:
-        if record["reasons"]:
+        if record["reasons"].keys() - {Reason.FUNCTION}:  # which is no product of a plan
             why = ", ".join(
                 f"{reason} ({n} call{'s' * (n != 1)})" for reason, n in record["reasons"].items()
             )

@@ -7,7 +7,7 @@ fused sums, which change more than a name, have a file each; a new file is added
 import ast
 
 from mixpert_py.passes.scope import Scope
-from mixpert_py.passes.spellings import assign, functions, fused, method, operator
+from mixpert_py.passes.spellings import assign, functions, fused, matrix, method, operator
 from mixpert_py.passes.spellings.functions import WORDS as WORDS
 from mixpert_py.passes.spellings.spelling import Match as Match
 from mixpert_py.passes.spellings.spelling import Spelling as Spelling
@@ -22,6 +22,8 @@ def find(node: ast.AST, scope: Scope, fuse: bool = False) -> tuple[Spelling, Mat
         return fused, Match("matmul", product=sum_.product)
     if operator.matches(node):
         return operator, Match("matmul")
+    if match := matrix.find(node, scope):
+        return operator, match
     if isinstance(node, ast.AugAssign):
         return (assign, Match("matmul", assign.refusal(node))) if assign.matches(node) else None
     if not isinstance(node, ast.Call):

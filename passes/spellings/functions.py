@@ -10,7 +10,7 @@ import ast
 from dataclasses import dataclass
 
 from mixpert_py.passes.edits import Edit, after_brackets
-from mixpert_py.passes.scope import ARRAY_MODULES, Scope, written_name
+from mixpert_py.passes.scope import ARRAY_MODULES, MATRICES, Scope, function_words, written_name
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings.spelling import Match, Parts
 
@@ -150,6 +150,7 @@ def _word(name: str) -> str:
 
 LEFT_NATIVE = ""
 PAIR = Parameters(("a", "b"))
+PAIR_OF_TENSORS = Parameters(("input", "other"), by_keyword=True)
 PAIR_AND_OUT = Parameters(("a", "b"), ("out",))
 EINSUM = Parameters(  # three arguments are subscripts and two operands
     ("subscripts", "a", "b"),
@@ -159,12 +160,15 @@ EINSUM = Parameters(  # three arguments are subscripts and two operands
 BLAS = Parameters(
     ("alpha", "a", "b"), ("beta", "c", "trans_a", "trans_b", "overwrite_c"), by_keyword=True
 )
-SUM_OF_TENSORS = Parameters(("input", "a", "b"), options=frozenset({"beta", "alpha"}))
+OF_SUM = frozenset({"beta", "alpha"})
 # Products that are listed only, of PyTorch, JAX and opt_einsum, and those of BLAS.
 _TENSORS = Function(
-    frozenset(f"torch.{x}" for x in ("addbmm", "mv", "addmv"))
+    frozenset(f"torch.{x}" for x in ("addbmm", "mv", "addmv", "vdot", "matrix_power"))
+    | {f"torch.{x}" for x in ("outer", "ger", "kron", "cov", "corrcoef")}
+    | {f"torch.linalg.{x}" for x in ("vecdot", "matrix_power")}
     | {f"torch.nn.functional.{x}" for x in ("bilinear", "scaled_dot_product_attention")}
-    | {"jax.lax.dot", "jax.lax.dot_general", "opt_einsum.contract"},
+    | {"jax.lax.dot", "jax.lax.dot_general", "opt_einsum.contract"}
+    | {"operator.imatmul", "operator.__imatmul__"},
     LEFT_NATIVE,
     PAIR,
 )
@@ -201,7 +205,7 @@ FUNCTIONS: tuple[Function, ...] = (
         by_identity=True,
     ),
     Function(_arrays("matmul"), "matmul", PAIR_AND_OUT, by_word=True),
-    Function(frozenset({"operator.matmul"}), "matmul", PAIR),
+    Function(frozenset({"operator.matmul", "operator.__matmul__"}), "matmul", PAIR),
     Function(_arrays("dot"), "dot", PAIR_AND_OUT, by_word=True),
     Function(_arrays("inner"), "inner", PAIR),
     Function(_arrays("linalg.multi_dot"), "multi_dot", Parameters(("arrays",))),
@@ -213,14 +217,27 @@ FUNCTIONS: tuple[Function, ...] = (
         "torch_call",
         Parameters(("input", "weight"), ("bias",), by_keyword=True),
     ),
-    Function(frozenset({"torch.addmm", "torch.baddbmm"}), "torch_call", SUM_OF_TENSORS),
+    Function(
+        frozenset({"torch.addmm"}),
+        "torch_call",
+        Parameters(("input", "mat1", "mat2"), options=OF_SUM, by_keyword=True),
+    ),
+    Function(
+        frozenset({"torch.baddbmm"}),
+        "torch_call",
+        Parameters(("input", "batch1", "batch2"), options=OF_SUM, by_keyword=True),
+    ),
     Function(
         frozenset({"torch.einsum"}),
         "torch_call",
         Parameters(("equation", "a", "b"), any_number=True, as_list=True),
     ),
-    Function(frozenset({"torch.tensordot"}), "torch_call", Parameters(("a", "b"), ("dims",))),
-    Function(frozenset({"torch.inner", "torch.linalg.matmul"}), "torch_call", PAIR),
+    Function(
+        frozenset({"torch.tensordot"}),
+        "torch_call",
+        Parameters(("a", "b"), ("dims",), by_keyword=True),
+    ),
+    Function(frozenset({"torch.inner", "torch.linalg.matmul"}), "torch_call", PAIR_OF_TENSORS),
     Function(frozenset({"torch.linalg.multi_dot"}), "torch_call", Parameters(("tensors",))),
     Function(
         frozenset({"torch.chain_matmul"}), "torch_call", Parameters(("a", "b"), any_number=True)
@@ -240,6 +257,7 @@ FUNCTIONS: tuple[Function, ...] = (
         frozenset({"einops.einsum"}), "einops_einsum", Parameters(("a", "pattern"), any_number=True)
     ),
     Function(_arrays("vdot"), LEFT_NATIVE, PAIR, by_word=True),
+    Function(_arrays("cov", "corrcoef", "kron", "outer"), LEFT_NATIVE, PAIR),
     _TENSORS,
     _BLAS,
     Function(
@@ -248,18 +266,48 @@ FUNCTIONS: tuple[Function, ...] = (
         PAIR,
     ),
 )
-WORDS = frozenset[str]().union(*(row.words for row in FUNCTIONS))
+# Methods of tensors that return a view or a copy, and change nothing.
+_VIEWS = frozenset(
+    {"t", "transpose", "permute", "conj", "view", "reshape", "squeeze", "unsqueeze", "contiguous"}
+)
+# Methods that are listed only.
+_METHODS_LEFT = frozenset(
+    {"addbmm", "addmm_", "addbmm_", "baddbmm_", "addmv", "addmv_", "matrix_power", "cov"}
+    | {"__matmul__", "__rmatmul__", "__imatmul__"}
+)
+WORDS = MATRICES.union(_METHODS_LEFT, *(row.words for row in FUNCTIONS))
 _BY_NAME = {name: row for row in FUNCTIONS if not row.by_identity for name in row.names}
+# `torch_matmul` takes its operands by position only.
+_BY_NAME_WITH_KEYWORDS = _BY_NAME | {
+    f"torch.{word}": Function(
+        frozenset({f"torch.{word}"}), "torch_call", Parameters(("input", second), by_keyword=True)
+    )
+    for word, second in (("matmul", "other"), ("mm", "mat2"), ("bmm", "mat2"))
+}
 _BY_WORD = {word: row for row in FUNCTIONS if row.by_word for word in row.words}
+_BY_STAR = {
+    _word(name): row
+    for row in FUNCTIONS
+    if not row.RUNTIME
+    for name in row.names
+    if name.startswith("numpy.")
+}
 _BY_IDENTITY = {word: row for row in FUNCTIONS if row.by_identity for word in row.words}
 # Libraries whose products are all in FUNCTIONS: no other function of theirs is one.
 LISTED_WHOLLY = frozenset({"numpy", "cupy", "scipy", "torch", "tensorflow"})
 # Words of methods, too: `x.dot(y)`, of arrays and tensors, or of whatever the program calls so.
 METHODS = frozenset({"dot", "inner", "matmul"})
+# A method `dot` in a variable, or a product of which a `partial` has the first operand.
+_BOUND_DOT = Function(
+    frozenset({"dot"}),
+    "xp_product",
+    Parameters(("b",), options=frozenset({"out"})),
+    by_identity=True,
+)
 # Methods of tensors, in calls of whatever object: the runtime calls what it is given.
 _TENSOR_METHODS = {
     **dict.fromkeys(
-        ("mm", "bmm", "matmul"), Function(frozenset(), "torch_call", Parameters(("b",)))
+        ("mm", "bmm", "matmul", "inner"), Function(frozenset(), "torch_call", Parameters(("b",)))
     ),
     **dict.fromkeys(
         ("addmm", "baddbmm"),
@@ -281,7 +329,7 @@ def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
     if meanings is None:
         return _find_unresolved(call, scope)
     first = min(meanings)
-    row = _BY_NAME.get(first)
+    row = (_BY_NAME_WITH_KEYWORDS if call.keywords else _BY_NAME).get(first)
     if row and row.RUNTIME and meanings <= row.names:
         return row, Match(_word(first), row.refusal(call), meanings)
     roots = {name.partition(".")[0] for name in meanings}
@@ -338,10 +386,7 @@ def _may_be_function(call: ast.Call, word: str, scope: Scope) -> bool:
         # Many programs have an `inner` of their own, which is no product.
         is_unknown = scope.owner(word) is None and not scope.has_star()
         return not scope.is_defined(word) and not (word == "inner" and is_unknown)
-    base = call.func
-    while isinstance(base, ast.Attribute):
-        base = base.value
-    if not isinstance(base, ast.Name):
+    if not _is_dotted(call.func):
         return False  # an expression would be evaluated after the operands
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return True
@@ -357,14 +402,64 @@ def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | N
     word = written_name(call.func)
     if isinstance(call.func, ast.Name):  # a variable, as in `contract = np.einsum`
         for assigned in scope.assigned_words(word):
-            row = _BY_IDENTITY.get(assigned)
-            # With one operand it is more likely a method of whatever object.
-            if row and (reason := row.refusal(call)) != TOO_FEW:
-                return row, Match(assigned, reason, None)
-    if word in _TENSOR_METHODS and isinstance(call.func, ast.Attribute):
-        return _find_tensor_method(call, call.func, scope)
+            if found := _find_in_variable(call, assigned):
+                return found
+        if scope.owner(word) is None and scope.has_star() and (row := _BY_STAR.get(word)):
+            return row, Match(word, f"{word} may come from a star import")
+    if isinstance(call.func, ast.Call | ast.Subscript):
+        return _find_looked_up(call, call.func, scope)
+    if isinstance(call.func, ast.Attribute):
+        if word in _METHODS_LEFT:
+            return _TENSORS, Match(word, f"the method {word} is left native")
+        # Whatever else has an `inner`, such as a decorator's function, is no tensor.
+        if word in _TENSOR_METHODS and (word != "inner" or scope.imports("torch")):
+            return _find_tensor_method(call, call.func, scope)
     row = _BY_WORD.get(word)
     return (row, Match(word, _unresolved(call.func, scope, row))) if row else None
+
+
+def _find_in_variable(call: ast.Call, word: str) -> tuple[Function, Match] | None:
+    """The row of a call of a variable that has been given a function of this word."""
+    rows = (
+        _BY_IDENTITY.get(word),
+        _BOUND_DOT if word == "dot" else None,
+        _TENSOR_METHODS.get(word),
+    )
+    for row in filter(None, rows):
+        # With one operand it is more likely a method of whatever object.
+        if row.RUNTIME and (reason := row.refusal(call)) != TOO_FEW:
+            return row, Match(word, reason, None)
+    return None
+
+
+def _find_looked_up(
+    call: ast.Call, function: ast.Call | ast.Subscript, scope: Scope
+) -> tuple[Function, Match] | None:
+    """The row of a call such as `getattr(np, "dot")(a, b)` or `functions["dot"](a, b)`."""
+    if isinstance(function, ast.Call):
+        if written_name(function.func) != "getattr":
+            return None
+        row = next(filter(None, map(_BY_IDENTITY.get, function_words(function))), None)
+        if row is None or row.refusal(call) == TOO_FEW:
+            return None
+        is_named = _is_dotted(function.args[0])  # an expression would be evaluated after operands
+        reason = row.refusal(call) if is_named else "a function that is looked up is left native"
+        return row, Match(function_words(function)[0], reason, None)
+    words = function_words(function.value)
+    if isinstance(function.value, ast.Name):
+        words = tuple(scope.assigned_words(function.value.id))
+    for word in words:
+        row = _BY_IDENTITY.get(word)
+        if row and row.refusal(call) != TOO_FEW:
+            return row, Match(word, "a function out of a container is left native")
+    return None
+
+
+def _is_dotted(expr: ast.expr) -> bool:
+    """Whether an expression is a name, with or without attributes."""
+    while isinstance(expr, ast.Attribute):
+        expr = expr.value
+    return isinstance(expr, ast.Name)
 
 
 def _find_tensor_method(
@@ -376,14 +471,31 @@ def _find_tensor_method(
     if row.RUNTIME == LEFT_NATIVE:
         # Methods of other objects than tensors, such as `shell.mv(old, new)`, are given more.
         return None if row.refusal(call) else (row, Match(word, f"{word} is left native"))
-    while isinstance(base, ast.Attribute):
-        base = base.value
-    if not isinstance(base, ast.Name):  # it would be evaluated after the operands
+    # The object is evaluated after the operands. Of a name and its views that makes no difference.
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if not _is_dotted(base) and not (_is_view(base) and all(map(_is_constant, given))):
         return row, Match(word, f"the method {word} of an expression is left native")
     reason = row.refusal(call)
     if reason is None and any(isinstance(part, ast.NamedExpr) for part in ast.walk(call)):
         reason = "an assignment among the arguments"
     return row, Match(word, reason, None)
+
+
+def _is_constant(expr: ast.expr) -> bool:
+    return isinstance(expr, ast.Name | ast.Constant)
+
+
+def _is_view(expr: ast.expr) -> bool:
+    """Whether an expression such as `x.T.reshape(m, n).t()` is made of names and of _VIEWS."""
+    while not isinstance(expr, ast.Name):
+        if isinstance(expr, ast.Call) and written_name(expr.func) in _VIEWS and not expr.keywords:
+            if not all(map(_is_constant, expr.args)):
+                return False
+            expr = expr.func
+        if not isinstance(expr, ast.Attribute):
+            return False
+        expr = expr.value
+    return True
 
 
 def _unresolved(function: ast.expr, scope: Scope, row: Function) -> str:

@@ -65,7 +65,9 @@ def multi_dot(
     for i, k, j in steps(sizes):
         left, right = products.pop((i, k)), products.pop((k + 1, j))
         step = settings._replace(more_follow=bool(products))
-        destination = None if products else named.get("out")  # of the last product, which is two-dimensional
+        destination = (
+            None if products else named.get("out")
+        )  # of the last product, which is two-dimensional
         products[i, j] = carry_out(Call(DOT, left, right, (), destination, dot_shape), step)[0]
     result = products[0, len(matrices) - 1]
     if len(matrices) == 2 or first == last == 2:

@@ -79,6 +79,8 @@ def torch_call(
                 may_gain = takes_small or any(map(_may_gain, multiplied))
             if may_gain:
                 stay_covered(takes_small=takes_small)
+        if context.trace is not None:
+            context.trace.add_other(site)  # products that are made below have their own records
         return native(*operands, **named)
     except BaseException as error:  # not by `trimmed`, whose frame would be found instead
         trim(error)

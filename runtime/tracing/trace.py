@@ -141,6 +141,7 @@ class Trace:
         self.keep = frozenset(keep)
         self.name = uuid4().hex  # the name by which other processes send records to it
         self.sites: dict[str, SiteTrace] = {}
+        self.others: dict[str, SiteTrace] = {}  # calls of functions that are no known product
         self.results: dict[str, Any] = {}
         self._sampling: dict[tuple[str | None, str], Sampling] = defaultdict(Sampling)
         self._buffers = Buffers()
@@ -159,6 +160,15 @@ class Trace:
             record.outliers = max(record.outliers, call.outliers)
             if call.reason is not None:
                 record.reasons[call.reason] += 1
+
+    def add_other(self, site: str | None) -> None:
+        """Record one call of a function that is no product which can take a scheme."""
+        with self._lock:
+            record = self.others.setdefault(site or "-", SiteTrace())
+            record.calls += 1
+            record.shapes[0, 0, 0] += 1
+            record.schemes["native"] += 1
+            record.reasons[Reason.FUNCTION] += 1
 
     def add_caller(self, site: str, line: str) -> None:
         """Record the line of the program that came to one call."""

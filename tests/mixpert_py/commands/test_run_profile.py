@@ -35,6 +35,33 @@ def test_strict_turns_a_fallback_into_an_exit_code(tmp_path: Path, mixpert: Mixp
     assert mixpert("run", "--strict", "s.py").code == 0
 
 
+DECIDED = """\
+from functools import partial
+import numpy as np
+einsum = partial(np.einsum, optimize=True)
+a = np.ones((800, 800))
+einsum("ij,jk->ik", a, a)
+class Mine:
+    def dot(self, x, y): return x
+mine = Mine()
+for _ in range(3): mine.dot(a, a)
+"""
+
+
+def test_a_call_that_is_decided_when_it_runs_is_in_the_profile(
+    tmp_path: Path, mixpert: Mixpert
+) -> None:
+    (tmp_path / "s.py").write_text(DECIDED)
+    said = mixpert(
+        "run", "--scheme", "float32", "--profile", "--strict", "--json", "p.json", "s.py"
+    )
+    assert said.code == 0, said
+    assert "no known product (3)" in said.err
+    product, other = json.loads((tmp_path / "p.json").read_text())
+    assert (product["line"], product["schemes"]) == (5, {"float32": 1})
+    assert (other["line"], other["reasons"]) == (9, {"no known product": 3})
+
+
 TWICE = """\
 import sys
 import numpy as np

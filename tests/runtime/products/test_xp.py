@@ -213,3 +213,32 @@ def test_another_reduce_gets_the_function_itself() -> None:
     assert reduce_product(np.dot, [A], native=reduce, site=SITE) == (np.dot, [A])
     total = reduce_product(operator.add, [1, 2, 3], native=functools.reduce, site=SITE)
     assert total == 6
+
+
+@pytest.mark.parametrize(
+    ("native", "operands"),
+    [
+        (partial(np.einsum, optimize=True), ("ij,jk->ik", A, B)),
+        (partial(partial(np.einsum, "ij,jk->ik"), A), (B,)),
+        (partial(np.matmul, A), (B,)),
+        (partial(np.tensordot, axes=1), (A, B)),
+        (partial(A.dot, out=None), (B,)),
+    ],
+)
+def test_a_partial_is_the_function_that_it_calls(native: Any, operands: Any) -> None:
+    trace = Trace()
+    with use(Context(scheme="int8x3", backend="reference", trace=trace)):
+        result = xp_product(*operands, site=SITE, native=native)
+    assert trace.sites[SITE].schemes == {"int8x3": 1}
+    assert 0 < np.abs(result - A @ B).max() < 0.1
+    with use(Context()):
+        assert same(xp_product(*operands, native=native), native(*operands))
+
+
+def test_a_partial_of_another_function_is_only_called() -> None:
+    native = partial(lambda *given, **named: (given, named), 1, a=2, b=3)
+    with use(Context(scheme="int8x3", backend="reference", trace=(trace := Trace()))):
+        result = xp_product(4, b=5, site=SITE, native=native)
+    assert result == native(4, b=5) == ((1, 4), {"a": 2, "b": 5})
+    assert not trace.sites
+    assert trace.others[SITE].calls == 1
