@@ -83,9 +83,11 @@ def _use_any_terminal(arguments: list[str]) -> None:
 
     A program that is run keeps the streams that it would have under `python`.
     """
+    if arguments[:1] == ["run"]:
+        return
     if sys.stdout is None:
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115, it is to stay open
-    if arguments[:1] != ["run"] and isinstance(sys.stdout, io.TextIOWrapper):
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mixpert_py import files
 from mixpert_py import plan as plan_file
-from mixpert_py.errors import PlanError
+from mixpert_py.errors import PlanError, short
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import own_files, processor
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SUFFIX = ".mixpert.toml"
 # Schemes that run without tensor cores.
 ANYWHERE = frozenset({"native", "float32", "float64"})
+MOST_DIGITS = 20  # of a number of bytes
 _FROM_PARENT = "MIXPERT_SPAWNED"
 _GPUS = "CUDA_VISIBLE_DEVICES"
 # The variables of BLAS libraries, and the one that most of them read where their own is not set.
@@ -251,8 +252,8 @@ def workspace_limit(program: str | None) -> int | None:
             return project.workspace_limit(str(_folder(program)))
         except FileNotFoundError:  # the current folder was removed
             return None
-    if not named.isdecimal():
-        raise PlanError(f"MIXPERT_WORKSPACE_LIMIT is {named!r}: wanted a number of bytes")
+    if not named.isdecimal() or len(named) > MOST_DIGITS:
+        raise PlanError(f"MIXPERT_WORKSPACE_LIMIT is {short(named)!r}: wanted a number of bytes")
     return int(named)
 
 

@@ -26,7 +26,7 @@ NEW_PREFIX = ".mixpert-new-"  # of the names that new bytes have until they repl
 RUN_PREFIX = "mixpert-run-"  # of the names of what is in the system's temporary folder
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LEAST_ROOM = 1 << 16  # bytes: where less is left, a file that did not fit has taken the rest
-OLD = 60.0  # seconds in which a live process has got its lock
+OLD = 5.0  # seconds in which a live process has got its lock
 
 
 def require_place(path: Path) -> None:

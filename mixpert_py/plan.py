@@ -231,8 +231,12 @@ def save(plan: Plan, path: str | os.PathLike[str]) -> None:
 
 
 def _read(path: str | os.PathLike[str]) -> str:
+    place = Path(path)
     try:
-        with Path(path).open("rb") as file:
+        # Opening a named pipe would wait for a writer. A shell's <(…) has one.
+        if place.is_fifo() and place.parts[1:3] not in (("dev", "fd"), ("dev", "stdin")):
+            raise PlanError(f"{path}: cannot read the plan: it is a named pipe")
+        with place.open("rb") as file:
             return decoded(file.read(MAX_BYTES + 1))
     except OSError as error:
         raise PlanError(f"{path}: cannot read the plan: {error.strerror}") from None

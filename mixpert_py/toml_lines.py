@@ -61,6 +61,8 @@ def tables(text: str) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except ValueError as error:  # a decimal number may have too many digits
+        if "set_int_max_str_digits" in str(error):
+            raise ValueError("a number has too many digits") from None
         raise ValueError(f"not valid TOML: {one_line(error)}") from None
     _require_64_bits(found)
     return found

@@ -1,6 +1,8 @@
 """Files that are believed only if nobody but this user could have written them.
 
 Such a file and its folder belong to the user, nobody else may write to them, and neither is a link.
+The folders above, and those that links among them lead to, belong to the user or to root, and not
+everybody may put another in the place of what is in them.
 """
 
 import errno
@@ -29,7 +31,7 @@ def folder(*names: str) -> Path:
 def read(path: Path) -> bytes | None:
     """The content of a file; None where there is none to be believed."""
     try:
-        if not _is_ours(os.lstat(path.parent), stat.S_ISDIR):
+        if not _is_safe(path.parent):
             return None
         descriptor = os.open(path, READING)
     except OSError:
@@ -48,7 +50,7 @@ def read(path: Path) -> bytes | None:
 def files(folder: Path) -> list[Path]:
     """Those of a folder that `read` reads."""
     try:
-        if not _is_ours(os.lstat(folder), stat.S_ISDIR):
+        if not _is_safe(folder):
             return []
         return [path for path in folder.iterdir() if _is_ours(path.lstat(), stat.S_ISREG)]
     except OSError:
@@ -65,7 +67,7 @@ def write(path: Path, content: bytes) -> None:
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
-    if not _is_ours(os.lstat(folder), stat.S_ISDIR):
+    if not _is_safe(folder):
         raise PermissionError(errno.EPERM, "others than you can write to this folder", str(folder))
     # Not forced to the disk: what a power failure leaves half, who reads it has to know.
     descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".")
@@ -76,6 +78,22 @@ def write(path: Path, content: bytes) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _is_safe(folder: Path) -> bool:
+    """Return whether nobody else can put a file, or another folder, in this folder's place."""
+    if not _is_ours(os.lstat(folder), stat.S_ISDIR):
+        return False
+    if not hasattr(os, "getuid"):
+        return True
+    trusted = {os.getuid(), 0, os.stat("/").st_uid}  # in a container root may have another number
+    for place in (*folder.absolute().parents, *folder.resolve().parents):
+        status = os.stat(place)
+        # In a sticky folder, such as /tmp, only its owner can replace what is there.
+        is_open = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
+        if status.st_uid not in trusted or is_open:
+            return False
+    return True
 
 
 def _is_ours(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:

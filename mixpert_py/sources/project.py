@@ -104,13 +104,16 @@ def table(path: Path) -> dict[str, Any]:
     Raises SourceError, in one line, where it is wrong.
     """
     try:
-        ours: Any = tables(decoded(_read(path))).get("tool", {}).get("mixpert", {})
+        tools: Any = tables(decoded(_read(path))).get("tool", {})
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise SourceError(f"{path}: {one_line(error)}") from None
+    if not isinstance(tools, dict):
+        raise SourceError(f"{path}: [tool] has to be a table")
+    ours = tools.get("mixpert", {})
     if not isinstance(ours, dict):
-        raise SourceError(f"{path}: [tool.mixpert] is a table")
+        raise SourceError(f"{path}: [tool.mixpert] has to be a table")
     if unknown := sorted(ours.keys() - KEYS):
         known = ", ".join(map(repr, sorted(KEYS)))
         raise SourceError(f"{path}: [tool.mixpert] has no {short(unknown[0])!r}; it has {known}")

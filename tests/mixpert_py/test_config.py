@@ -126,6 +126,8 @@ def test_where_the_workspace_limit_comes_from(tmp_path: Path) -> None:
     assert python(script, MIXPERT_WORKSPACE_LIMIT="77") == "77\n"
     said = python(script, MIXPERT_WORKSPACE_LIMIT="7 GiB")
     assert "MIXPERT_WORKSPACE_LIMIT is '7 GiB': wanted a number of bytes" in said
+    said = python(script, MIXPERT_WORKSPACE_LIMIT="9" * 5000)
+    assert "…': wanted a number of bytes" in said
     toml.write_text("[tool.mixpert]\nworkspace_limit = true\n")
     assert "workspace_limit is a number of bytes" in python(script)
     toml.write_text("[tool.mixpert]\nworkspace_limits = 1\n")
@@ -141,3 +143,14 @@ def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch) ->
     cache.keep(b"place", b"state", b"code")
     assert cache.load(b"place", b"state") is None
     assert not config.cache_folder().exists()
+
+
+def test_a_named_pipe_is_no_plan(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "plan.toml")
+    with pytest.raises(PlanError, match="it is a named pipe"):
+        config.load_plan(tmp_path / "plan.toml")
+    reading, writing = os.pipe()
+    os.write(writing, PLAN.format(site="m:f/matmul~1#0", scheme="int8x6").encode())
+    os.close(writing)
+    assert config.load_plan(f"/dev/fd/{reading}").site[0].scheme == "int8x6"
+    os.close(reading)

@@ -91,11 +91,26 @@ def from_another_place(kept: CodeCache) -> None:
     os.replace(kept._file(b"other"), kept._file(b"place"))
 
 
+def link_above(kept: CodeCache) -> None:
+    """A folder above is a link to one that everybody may write to."""
+    above = kept.folder.parent
+    theirs = above.rename(above.parent / "theirs")
+    os.symlink(theirs, above)
+    theirs.chmod(0o777)
+
+
+def another_owner_above(kept: CodeCache) -> None:
+    os.chown(kept.folder.parent, os.getuid() + 1, -1)
+
+
 PLANTED: dict[str, Callable[[CodeCache], None]] = {
     "file of another user": another_owner,
     "folder of another user": another_folder_owner,
     "file that others may write": lambda kept: the_file(kept).chmod(0o620),
     "folder that others may write": lambda kept: kept.folder.chmod(0o777),
+    "folder above that all may write": lambda kept: kept.folder.parent.chmod(0o777),
+    "folder above of another user": another_owner_above,
+    "link above to what all may write": link_above,
     "link": link,
     "link to a folder": link_to_the_folder,
     "folder": folder_in_place,
@@ -166,3 +181,15 @@ def test_writers_at_the_same_time_leave_whole_files(tmp_path: Path) -> None:
         found = set().union(*(job.result() for job in jobs))
     assert found <= {bytes([number]) * 100_000 for number in range(3)}
     assert len(list((tmp_path / "code").iterdir())) == 1
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o1777])
+def test_folders_above_may_be_of_a_group_or_sticky(kept: CodeCache, mode: int) -> None:
+    kept.folder.parent.chmod(mode)
+    assert kept.load(b"place", b"state") is not None
+
+
+def test_a_link_above_to_a_folder_of_ours_is_followed(kept: CodeCache) -> None:
+    above = kept.folder.parent
+    os.symlink(above.rename(above.parent / "ours"), above)
+    assert kept.load(b"place", b"state") is not None

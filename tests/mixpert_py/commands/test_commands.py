@@ -106,6 +106,16 @@ def test_a_full_disk_or_closed_output_is_one_line_at_most(tmp_path: Path) -> Non
     assert (said.returncode, said.stderr) == (1, "")
 
 
+@needs_bash
+def test_a_program_with_its_output_closed_is_as_natively(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text(
+        "import sys\nopen('o', 'a').write(f'{sys.stdout}\\n')\nprint(1)\n"
+    )
+    for command in ("python s.py >&-", "mixpert run s.py >&-"):
+        assert shell(command, tmp_path).returncode == 0
+    assert (tmp_path / "o").read_text() == "None\nNone\n"
+
+
 @pytest.mark.parametrize("words", [("tune", "--error", "1"), ("verify", "--error", "1", "p.toml")])
 def test_tune_and_verify_take_no_text(
     tmp_path: Path, mixpert: Mixpert, words: tuple[str, ...]

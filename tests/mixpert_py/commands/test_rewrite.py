@@ -378,7 +378,8 @@ def test_what_the_project_excludes(tree: Path, mixpert: Mixpert) -> None:
     for text, words in (
         ("[tool.mixpert\n", "pyproject.toml: "),
         ("[tool.mixpert]\nexclude = 1\n", "exclude is a list of globs"),
-        ("[tool]\nmixpert = 1\n", "[tool.mixpert] is a table"),
+        ("[tool]\nmixpert = 1\n", "[tool.mixpert] has to be a table"),
+        ('tool = "x"\n', "[tool] has to be a table"),
         ("[tool.mixpert]\nexcludes = []\n", "has no 'excludes'"),
     ):
         project.write_text(text)

@@ -63,6 +63,7 @@ WRONG = {
     "deep": b"workspace_limit = " + b"[" * 5000,
     "a key of many parts": b"workspace_limit" + b'."a\\"b"' * 20_000 + b" = 1",
     "a number too large": b"[tool.mixpert]\nworkspace_limit = 0x" + b"f" * 5000,
+    "a number of many digits": b"[tool.mixpert]\nworkspace_limit = " + b"9" * 5000,
     "a long name": b"[tool.mixpert]\nworkspace_limit" + b"x" * 5000 + b" = 1",
     "too large": b"[tool.mixpert]\nworkspace_limit = 1\n" + b"#" * (1 << 20),
 }
@@ -77,6 +78,7 @@ def test_what_is_wrong_is_said_in_one_line(file: Path, content: bytes) -> None:
         assert str(caught.value).startswith(f"{file}: ")
         assert str(caught.value).isprintable()
         assert len(str(caught.value)) < 500
+        assert not {"set_int_max_str_digits", "attribute"} & set(str(caught.value).split())
 
 
 def test_no_more_is_read_than_is_needed(file: Path) -> None:
