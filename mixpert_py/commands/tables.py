@@ -18,7 +18,12 @@ from mixpert_py.plan import Criterion, Plan
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
 from mixpert_py.sources.source_files import shown_path
 from mixpert_py.tuner.report.fitted import CALLERS, EXPRESSION, Column, fitted
-from mixpert_py.tuner.report.operands import LOSS_SHOWN_FROM, bits_text, cancellation_text
+from mixpert_py.tuner.report.operands import (
+    LOSS_SHOWN_FROM,
+    bits_text,
+    cancellation_text,
+    small_entries,
+)
 from mixpert_py.tuner.report.staircase import notes as step_notes
 from mixpert_py.tuner.report.staircase import step_names, step_rows
 from mixpert_py.tuner.report.summary import (
@@ -310,10 +315,11 @@ def place_text(path: str, line: int | None) -> str:
 
 def _hints(records: Records, several: bool) -> Iterator[str]:
     for record in records:
+        line = _line(record, several)
+        place = f"line {line}" if record["line"] else record["expression"]
         if (bits := record["int8_loss"] or 0.0) >= LOSS_SHOWN_FROM:
-            line = _line(record, several)
-            place = f"line {line}" if record["line"] else record["expression"]
-            hint = f"int8x6 loses about {bits:.0f} bits here: small entries along K count"
+            yield f"{place}: int8x6 loses about {bits:.0f} bits here: small entries along K count"
+        if hint := small_entries(record["spread"]):
             yield f"{place}: {hint}"
 
 

@@ -26,6 +26,7 @@ from mixpert_py.tuner.records import (
     Schemes,
     plan_key,
 )
+from mixpert_py.tuner.report.operands import small_entries
 from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning import record
 from mixpert_py.tuning.decisions import decisive_products
@@ -105,8 +106,14 @@ def tune_program(prepared: Prepared) -> TuningResult:
 
 
 def _notes(prepared: Prepared, outcome: Outcome, verification: Verification) -> tuple[str, ...]:
-    """The sentences on what was compared, and on decisions and counts."""
+    """The sentences on what was compared, on entries that no error shows, decisions and counts."""
     found = list(notes_on(prepared.experiment, verification))
+    for verdict in outcome.verdicts:
+        # All of these have one scale a row; `crt` itself keeps a bound for every element.
+        has_one_scale = verdict.after.startswith(("int8", "crt")) and verdict.after != "crt"
+        if has_one_scale and (hint := small_entries(verdict.operator.spread)):
+            place = f"line {verdict.operator.place}, {verdict.operator.expression}"
+            found.append(f"{place} ({verdict.after}): {hint}. To judge them: --criterion mred")
     if not outcome.interrupted:
         products = decisive_products(outcome, prepared.options.limits, prepared.measure)
         with suppress(KeyboardInterrupt):  # the plan is there, and this only explains it

@@ -276,3 +276,26 @@ def test_two_products_in_a_line_get_one_hint(tmp_path: Path, mixpert: Mixpert) -
     )
     said = mixpert("run", "--profile", "s.py")
     assert said.err.count("line 4: int8x6 loses about") == 1, said.err
+
+
+NEAR_IDENTITY = """\
+import numpy as np
+noise = np.random.default_rng(0).standard_normal((2, 96, 96))
+a, b = np.eye(96) + {} * noise
+c = a @ b
+"""
+
+
+def test_small_entries_that_no_error_shows_are_told(tmp_path: Path, mixpert: Mixpert) -> None:
+    words = "line 4: most entries of a row are some 2^3"
+    (tmp_path / "s.py").write_text(NEAR_IDENTITY.format("1e-9"))
+    assert mixpert("run", "--profile", "s.py").err.count(words) == 1
+    tune = ("tune", "--error", "1e-6", "--backend", "reference", "s.py")
+    said = mixpert(*tune)
+    assert said.code == 0, said
+    told = " ".join(said.out.split())
+    assert "line 4, a @ b (int8x" in told
+    assert "no error in the Frobenius norm shows. To judge them: --criterion mred" in told
+    (tmp_path / "s.py").write_text(NEAR_IDENTITY.format("1"))
+    assert "most entries" not in mixpert("run", "--profile", "s.py").err
+    assert "most entries" not in mixpert(*tune).out
