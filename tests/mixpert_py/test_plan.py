@@ -159,7 +159,7 @@ def test_what_is_no_toml_is_refused_in_one_line(text: str) -> None:
 
 
 def test_a_number_of_too_many_digits_is_refused() -> None:
-    with pytest.raises(PlanError, match="not valid TOML: Exceeds the limit"):
+    with pytest.raises(PlanError, match="a number has too many digits"):
         plan_file.loads("calls = " + "9" * 5000)
 
 
