@@ -4,6 +4,7 @@ import atexit
 import json
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,16 @@ def test_a_syntax_error_is_ipythons_own(run: Run, capsys: Read, text: str, shown
     assert shown in ours
     # The same lines, but for the cell's own name; the magic's line stands for `ok = 1`.
     assert re.sub(r"File .*?:", "File:", ours) == re.sub(r"File .*?:", "File:", theirs)
+
+
+def test_errors_of_products_have_no_frame_of_ours(run: Run) -> None:
+    run("def f(): return np.eye(3) @ np.eye(2)")
+    native = run("f()").error_in_exec
+    run("%mixpert on")
+    for cell, levels in (("f()", 2), ("np.eye(3) @ np.eye(2)", 1)):
+        frames = traceback.extract_tb(run(cell).error_in_exec.__traceback__)
+        assert len(frames) == len(traceback.extract_tb(native.__traceback__)) - 2 + levels
+        assert not any("mixpert_py" in frame.filename for frame in frames)
 
 
 def test_tracebacks_show_the_cells_own_lines(run: Run, capsys: Read) -> None:
