@@ -137,7 +137,7 @@ def _load(name: str, home: str, done: LockType | None = None) -> None:
         if home.startswith("mixpert_py.runtime"):
             # The runtime knows no files and no environment; plans are found by the face.
             import_module("mixpert_py.config").look_up_plans()
-            import_module("mixpert_py.runtime.modules").leave_calls_uncompiled()
+            import_module("mixpert_py.compiled").follow()
     finally:
         if done is not None:
             done.release()

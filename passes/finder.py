@@ -13,14 +13,7 @@ from mixpert_py.passes import bindings, call_site, pragma
 from mixpert_py.passes.bindings import Scopes
 from mixpert_py.passes.call_site import CallSite, Product
 from mixpert_py.passes.pragma import Pragmas
-from mixpert_py.passes.scope import (
-    COMPILERS,
-    COMPILING,
-    Scope,
-    function_words,
-    takes_one_graph,
-    written_name,
-)
+from mixpert_py.passes.scope import COMPILERS, COMPILING, Scope, function_words, written_name
 from mixpert_py.passes.source import (
     Source,
     children,
@@ -51,7 +44,7 @@ HINT = re.compile(rf"\b{_any_of(WORDS)}\b")
 # A function that is looked up by its word, which the filter takes for a string.
 LOOKED_UP = re.compile(r"\bgetattr\([\w.]+, *[\"'](?:matmul|dot|tensordot|vecdot|einsum)[\"']\)")
 # Files in which something is compiled have one of these. A name of COMPILING has its library's.
-COMPILER_WORDS = COMPILERS | {"fullgraph", *(name.partition(".")[0] for name in COMPILING)}
+COMPILER_WORDS = COMPILERS | {name.partition(".")[0] for name in COMPILING}
 PYTHRAN = re.compile(r"^[ \t]*#[ \t]*pythran[ \t]+export\b", re.MULTILINE)
 # The rest of a line that can only be a decorator: a definition or another decorator follows.
 # Nothing is tried twice: a line may have a megabyte.
@@ -73,7 +66,7 @@ PREFIX = re.compile(r"\b[a-zA-Z]{1,2}\Z")
 SITE = re.compile(r"\bsite\b")
 MAY_BE_PRODUCT = frozenset({ast.BinOp, ast.Call, ast.AugAssign})
 MAY_HOLD_PRODUCT = MAY_BE_PRODUCT | {ast.JoinedStr}
-MAY_BE_COMPILED = frozenset({ast.Call, ast.Dict, ast.FunctionDef, ast.ClassDef, ast.Lambda})
+MAY_BE_COMPILED = frozenset({ast.Call, ast.FunctionDef, ast.ClassDef, ast.Lambda})
 PLAIN_PREFIX = re.compile("[bru]+", re.IGNORECASE)
 # The field of a node in which a word of the text filter is one of the program's names.
 NAMED = {ast.Attribute: "attr", ast.Name: "id", ast.alias: "name"}
@@ -318,8 +311,7 @@ def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
     """Find the arguments of compilers, as in `fast = njit(slow)` and `njit(lambda a: a)`.
 
     Where the argument is a local variable, as in `[njit(f) for f in (one, two)]`, these are all
-    functions and classes that the file defines. So they are where PyTorch compiles anything into
-    one graph, since all that is called there is in it.
+    functions and classes that the file defines.
     """
     arguments: dict[ast.AST, str] = {}
     called: set[str] = set()
@@ -332,13 +324,8 @@ def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
             definitions[node] = node.name
         elif isinstance(node, ast.Lambda):
             definitions[node] = "<lambda>"
-        elif isinstance(node, ast.Dict):
-            keys = {getattr(key, "value", None) for key in node.keys}  # of `torch.compile(f, **it)`
-            varies = varies or "fullgraph" in keys
         elif isinstance(node, ast.Call):
-            one_graph = takes_one_graph(node)
-            varies = varies or one_graph
-            if not one_graph and not scopes.scope_of[node].names_compiler(node.func):
+            if not scopes.scope_of[node].names_compiler(node.func):
                 continue
             for argument in node.args:
                 arguments[argument] = "inside a compiled function"

@@ -217,8 +217,6 @@ class Scope:
         of it, or a functools.partial of it.
         """
         if isinstance(expr, ast.Call):
-            if takes_one_graph(expr):
-                return True
             is_partial = written_name(expr.func) == "partial" and expr.args
             expr = expr.args[0] if is_partial else expr.func
         known = self.meanings(expr)
@@ -232,14 +230,6 @@ class Scope:
         if targets and not any(map(_may_compile, targets)):
             return False
         return any(map(_compiles, (expr.id, *targets)))
-
-
-def takes_one_graph(call: ast.Call) -> bool:
-    """Tell whether `torch.compile` may be asked for one graph, in which the runtime has no call."""
-    return any(
-        word.arg == "fullgraph" and getattr(word.value, "value", None) is not False
-        for word in call.keywords
-    )
 
 
 def _compiles(name: str) -> bool:

@@ -11,7 +11,7 @@ rewritten code that PyTorch makes itself.
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
@@ -69,8 +69,13 @@ class _State:
             self.hook.takes_small = any(self.users)
             # PyTorch looks kernels up without a lock: not while others may do so.
             if not self.users and threading.active_count() == 1:
-                self.hook.remove()
-                self.hook = None
+                self.remove()
+
+    def remove(self) -> None:
+        """Put PyTorch's own kernels back, if they are replaced."""
+        if self.hook is not None:
+            self.hook.remove()
+            self.hook = None
 
     def put_in_place(self) -> None:
         """Replace PyTorch's kernels, if it is imported; else when that has been done."""
@@ -99,8 +104,9 @@ class _State:
             self.has_warned = True
             warn(f"products of PyTorch's modules stay native: {reason}")
 
-    def begin_late(self, module: ModuleType) -> None:
+    def begin_late(self) -> None:
         """PyTorch has just been imported: put the hook in place when it is needed."""
+        module: Any = sys.modules[TORCH].nn.modules.module
         with self.lock:
             if not self.users or self.hook is not None:
                 return
@@ -167,15 +173,20 @@ def _may_gain(parameter: Any) -> bool:
 
 
 class _Finder:
-    """Comes before all finders until PyTorch is imported, to be there when it has been."""
+    """Comes before all finders until a module is imported, to act when it has been.
 
-    def __init__(self) -> None:
+    after: called then. Python imports a package before what is in it, so one finder serves one
+    module.
+    """
+
+    def __init__(self, name: str, after: Callable[[], None]) -> None:
+        self.name, self.after = name, after
         self._is_searching = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != TORCH or self._is_searching:
+        if name != self.name or self._is_searching:
             return None
         self._is_searching = True
         try:
@@ -185,15 +196,15 @@ class _Finder:
         finally:
             self._is_searching = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _Loader(spec.loader, self)
         return spec
 
 
 class _Loader(Loader):
-    """PyTorch's own loader, and what is to be done after it."""
+    """A module's own loader, and what is to be done after it."""
 
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
+    def __init__(self, loader: Any, finder: _Finder) -> None:
+        self._loader, self._finder = loader, finder
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -206,17 +217,16 @@ class _Loader(Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
-        if _finder in sys.meta_path:  # and no earlier: a program may look for the spec alone
-            sys.meta_path.remove(_finder)
+        finders: list[Any] = sys.meta_path
+        if self._finder in finders:  # and no earlier: a program may look for the spec alone
+            finders.remove(self._finder)
         self._loader.exec_module(module)
-        from mixpert_py.runtime.products.uncompiled import leave_uncompiled
-
-        leave_uncompiled()
-        _state.begin_late(module.nn.modules.module)
+        self._finder.after()
 
 
 _state = _State()
-_finder: Any = _Finder()
+_finder: Any = _Finder(TORCH, _state.begin_late)
+_watched: dict[str, Any] = {}  # the finders of `when_imported`, by module
 
 
 @contextmanager
@@ -252,7 +262,8 @@ def on_host() -> Iterator[None]:
 
     For tests without a GPU. Nobody may want products covered when it begins.
     """
-    assert _state.hook is None
+    assert not _state.users
+    _state.remove()  # idle threads may have kept it in place
     _state.key = "CPU"
     try:
         yield
@@ -260,14 +271,13 @@ def on_host() -> Iterator[None]:
         _state.key = "CUDA"
 
 
-def leave_calls_uncompiled() -> None:
-    """Have `torch.compile` leave the runtime's calls as they are, now or once PyTorch is there."""
-    if TORCH in sys.modules:
-        from mixpert_py.runtime.products.uncompiled import leave_uncompiled
-
-        leave_uncompiled()
-    elif _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
+def when_imported(name: str, act: Callable[[], None]) -> None:
+    """Call a function once a module has been imported: at once where it has been."""
+    if name in sys.modules:
+        act()
+    elif name not in _watched:
+        _watched[name] = _Finder(name, act)
+        sys.meta_path.insert(0, _watched[name])
 
 
 def is_in_place() -> bool:

@@ -265,6 +265,39 @@ def _on_device(
     is_chosen: bool,
 ) -> Selection | Reason:
     """The selection for arrays that are on one GPU."""
+    scheme = scheme_on_device(call, request, placement, backend, is_chosen)
+    if isinstance(scheme, Reason):
+        return scheme
+    if _is_own_precision(scheme, _dtypes(call)):
+        return Selection(lambda request: Product(call.run(), request.scheme), request)
+    borrowed = foreign.borrow(placement, call.a, call.b)
+    if isinstance(borrowed, Reason):
+        return borrowed
+    request = request._replace(
+        a=borrowed.a, b=borrowed.b, scheme=scheme, left=call.left, right=call.right
+    )
+    is_divided = request.devices is not None or request.workspace_limit is not None
+    backend_of = _gpu_backend(is_divided)
+    library = None if is_divided else placement.library
+    return Selection(backend_of, request, borrowed.scope, borrowed.give_back, is_chosen, library)
+
+
+def _is_own_precision(scheme: str, dtypes: tuple[str, str]) -> bool:
+    """Return whether a scheme is the cast to the precision that both operands have."""
+    return scheme in CASTS and {PRECISION[dtype] for dtype in dtypes} == {scheme}
+
+
+def scheme_on_device(
+    call: Call,
+    request: Request,
+    placement: foreign.Placement,
+    backend: str | None,
+    is_chosen: bool,
+) -> str | Reason:
+    """The scheme that arrays on one GPU take, or why they take none.
+
+    The operands need no more than shapes and types: a compiler asks before there are arrays.
+    """
     dtypes = _dtypes(call)
     scheme = request.scheme if is_chosen else default_scheme(*dtypes)
     if scheme is None:
@@ -281,8 +314,8 @@ def _on_device(
         return DTYPES.get(getattr(x.dtype, "kind", ""), Reason.DTYPE)
     if request.out is not None and not takes_result_on_device(request.out, call):
         return Reason.OUT
-    if scheme in CASTS and {PRECISION[dtype] for dtype in dtypes} == {scheme}:
-        return Selection(lambda request: Product(call.run(), request.scheme), request)
+    if _is_own_precision(scheme, dtypes):
+        return scheme
     if scheme == "float32":  # a cast would lose float64 operands whose exponents FP32 has not
         scheme = "faithful"
     if not is_chosen and _is_too_short(scheme, shape):
@@ -308,16 +341,7 @@ def _on_device(
                 return Reason.TOO_SMALL
         except DeviceError:  # no tile holds the scheme's sums
             return Reason.KERNEL
-    borrowed = foreign.borrow(placement, call.a, call.b)
-    if isinstance(borrowed, Reason):
-        return borrowed
-    request = request._replace(
-        a=borrowed.a, b=borrowed.b, scheme=scheme, left=call.left, right=call.right
-    )
-    is_divided = request.devices is not None or request.workspace_limit is not None
-    backend_of = _gpu_backend(is_divided)
-    library = None if is_divided else placement.library
-    return Selection(backend_of, request, borrowed.scope, borrowed.give_back, is_chosen, library)
+    return scheme
 
 
 def takes_tensors(call: Call) -> bool:

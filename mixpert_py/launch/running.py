@@ -9,7 +9,7 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from mixpert_py import config, files
+from mixpert_py import compiled, config, files
 from mixpert_py.errors import SourceError, writing
 from mixpert_py.import_hook import ImportHook, SourceModule
 from mixpert_py.launch import launcher, tracebacks
@@ -86,6 +86,7 @@ def run(
         modules=Modules(),
         finds_plans=config.has_plans,
     )
+    compiled.follow()
     tracebacks.trim_in_threads()
     takes_small = any(it is not None for it in (plan, scheme, trace))
     with modules_covered(takes_small=takes_small):

@@ -171,8 +171,9 @@ class PreparedTensors(PreparedProducts):
         if ready is None or torch.cuda.current_device() != self._device:
             return None
         stream = _stream(torch, self._device)
-        if is_capturing(cupy.cuda, stream):
-            return None
+        # A graph that is being captured owns the memory which PyTorch's allocator gives out
+        # meanwhile, and the driver copies the arguments of launches.
+        captured = is_capturing(cupy.cuda, stream)
         if ready.a.is_copy:
             a = self._copied(a, ready.a)
             first = a.data_ptr()
@@ -186,7 +187,7 @@ class PreparedTensors(PreparedProducts):
             return None  # tensors without memory, which are being traced
         if (addresses[2] | addresses[3]) & ALIGNED:
             return None  # an allocator of the program's own
-        ready.replay.enqueue(addresses, stream)
+        ready.replay.enqueue(addresses, stream, as_graph=not captured)
         return result
 
     def _layouts(self, a: Any, b: Any) -> Layouts:
@@ -233,6 +234,15 @@ def prepare(library: Library, request: Request, *, is_chosen: bool) -> PreparedP
         kind = PreparedTensors if library == "torch" else PreparedProducts
         found = _products.setdefault(key, kind(request, is_chosen=is_chosen))
     return found
+
+
+def prepared_tensors(
+    scheme: str, block: int | None, a: Any, b: Any, *, is_chosen: bool
+) -> PreparedProducts | None:
+    """What keeps the launches for two tensors, if there is any."""
+    kinds = (np.dtype(str(x.dtype).rpartition(".")[2]).char for x in (a, b))
+    key = ("torch", scheme, block, is_chosen, a.get_device(), a.shape, b.shape, *kinds)
+    return _products.get(key)
 
 
 def _record(request: Request) -> Ready | None:

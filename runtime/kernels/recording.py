@@ -185,13 +185,16 @@ class Replay:
         self._graphs = LaunchGraphs(driver) if len(self._steps) >= FEWEST else None
         self.bytes = recording.bytes
 
-    def enqueue(self, addresses: tuple[int, int, int, int], stream: int) -> None:
+    def enqueue(
+        self, addresses: tuple[int, int, int, int], stream: int, *, as_graph: bool = True
+    ) -> None:
         """Enqueue on a stream of the device of which the kernels are, which is the current one.
 
-        addresses: of A, B, C and the workspace. Does not wait for the device. Raises CuPy's
-        CUDADriverError.
+        addresses: of A, B, C and the workspace. as_graph: whether the launches may be one launch
+        of a graph; a stream that is being captured takes none. Does not wait for the device.
+        Raises CuPy's CUDADriverError.
         """
-        graphs = self._graphs
+        graphs = self._graphs if as_graph else None
         # Behind other work the host's time is hidden, and single launches overlap with that better.
         if graphs is not None and not is_idle(self._driver, stream):
             graphs = None

@@ -56,11 +56,14 @@ class Hook:
         self._library: Any = torch.library.Library("aten", "IMPL")
         ours = {name: self._plain(name) for name in ("mm", "bmm")}
         ours |= {name: self._sum(name) for name in ("addmm", "baddbmm")}
+        # A kernel that the program has replaced stays: until 2.9 PyTorch has it so by itself.
+        can_override = "allow_override" in self._library.impl.__code__.co_varnames
+        options = {"allow_override": False} if can_override else {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a kernel is replaced
             try:
                 for name, function in ours.items():
-                    self._library.impl(name, function, key, with_keyset=True)
+                    self._library.impl(name, function, key, with_keyset=True, **options)
             except RuntimeError:
                 self.remove()
                 raise

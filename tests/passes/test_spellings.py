@@ -295,33 +295,6 @@ NOOP = [
     ("class-compiled-afterwards", "from numba.experimental import jitclass\nclass C:\n"
      "    def f(self): return self.a @ self.a\nD = jitclass(spec)(C)\n",
      "inside a compiled function"),
-    ("one-graph", "import torch\n@torch.compile(fullgraph=True)\ndef f(a): return a @ a\n",
-     "inside a compiled function"),
-    ("one-graph-partial", "from functools import partial\nimport torch\n"
-     "@partial(torch.compile, fullgraph=True)\ndef f(a): return a @ a\n",
-     "inside a compiled function"),
-    ("one-graph-afterwards", "import torch\ndef f(a): return a @ a\n"
-     "g = torch.compile(f, fullgraph=True)\n", "inside a compiled function"),
-    ("one-graph-lambda", "import torch\ng = torch.compile(lambda a: a @ a, fullgraph=True)\n",
-     "inside a compiled function"),
-    ("one-graph-perhaps", "import torch\ndef f(a): return a @ a\n"
-     "g = torch.compile(f, fullgraph=full)\n", "inside a compiled function"),
-    ("one-graph-of-a-module", "import torch\nclass N(torch.nn.Module):\n"
-     "    def forward(self, a): return a @ a\nn = N()\nm = torch.compile(n, fullgraph=True)\n",
-     "may be handed to a compiler"),
-    ("one-graph-of-itself", "import torch\nclass N(torch.nn.Module):\n"
-     "    def forward(self, a): return a @ a\nn = N()\nn.compile(fullgraph=True)\n",
-     "may be handed to a compiler"),
-    ("one-graph-calls", "import torch\ndef f(a): return a @ a\n"
-     "@torch.compile(fullgraph=True)\ndef g(a): return f(a)\n", "may be handed to a compiler"),
-    ("one-graph-calls-a-lambda", "import torch\nf = lambda a: a @ a\n"
-     "@torch.compile(fullgraph=True)\ndef g(a): return f(a)\n", "may be handed to a compiler"),
-    ("one-graph-by-a-variable", "import torch\nfrom functools import partial\n"
-     "def f(a): return a @ a\nc = partial(torch.compile, fullgraph=True)\ng = c(f)\n",
-     "may be handed to a compiler"),
-    ("one-graph-by-options", "import torch\ndef f(a): return a @ a\n"
-     "options = {'fullgraph': True}\ng = torch.compile(f, **options)\n",
-     "may be handed to a compiler"),
     ("compiled-in-turn", "from numba import njit\ndef f(a): return a @ a\n"
      "g = [njit(h) for h in (f, f)]\n", "may be handed to a compiler"),
     ("jit-of-some-arguments", "from functools import partial\nimport numba\n"
@@ -742,14 +715,10 @@ REWRITES = [
      "f = np.einsum if c else oe.contract\nM.xp_product('ij,jk', a, b, @0, native=f)"),
     ("variable-that-varies", NUMPY + "f = np.add\nif c:\n    f = np.dot\nf(a, b)",
      NUMPY + "f = np.add\nif c:\n    f = np.dot\nM.xp_product(a, b, @0, native=f)"),
-    ("torch-compile", "import torch\n@torch.compile(fullgraph=False)\ndef f(a): return a @ a\n"
+    ("torch-compile", "import torch\n@torch.compile(fullgraph=True)\ndef f(a): return a @ a\n"
      "g = torch.compile(N(), mode='default')",
-     "import torch\n@torch.compile(fullgraph=False)\ndef f(a): return M.matmul(a, a, @0)\n"
+     "import torch\n@torch.compile(fullgraph=True)\ndef f(a): return M.matmul(a, a, @0)\n"
      "g = torch.compile(N(), mode='default')"),
-    ("one-graph-elsewhere", "import torch\na @ a\ndef h(a): return a @ a\n"
-     "g = torch.compile(h, fullgraph=True)",
-     "import torch\nM.matmul(a, a, @0)\ndef h(a): return a @ a\n"
-     "g = torch.compile(h, fullgraph=True)"),
     ("jax-jit-of-others", "import jax\ndef f(a): return a @ a\n"
      "def g(h): return jax.jit(h)", "import jax\ndef f(a): return M.matmul(a, a, @0)\n"
      "def g(h): return jax.jit(h)"),

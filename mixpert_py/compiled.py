@@ -1,0 +1,211 @@
+"""Products of functions that `torch.compile` compiles: `backend`, and `follow` for all others.
+
+Inductor compiles as ever, with one pass more (`passes.fx`): products that gain become
+calls of the runtime's operators. What is in force when a graph is compiled decides; where something
+else is in force at a later call, the graph is compiled once more for that.
+"""
+
+import copy
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import mixpert_py
+from mixpert_py.passes.fx import products as pass_over_graphs
+from mixpert_py.passes.fx.products import GraphProduct
+from mixpert_py.runtime import modules
+from mixpert_py.runtime.context import Context, Modules, current, use
+
+PASS = "post_grad_custom_pre_pass"  # the place in Inductor's settings: before its own fusions
+COMPILER = "torch._dynamo"
+
+Graph = Any
+Compile = Callable[[Any, Any, dict[str, Any]], Callable[..., Any]]
+
+
+def backend(
+    model: Any, inputs: Any, *, mode: str | None = None, options: dict[str, Any] | None = None
+) -> Callable[..., Any]:
+    """Inductor with products by MixPert-Py: `torch.compile(net, backend="mixpert")`.
+
+    mode, options: as of `torch.compile`.
+    """
+    torch: Any = sys.modules["torch"]
+    inductor = torch._TorchCompileInductorWrapper(mode, options, None)
+    return compiled(model, inputs, dict(inductor.config))
+
+
+def follow() -> None:
+    """Have every `torch.compile` with Inductor do the same, now or once it is imported."""
+    modules.when_imported(COMPILER, _install)
+
+
+def _install() -> None:
+    """Put `compiled` in the place of the step from `torch.compile` to Inductor."""
+    from mixpert_py.runtime.products import traced_calls
+
+    traced_calls.follow()
+    wrapper: Any = getattr(sys.modules["torch"], "_TorchCompileInductorWrapper", None)
+    if wrapper is None or hasattr(wrapper, "_mixpert_original"):
+        return
+    original = wrapper._mixpert_original = wrapper.__call__
+
+    def call(self: Any, model: Any, inputs: Any, **more: Any) -> Callable[..., Any]:
+        if current().modules is None:
+            return original(self, model, inputs, **more)  # type: ignore[no-any-return]
+        patches = {**self.config, **(more.get("config_patches") or {})}
+        return compiled(model, inputs, patches)
+
+    wrapper.__call__ = call
+
+
+def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., Any]:
+    """A graph compiled by Inductor with the pass for what is in force, and anew when that changes.
+
+    patches: of Inductor's settings.
+    """
+    from mixpert_py.runtime.products import graph_operators
+
+    graph_operators.operators()  # code from PyTorch's caches calls them, too
+    torch: Any = sys.modules["torch"]
+    again = torch.fx.GraphModule(model, copy.deepcopy(model.graph))
+    tracing = torch._guards.TracingContext.try_get()
+    known: list[tuple[Context, Callable[..., Any]]] = []
+
+    def compile_for(context: Context, graph: Any) -> Callable[..., Any]:
+        from torch._inductor import config
+        from torch._inductor.compile_fx import compile_fx
+
+        chained = patches.get(PASS) or getattr(config, PASS)
+        made: Callable[..., Any] = compile_fx(
+            graph, inputs, config_patches={**patches, PASS: _pass_class()(context, chained)}
+        )
+        known.append((context, made))
+        return made
+
+    first = compile_for(current(), model)
+
+    def run(*arguments: Any) -> Any:
+        context = current()
+        for other, function in known:
+            if other is context or _is_alike(other, context):
+                return function(*arguments)
+        graph = torch.fx.GraphModule(again, copy.deepcopy(again.graph))
+        before = _shape_guards(tracing)
+        with torch._guards.tracing(tracing):
+            function = compile_for(context, graph)
+        if _shape_guards(tracing) != before:  # Dynamo would not ask: for these shapes alone
+            known[-1] = context, function = context, again
+        return function(*arguments)
+
+    run.__dict__.update(getattr(first, "__dict__", {}))
+    return run
+
+
+def _shape_guards(tracing: Any) -> int:
+    """How many conditions on shapes that change a compilation has found."""
+    env = getattr(getattr(tracing, "fake_mode", None), "shape_env", None)
+    return 0 if env is None else len(env.guards)
+
+
+def _is_alike(one: Context, other: Context) -> bool:
+    """Whether products have the same schemes under both contexts."""
+    return (
+        one.scheme == other.scheme
+        and one.backend == other.backend
+        and one.plan is other.plan
+        and one.find_plan is other.find_plan
+        and one.trace is other.trace
+        and one.modules == other.modules
+        and one.overrides_sites == other.overrides_sites
+    )
+
+
+@cache
+def _pass_class() -> type[Any]:
+    """The class of Inductor's passes, which is there once Inductor is imported."""
+    from torch._inductor.custom_graph_pass import CustomGraphPass
+
+    class ProductsPass(CustomGraphPass):  # type: ignore[misc]
+        """Products that gain under a context become the runtime's operators."""
+
+        def __init__(self, context: Context, chained: Any) -> None:
+            self._context, self._chained = context, chained
+
+        def __call__(self, graph: Graph) -> None:
+            if self._chained is not None:
+                self._chained(graph)
+            with use(self._context):
+                _pass(graph, self._context)
+
+        def uuid(self) -> Any:
+            """What PyTorch's caches know compiled code by. Where anybody chose a scheme, call sites
+            are in that code, which the caches do not compare: then it is found by none.
+            """
+            chained = None if self._chained is None else self._chained.uuid()
+            if self._context.has_choices() or (chained is None) is not (self._chained is None):
+                return uuid4().hex
+            return _version(), chained
+
+    return ProductsPass
+
+
+@cache
+def _version() -> str:
+    """A hash of the files that decide which products are replaced."""
+    from mixpert_py.runtime import select
+    from mixpert_py.runtime.gpu import break_even
+    from mixpert_py.runtime.products import graph_operators
+
+    files = [__file__, *(it.__file__ for it in (pass_over_graphs, graph_operators, select))]
+    texts = b"".join(Path(file).read_bytes() for file in (*files, break_even.__file__) if file)
+    return hashlib.sha256(texts).hexdigest()
+
+
+def _pass(graph: Graph, context: Context) -> None:
+    """Replace the products of a graph that gain."""
+    from mixpert_py.runtime.products import graph_operators
+
+    folders = (_folder(sys.modules["torch"]), _folder(mixpert_py))
+    for product in list(pass_over_graphs.products(graph, folders)):
+        chosen = _choice(product, context)
+        if chosen is None:
+            continue
+        operator = graph_operators.operators()[product.name]
+        pass_over_graphs.replace(graph, product, operator, *chosen)
+
+
+def _choice(product: GraphProduct, context: Context) -> tuple[Any, ...] | None:
+    """The site, scheme, block and backend of a product that is to be replaced; None: it stays."""
+    from mixpert_py.runtime.products import graph_operators, torch_sites
+
+    given = product.settings
+    site = torch_sites.backward_of(product.site) if product.is_backward else product.site
+    scheme, block = (context.modules or Modules()).given(site)
+    if scheme is None and not context.overrides_sites:
+        scheme, block = given.get("scheme"), given.get("block")
+    if scheme is None:
+        forward = None if given and not product.is_backward else product.site
+        choice = context.choice(site, forward=forward)
+        scheme, block = choice.scheme, choice.block
+    backend = given.get("backend") or context.backend
+    if context.trace is None:
+        a, b = (it.meta["val"] for it in product.operands)
+        is_native = scheme == "native"
+        if is_native or not graph_operators.gains(product.name, a, b, scheme, backend):
+            return None
+    if not context.has_choices() and (scheme, backend) == (None, None):
+        return "", None, None, None  # so that graphs of all files share what is compiled
+    torch_sites.places.setdefault(
+        site, torch_sites.Place(product.path, product.line, product.expression)
+    )
+    return site, scheme, block, backend
+
+
+def _folder(package: Any) -> str:
+    return os.path.join(os.path.dirname(package.__file__), "")

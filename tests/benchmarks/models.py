@@ -1,0 +1,123 @@
+"""PyTorch models, eager and compiled: PyTorch's FP32, the same under `mixpert run`, and TF32.
+
+Each figure is a process of its own (`model_program`). All are run once before, several at a time,
+so that what Inductor compiles is in its cache.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mixpert_py.cli import main
+from tests.benchmarks import machine
+from tests.benchmarks.machine import table
+
+PROGRAM = Path(__file__).with_name("model_program.py")
+MODELS = {
+    "mlp": "MLP, 4 × (2048, 8192), 4096 rows, inference",
+    "gpt2": "Hugging Face GPT-2, 12 layers of 1024, 8 × 512 tokens, inference",
+    "bert": "Hugging Face BERT, 8 layers of 768, 32 × 256 tokens, training with AdamW",
+    "small": "6 × (Linear, GELU) of 256, batch 512, training with AdamW",
+}
+MODES = {"eager": "eager", "default": "compiled", "reduce-overhead": "compiled, CUDA graphs"}
+VARIANTS = {"native": ("float32", ()), "ours": ("float32", ("-m", "mixpert_py", "run"))}
+TF32 = {"tf32": ("tf32", ())}
+AT_ONCE = 6  # processes that fill Inductor's cache
+TIME_LIMIT = 300
+
+Record = dict[str, Any]
+Case = tuple[str, str, str]  # model, mode, variant
+
+
+def cases(models: Sequence[str]) -> list[Case]:
+    """What is run, variants of one model and mode one after another."""
+    variants = {**VARIANTS, **TF32}
+    return [
+        (model, mode, variant)
+        for model in models
+        for mode in MODES
+        for variant in variants
+        if variant != "tf32" or (model in ("gpt2", "bert") and mode != "reduce-overhead")
+    ]
+
+
+def run(case: Case, folder: Path) -> Record:
+    """One process's record, with what it was."""
+    model, mode, variant = case
+    precision, words = {**VARIANTS, **TF32}[variant]
+    command = [sys.executable, *words, str(folder / PROGRAM.name), model, mode, precision]
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / variant)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=TIME_LIMIT, cwd=folder
+    )
+    record: Record = {"model": model, "mode": mode, "variant": variant}
+    if done.returncode:
+        return {**record, "problem": done.stderr.strip().splitlines()[-1]}
+    return {**record, **json.loads(done.stdout.splitlines()[-1])}
+
+
+def markdown(result: Record) -> str:
+    """A row for each model and mode: milliseconds a step, the ratio, and losses."""
+    rows = {(row["model"], row["mode"], row["variant"]): row for row in result["rows"]}
+    lines = []
+    for model, title in MODELS.items():
+        for mode, words in MODES.items():
+            native, ours = (rows.get((model, mode, it)) for it in ("native", "ours"))
+            if native is None or ours is None or "ms" not in native or "ms" not in ours:
+                continue
+            tf32 = rows.get((model, mode, "tf32"), {})
+            lines.append(
+                [
+                    *(title, words, f"{native['ms']:.2f}", f"{ours['ms']:.2f}"),
+                    f"{native['ms'] / ours['ms']:.2f}×",
+                    f"{tf32['ms']:.2f}" if tf32 else "",
+                    f"{native['loss']:.6g}",
+                    f"{ours['loss']:.6g}",
+                    f"{tf32['loss']:.6g}" if tf32 else "",
+                ]
+            )
+    columns = ["model", "", "FP32, ms", "`mixpert run`, ms", "×", "TF32, ms", "loss", "", "TF32"]
+    return (
+        f"{table(columns, lines)}\n\n"
+        "Milliseconds a step by wall clock, the median of five bursts, each in a process of its "
+        "own; the loss after the last step, natively, under `mixpert run` without a plan, and with "
+        f"TF32. PyTorch {result['torch']}. {machine.text(result['machine'])}\n"
+    )
+
+
+@click.command()
+@click.option("--model", "models", multiple=True, type=click.Choice([*MODELS]), default=[*MODELS])
+@click.option("--save", is_flag=True, help="Keep the result for the pages.")
+def command(models: Sequence[str], save: bool) -> int:
+    """PyTorch models, eager and compiled, natively and under `mixpert run`."""
+    facts = {**machine.machine(), **machine.device(machine.gpu())}
+    found = cases(models)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copy(PROGRAM, folder)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda case: run(case, folder), [it for it in found if it[1] != "eager"]))
+        rows = []
+        for case in found:
+            rows.append(run(case, folder))
+            click.echo(json.dumps(rows[-1]))
+    import torch
+
+    result = {"machine": facts, "torch": torch.__version__.partition("+")[0], "rows": rows}
+    if save:
+        machine.save("models", result)
+    click.echo(markdown(result))
+    return 0
+
+
+if __name__ == "__main__":
+    main(command, "python -m tests.benchmarks.models")

@@ -1,0 +1,214 @@
+"""Products of functions that `torch.compile` compiles, by the reference backend."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mixpert_py
+from mixpert_py import compiled, precision
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+from torch._dynamo.utils import counters  # noqa: E402
+
+SCHEME = "int8x3"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def threads_end() -> Iterator[None]:
+    """Idle threads of Inductor would keep PyTorch's kernels replaced for the tests that follow."""
+    yield
+    from torch._inductor.async_compile import AsyncCompile
+
+    AsyncCompile.pool().shutdown()
+    AsyncCompile.pool.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    counters.clear()
+    compiled.follow()
+
+
+def emulated(a: Any, b: Any, scheme: str = SCHEME) -> Any:
+    """The same product, by the reference backend."""
+    left, right = (x.detach().numpy() for x in (a, b))
+    return torch.from_numpy(mixpert_py.matmul(left, right, scheme=scheme, backend="reference"))
+
+
+def in_one_graph(function: Any, *operands: Any, scheme: str = SCHEME, **options: Any) -> Any:
+    """The result of a compiled function under a scheme; it must be one graph."""
+    call = torch.compile(function, fullgraph=True, **options)
+    with precision(scheme, backend="reference"):
+        return call(*operands)
+
+
+FUNCTIONS = {
+    "mm": (lambda a, b: a @ b, (8, 32), (32, 4), lambda a, b: emulated(a, b)),
+    "transposed": (lambda a, b: a @ b.T, (8, 32), (4, 32), lambda a, b: emulated(a, b.T)),
+    "bmm": (lambda a, b: a @ b, (3, 8, 32), (3, 32, 4), lambda a, b: emulated(a, b)),
+    "einsum": (
+        lambda a, b: torch.einsum("ij,kj->ik", a, b),
+        *((8, 32), (4, 32), lambda a, b: emulated(a, b.T)),
+    ),
+    "sum": (
+        lambda a, b: torch.addmm(b[0], a, b, beta=-2.0, alpha=0.5),
+        *((8, 32), (32, 4), lambda a, b: 0.5 * emulated(a, b) - 2.0 * b[0]),
+    ),
+    "sum without its addend": (
+        lambda a, b: torch.addmm(b[0] * torch.nan, a, b, beta=0),
+        *((8, 32), (32, 4), lambda a, b: emulated(a, b)),
+    ),
+    "rewritten call": (
+        lambda a, b: mixpert_py.matmul(a, b, site="m:f/matmul~0123ab#0"),
+        *((8, 32), (32, 4), lambda a, b: emulated(a, b)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_product_in_a_graph_is_the_schemes(name: str) -> None:
+    function, left, right, expected = FUNCTIONS[name]
+    a, b = torch.randn(left), torch.randn(right)
+    result = in_one_graph(function, a, b)
+    torch.testing.assert_close(result, expected(a, b), rtol=1e-6, atol=1e-6)
+    assert not torch.allclose(result, function(a, b), rtol=1e-6, atol=1e-6)
+
+
+def test_products_of_the_backward_pass_are_the_schemes() -> None:
+    layer, x = torch.nn.Linear(64, 16), torch.randn(8, 64)
+    in_one_graph(layer, x).sum().backward()
+    gradient = emulated(torch.ones(16, 8), x)
+    torch.testing.assert_close(layer.weight.grad, gradient, rtol=1e-6, atol=1e-5)
+    assert not torch.allclose(layer.weight.grad, torch.ones(16, 8) @ x, rtol=1e-6, atol=1e-5)
+
+
+def test_another_scheme_compiles_anew_and_nothing_recompiles_otherwise() -> None:
+    a, b = torch.randn(8, 32), torch.randn(32, 4)
+    call = torch.compile(lambda a, b: a @ b, fullgraph=True)
+    found = {}
+    for scheme in ("int8x3", "native", "int8x1", "int8x3"):
+        with precision(scheme, backend="reference"):
+            found[scheme] = call(a, b)
+    torch.testing.assert_close(found["int8x3"], emulated(a, b), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(found["int8x1"], emulated(a, b, "int8x1"), rtol=1e-6, atol=1e-6)
+    assert torch.equal(found["native"], call(a, b))
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_shapes_that_change_keep_their_scheme() -> None:
+    call = torch.compile(lambda a, b: a @ b, fullgraph=True, dynamic=True)
+    b = torch.randn(32, 4)
+    for rows in (8, 5, 3):
+        for scheme in ("int8x3", "int8x1"):
+            a = torch.randn(rows, 32)
+            with precision(scheme, backend="reference"):
+                result = call(a, b)
+            torch.testing.assert_close(result, emulated(a, b, scheme), rtol=1e-6, atol=1e-6)
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_a_scheme_written_at_a_call_holds_in_a_graph() -> None:
+    a, b = torch.randn(8, 32), torch.randn(32, 4)
+
+    def product(a: Any, b: Any) -> Any:
+        return mixpert_py.matmul(a, b, scheme="int8x1", backend="reference", site="m:f/matmul~1#0")
+
+    with mixpert_py.runtime.context.use(under_run()):
+        result = torch.compile(product, fullgraph=True)(a, b)
+    torch.testing.assert_close(result, emulated(a, b, "int8x1"), rtol=1e-6, atol=1e-6)
+
+
+def under_run() -> Any:
+    """What `mixpert run` puts in force without a plan."""
+    from mixpert_py.runtime.context import Context, Modules
+
+    return Context(modules=Modules())
+
+
+def test_the_backend_by_name() -> None:
+    a, b = torch.randn(8, 32), torch.randn(32, 4)
+    call = torch.compile(lambda a, b: a @ b, backend=compiled.backend, fullgraph=True)
+    torch.testing.assert_close(call(a, b), a @ b, rtol=1e-6, atol=1e-6)
+    with precision(SCHEME, backend="reference"):
+        torch.testing.assert_close(call(a, b), emulated(a, b), rtol=1e-6, atol=1e-6)
+
+
+def test_the_operators_keep_pytorchs_rules() -> None:
+    from mixpert_py.runtime.products.graph_operators import operators
+
+    a, b = torch.randn(3, 8, 32), torch.randn(3, 4, 32).transpose(1, 2)
+    checks = ("test_schema", "test_faketensor")
+    torch.library.opcheck(operators()["mm"], (a[0], b[0], "", None, None, None), test_utils=checks)
+    torch.library.opcheck(operators()["bmm"], (a, b, "", None, None, None), test_utils=checks)
+
+
+PROGRAM = """
+import torch
+
+torch.manual_seed(0)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(32, 32) for _ in range(2))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x @ x.T
+
+
+net, x = torch.compile(Net(), fullgraph=True), torch.randn(8, 32)
+for rows in (8, 8, 6):
+    net(x[:rows]).sum().backward()
+print(net(x).sum().item())
+"""
+
+
+def run(folder: Path, *words: str) -> tuple[float, dict[str, dict[str, Any]]]:
+    """What the program prints under `mixpert run --backend reference`, and its profile by site."""
+    (folder / "p.py").write_text(PROGRAM, "utf-8")
+    words = ("--backend", "reference", "--profile", "--json", "profile.json", *words, "p.py")
+    command = [sys.executable, "-m", "mixpert_py", "run", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
+    assert done.returncode == 0, done.stderr
+    sites = json.loads((folder / "profile.json").read_text("utf-8"))
+    return float(done.stdout.split()[0]), {site["id"]: site for site in sites}
+
+
+def test_a_program_has_its_compiled_products_in_the_profile(tmp_path: Path) -> None:
+    native, sites = run(tmp_path, "--scheme", "native")
+    lowered, others = run(tmp_path, "--scheme", SCHEME)
+    assert sites.keys() == others.keys()
+    assert {site["line"] for site in sites.values()} == {14, 15}
+    assert lowered == pytest.approx(native, rel=1e-2)
+    assert lowered != native
+
+
+def test_a_plan_chooses_by_site(tmp_path: Path) -> None:
+    _, sites = run(tmp_path, "--scheme", "native")
+    (chosen,) = (id for id, site in sites.items() if site["line"] == 15 and ".backward" not in id)
+    (tmp_path / "plan.toml").write_text(
+        f'schema = 1\n[[site]]\nid = "{chosen}"\nexpression = "x @ x.T"\nscheme = "int8x1"\n'
+    )
+    _, planned = run(tmp_path, "--plan", "plan.toml")
+    ran = {id: set(site["schemes"]) for id, site in planned.items()}
+    backward = f"{chosen[:-2]}.backward#0"
+    assert ran[chosen] == ran[backward] == {"int8x1"}
+    assert all(schemes == {"native"} for id, schemes in ran.items() if id not in {chosen, backward})
+
+
+def test_code_from_the_compilers_cache_finds_the_operators(tmp_path: Path) -> None:
+    first, _ = run(tmp_path, "--scheme", SCHEME)
+    again, sites = run(tmp_path, "--scheme", SCHEME)
+    assert first == again
+    assert all(set(site["schemes"]) == {SCHEME} for site in sites.values())
