@@ -1,0 +1,235 @@
+"""What every product keeps, whatever makes it: NumPy's shape, type, `out`, errors and warnings, and
+the stated bound of its scheme. Only the public functions are called.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixpert_py
+from tests.contract import table
+from tests.contract.conftest import Backend
+from tests.contract.table import DOUBLE, SCHEMES, SINGLE, Array, K, M, N, Scheme, normal, wide
+
+EMULATIONS = [name for name in SCHEMES if name not in ("default", "native")]
+
+
+def outcome(product: Any, *operands: Any, **given: Any) -> tuple[Any, set[Any]]:
+    """The result of a call, or the type of its error; and the warnings that it gave."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = product(*operands, **given)
+        except Exception as error:
+            result = type(error)
+    return result, {(one.category, str(one.message)) for one in caught}
+
+
+def check(result: Any, native: Any, scheme: Scheme, a: Array, b: Array) -> None:
+    """A result against NumPy's, and against the exact product of a and b, where both are finite.
+
+    a, b: as np.matmul takes them.
+    """
+    assert type(result) is type(native)
+    if isinstance(native, type):
+        assert result is native  # an error
+        return
+    assert result.dtype == native.dtype
+    assert result.shape == native.shape
+    if native.dtype.kind not in "fc" or native.dtype.itemsize == 2:
+        np.testing.assert_array_equal(result, native)
+        return
+    finite = np.isfinite(native)
+    assert np.isfinite(result)[finite].all()
+    if not all(np.isfinite(x).all() for x in (a, b)):  # else sums overflow in one order or another
+        np.testing.assert_array_equal(np.isfinite(result), finite)
+        if native.dtype.kind == "f":
+            np.testing.assert_array_equal(result[~finite], native[~finite])
+    if not finite.any():
+        return
+    rows, columns = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
+    rows, columns = (np.where(np.isfinite(x), x, 0) for x in (rows, columns))
+    exact = np.matmul(wide(rows), wide(columns)).reshape(native.shape)
+    if native.dtype.kind == "c":  # the parts of a product are two real products each
+        rows, columns = (2 * np.abs(x) for x in (rows, columns))
+    info = np.finfo(native.dtype)
+    unit = SINGLE if info.bits == 32 else DOUBLE
+    allowed = scheme.bound(rows, columns).reshape(native.shape)
+    # A scheme that is not in force leaves the native product, and no scheme is better than that.
+    allowed = np.maximum(
+        allowed, Scheme(None, 4, 1, unit).bound(rows, columns).reshape(native.shape)
+    )
+    allowed = allowed + unit * np.abs(exact) + (a.shape[-1] + 2) * info.smallest_subnormal
+    error = np.abs(wide(np.asarray(result)) - exact)
+    worst = np.where(finite, error - allowed, 0)
+    assert (worst <= 0).all(), float((error / allowed)[finite].max())
+
+
+def compare(
+    backend: Backend,
+    functions: tuple[Any, Any],
+    scheme: Scheme,
+    a: Array,
+    b: Array,
+    view: Any = lambda x: x,
+) -> None:
+    """Call both functions, and check what they returned, raised and warned of."""
+    is_crt = scheme.name == "crt" or (scheme.name is None and a.dtype == b.dtype == np.float64)
+    if is_crt and not backend.has_crt:
+        return
+    ours, native = functions
+    place = view(backend.put(a)), view(backend.put(b))
+    a, b = view(a), view(b)
+    wanted, theirs = outcome(native, a, b)
+    on_site, _ = outcome(native, *place)
+    result, warned = outcome(ours, *place, scheme=scheme.name, backend=backend.name)
+    assert type(result) is type(on_site)
+    if backend.is_on_host:
+        assert warned == theirs if scheme.name == "native" else warned <= theirs
+    # A product of a GPU's vectors is an array without dimensions.
+    result, wanted = np.asarray(backend.get(result)), np.asarray(wanted)
+    if wanted.dtype == object and wanted.ndim == 0:
+        result, wanted = result.item(), wanted.item()
+    check(result, wanted, scheme, a, b)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "scheme"),
+    [("np.matmul", name) for name in SCHEMES] + [(x, "int8x6") for x in ("@", "np.dot", "a.dot")],
+)
+@pytest.mark.parametrize("shapes", table.SHAPES.values(), ids=list(table.SHAPES))
+def test_shapes(backend: Backend, shapes: Any, spelling: str, scheme: str) -> None:
+    a, b = normal(*shapes[0]), normal(*shapes[1], seed=1)
+    if "dot" in spelling and (b.ndim > 2 or a.ndim > 2):
+        return  # np.dot of stacks is another product
+    compare(backend, table.SPELLINGS[spelling], SCHEMES[scheme], a, b)
+
+
+@pytest.mark.parametrize("scheme", ["default", "native", "int8x6", "crt14", "float32"])
+@pytest.mark.parametrize("spelling", table.SPELLINGS)
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_spellings(backend: Backend, spelling: str, scheme: str, dtype: str) -> None:
+    if spelling in table.ON_HOST and not backend.is_on_host:
+        return
+    a, b = normal(M, K, dtype=dtype), normal(K, K, dtype=dtype, seed=1)
+    compare(backend, table.SPELLINGS[spelling], SCHEMES[scheme], a, b)
+
+
+@pytest.mark.parametrize("scheme", ["default", "native", "int8x6", "egemm", "mixpert-IV", "crt14"])
+@pytest.mark.parametrize("view", table.VIEWS.values(), ids=list(table.VIEWS))
+def test_views(backend: Backend, view: Any, scheme: str) -> None:
+    compare(backend, table.SPELLINGS["@"], SCHEMES[scheme], normal(M, K), normal(K, N), view)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=list(SCHEMES))
+@pytest.mark.parametrize("dtypes", table.DTYPES)
+def test_dtypes(backend: Backend, dtypes: str, scheme: Scheme) -> None:
+    if dtypes == "OO" and not backend.is_on_host:
+        return  # no GPU has objects
+    a, b = normal(M, K, dtype=dtypes[0]), normal(K, N, dtype=dtypes[1], seed=1)
+    compare(backend, table.SPELLINGS["@"], scheme, a, b)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("special", table.SPECIAL, ids=list(table.SPECIAL))
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.filterwarnings("ignore")
+def test_special_values(backend: Backend, special: str, name: str, dtype: str) -> None:
+    scheme = SCHEMES[name]
+    if not scheme.any_range and special in ("huge", "one huge entry", "wide range", "subnormal"):
+        return
+    a = table.SPECIAL[special](normal(M, K, dtype=dtype))
+    b = normal(K, N, dtype=dtype, seed=1)
+    if special == "wide range":
+        b = b / np.logspace(-12, 12, K, dtype=dtype)[:, None]
+    compare(backend, table.SPELLINGS["np.matmul"], scheme, a, b)
+
+
+OUTS: dict[str, Any] = {
+    "C order": lambda: np.empty((M, N), "f"),
+    "Fortran order": lambda: np.empty((N, M), "f").T,
+    "every other": lambda: np.empty((2 * M, 2 * N), "f")[::2, ::2],
+    "reversed": lambda: np.empty((M, N), "f")[::-1, ::-1],
+    "of another type": lambda: np.empty((M, N), "d"),
+    "of a type that is too small": lambda: np.empty((M, N), "e"),
+    "of another shape": lambda: np.empty((M, N + 1), "f"),
+    "no array": lambda: [0.0],
+    "None": lambda: None,
+}
+
+
+@pytest.mark.parametrize("scheme", ["default", "native", "int8x6", "fp16x3", "crt14", "float64"])
+@pytest.mark.parametrize("out", OUTS.values(), ids=list(OUTS))
+@pytest.mark.parametrize("spelling", ["np.matmul", "np.dot", "a.dot"])
+def test_out(out: Any, spelling: str, scheme: str) -> None:
+    ours, native = table.SPELLINGS[spelling]
+    if spelling == "a.dot":
+        native = lambda a, b, out: a.dot(b, out=out)  # noqa: E731
+    a, b = normal(M, K), normal(K, N, seed=1)
+    given, place = out(), out()
+    wanted, theirs = outcome(native, a, b, out=given)
+    given_scheme = SCHEMES[scheme].name
+    result, warned = outcome(ours, a, b, out=place, scheme=given_scheme, backend="reference")
+    assert warned == theirs
+    assert (result is place) == (wanted is given)
+    if isinstance(wanted, type):
+        assert result is wanted
+    elif wanted.dtype != a.dtype:
+        np.testing.assert_array_equal(result, wanted)
+    else:
+        check(result, wanted, SCHEMES[scheme], a, b)
+
+
+@pytest.mark.parametrize("scheme", EMULATIONS)
+def test_out_that_is_an_operand(backend: Backend, scheme: str) -> None:
+    if scheme == "crt" and not backend.has_crt:
+        return
+    a, b = normal(K, K), normal(K, K, seed=1)
+    for at in (0, 1):
+        place = [backend.put(a.copy()), backend.put(b.copy())]
+        given = {"scheme": scheme, "backend": backend.name}
+        result = mixpert_py.matmul(*place, native=np.matmul, out=place[at], **given)
+        assert result is place[at]
+        check(backend.get(result), a @ b, SCHEMES[scheme], a, b)
+
+
+@pytest.mark.parametrize("scheme", EMULATIONS)
+def test_precision_and_accelerate(backend: Backend, scheme: str) -> None:
+    """A rewritten function under `precision` makes the same bits as a call with that scheme."""
+    if scheme == "crt" and not backend.has_crt:
+        return
+    a, b = normal(M, K), normal(K, N, seed=1)
+    place = backend.put(a), backend.put(b)
+    called = mixpert_py.matmul(*place, scheme=scheme, backend=backend.name)
+    with mixpert_py.precision(scheme, backend=backend.name):
+        rewritten = table.accelerated(*place)
+        again = table.accelerated(*place)
+    np.testing.assert_array_equal(backend.get(called), backend.get(rewritten))
+    np.testing.assert_array_equal(backend.get(called), backend.get(again))
+    assert not np.array_equal(backend.get(called), a @ b) or scheme in ("float32", "float64")
+
+
+@pytest.mark.parametrize("scheme", ["int8x6", "fp16x3", "crt14", "native", "float64"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_packed_operands(backend: Backend, scheme: str, side: Any) -> None:
+    a, b = normal(M, K), normal(K, N, seed=1)
+    place = [backend.put(a), backend.put(b)]
+    called = mixpert_py.matmul(*place, scheme=scheme, backend=backend.name)
+    at = ["left", "right"].index(side)
+    place[at] = mixpert_py.pack(place[at], scheme, side)
+    result = mixpert_py.matmul(*place, backend=backend.name)
+    np.testing.assert_array_equal(backend.get(result), backend.get(called))
+
+
+def test_unknown_names_are_one_error() -> None:
+    a = normal(4, 4)
+    with pytest.raises(mixpert_py.PlanError, match="int9"):
+        mixpert_py.matmul(a, a, scheme="int9")
+    with pytest.raises(mixpert_py.PlanError, match="abacus"):
+        mixpert_py.matmul(a, a, scheme="int8x6", backend="abacus")
+    with pytest.raises(mixpert_py.PlanError, match="int9"), mixpert_py.precision("int9"):
+        pass
+    with pytest.raises(TypeError, match="speed"):
+        mixpert_py.dot(a, a, speed=9)
