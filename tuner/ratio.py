@@ -81,11 +81,11 @@ def pairs_until_clear(
 ) -> list[tuple[float, float]]:
     """Pairs (old, new) of times, as many as a look needs to tell which is shorter.
 
-    pair: measures the pair of a number, from 0. may_go_on: whether another one may begin; the first
-    always may.
+    pair: measures the pair of a number, from 0. may_go_on: whether another one may begin; those
+    before the first look always may.
     """
     found: list[tuple[float, float]] = []
-    while len(found) < most and (not found or may_go_on()):
+    while len(found) < LOOKS[0] or (len(found) < most and may_go_on()):
         found.append(pair(len(found)))
         if len(found) in LOOKS and Ratio.of(found).pace is not Pace.UNCLEAR:
             break

@@ -28,7 +28,7 @@ from mixpert_py.tuner.ratio import LOOKS, Ratio, pairs_until_clear
 
 NEGLIGIBLE = 0.01  # share of the products' time in the shortest, which are not made again
 FOR_TIMES = 0.6  # of all seconds, where errors are measured too
-LONGEST = 0.2  # seconds of one product; of a longer one only a part is multiplied
+LONGEST = 0.1  # seconds of one product; of a longer one only a part is multiplied
 LEAST_ROWS = 256  # of A, and columns of B, in a part
 COST_ROUNDS, COST_CALLS = 5, 200  # of products by which the cost of tracing a call is measured
 ERROR_WORK = 1 << 27  # multiply-adds of a sample whose errors are measured: all levels take 0.2 s
@@ -55,11 +55,14 @@ class MeasuredProduct(msgspec.Struct, frozen=True):
 
 
 class _Product(NamedTuple):
-    """A captured call, the seconds of one such call in the run, and what is measured of it."""
+    """A captured call, what is measured of it, and seconds in the run: of one such call, and of all
+    of them.
+    """
 
     call: CapturedCall
     each: float
     measured: MeasuredProduct
+    taken: float = 0.0
 
 
 def measure(
@@ -99,7 +102,7 @@ def _longest_first(calls: Sequence[CapturedCall], sites: Mapping[str, SiteTrace]
         shapes = ((*shape, count) for shape, count in record.shapes.items())
         taken = shared_out(record.seconds, shapes).get(call.shape, 0.0)
         each = taken / max(record.shapes[call.shape], 1)
-        product = _Product(call, each, MeasuredProduct(call.site, call.shape, {}, {}))
+        product = _Product(call, each, MeasuredProduct(call.site, call.shape, {}, {}), taken)
         by_time.append((taken, product))
     by_time.sort(key=lambda pair: -pair[0])
     left = sum(taken for taken, _ in by_time)
@@ -115,13 +118,16 @@ def _longest_first(calls: Sequence[CapturedCall], sites: Mapping[str, SiteTrace]
 def _measure_times(
     products: Sequence[_Product], timed: Sequence[str], end: float, patience: float
 ) -> None:
-    """Time each product under each scheme; each pair has the same part of the seconds at least."""
-    pairs = [(product, scheme) for product in products for scheme in timed]
-    for number, (product, scheme) in enumerate(pairs):
+    """Time each product under each scheme; each has as large a part of the seconds at least as it
+    takes of the products' time in the run.
+    """
+    left = len(timed) * sum(product.taken for product in products)
+    for product, scheme in ((product, scheme) for product in products for scheme in timed):
         now = perf_counter()
         if now >= end:
             return
-        stop = now + min(patience, (end - now) / (len(pairs) - number))
+        stop = now + min(patience, (end - now) * (product.taken / left if left else 1.0))
+        left -= product.taken
         with suppress(Exception), _blas_threads(product.call.threads):  # no memory, say
             product.measured.times[scheme] = _times(product, scheme, stop)
 
@@ -139,7 +145,7 @@ def _blas_threads(count: int | None) -> AbstractContextManager[object]:
 
 
 def _measure_errors(products: Sequence[_Product], levels: Sequence[str], end: float) -> None:
-    for call, _, measured in products:
+    for call, _, measured, _ in products:
         if not levels or perf_counter() >= end:
             return
         with suppress(Exception):
@@ -196,8 +202,8 @@ def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
     There are pairs until they tell which of the two is faster, or time is over. Each is in the
     other order than the one before: a machine that slows down disturbs both alike. Only a call
     that follows one of its own kind is timed, as in the program: the first finds the caches as the
-    other kind left them. No pair is begun after `stop`, on `perf_counter`'s clock, but the first.
-    Where the native function is not known, the native time is that of the run.
+    other kind left them. No pair is begun after `stop`, on `perf_counter`'s clock, but those before
+    the first look. Where the native function is not known, the native time is that of the run.
     """
     call = product.call
     if scheme == "float32" and not is_wide(name_of(call.a.dtype), name_of(call.b.dtype)):

@@ -6,13 +6,13 @@ Such pairs say which is faster also on a busy machine, where times of whole runs
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import hypot, prod
+from math import exp, hypot, log, prod
 
 from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.runtime.reasons import Shape
 from mixpert_py.runtime.tracing.captures import shared_out
-from mixpert_py.tuner.ratio import Pace, Ratio
+from mixpert_py.tuner.ratio import LARGEST, Pace, Ratio
 from mixpert_py.tuner.records import Reason
 
 LITTLE = 0.1  # of a product's time: a gain below it that no pair shows leaves nothing undecided
@@ -110,10 +110,24 @@ def _exclusion(ratio: Ratio) -> Reason | None:
 
 
 def _mean(ratios: Sequence[Ratio], weights: Collection[float]) -> Ratio:
-    """The weighted mean of ratios of independent times, and its interval."""
+    """The weighted mean of ratios of independent times, and its interval, to first order.
+
+    Relative errors add up as squares, so that one shape that was timed a few times only does not
+    hide what is known of the others.
+    """
     whole = sum(weights)
     terms = [(weight / whole, ratio) for weight, ratio in zip(weights, ratios, strict=True)]
     mean = sum(part * ratio.mean for part, ratio in terms)
-    below = hypot(*(part * (ratio.mean - ratio.least) for part, ratio in terms))
-    above = hypot(*(part * (ratio.most - ratio.mean) for part, ratio in terms))
-    return Ratio(mean, max(mean - below, 0.0), mean + above)
+    below, above = (
+        hypot(*(part * ratio.mean * far(ratio) for part, ratio in terms)) / mean
+        for far in (_below, _above)
+    )
+    return Ratio(mean, mean * exp(-below), mean * exp(min(above, LARGEST - log(mean))))
+
+
+def _below(ratio: Ratio) -> float:
+    return log(ratio.mean / ratio.least) if ratio.least > 0 else LARGEST
+
+
+def _above(ratio: Ratio) -> float:
+    return log(ratio.most / ratio.mean)

@@ -1,6 +1,6 @@
 """Times of sites from pairs, and what is not tried for them."""
 
-from math import hypot
+from math import hypot, log
 
 import pytest
 
@@ -33,15 +33,27 @@ def test_a_sites_ratio_is_that_of_its_shapes_by_their_parts_of_its_time() -> Non
     assert isinstance(found, Ratio)
     # Of eight parts, the large calls make six.
     assert found.mean == pytest.approx((2 * 0.5 + 6 * 1.5) / 8)
-    # The errors of both are independent.
-    assert found.mean - found.least == pytest.approx(hypot(2 * 0.1, 6 * 0.1) / 8)
-    assert found.most - found.mean == pytest.approx(hypot(2 * 0.1, 6 * 0.1) / 8)
+    # The errors of both are independent: about 0.2 of 2 · 0.5 parts, and 0.067 of 6 · 1.5.
+    assert log(found.most / found.mean) == pytest.approx(hypot(log(1.2), 9 * log(16 / 15)) / 10)
+    assert log(found.mean / found.least) == pytest.approx(hypot(log(5 / 4), 9 * log(15 / 14)) / 10)
 
 
 def test_two_products_of_a_shape_count_alike() -> None:
     found = site_ratio(trace(small=1), [product(SMALL, FAST), product(SMALL, SLOW)], "float32")
-    half = hypot(0.05, 0.05)
-    assert found == Ratio(1.0, pytest.approx(1 - half), pytest.approx(1 + half))
+    assert isinstance(found, Ratio)
+    assert found.mean == 1.0
+    assert log(found.most) == pytest.approx(hypot(0.5 * log(1.2), 1.5 * log(16 / 15)) / 2)
+
+
+def test_a_shape_of_which_little_is_known_does_not_hide_the_others() -> None:
+    unknown = Ratio(0.5, 0.05, 5.0)
+    found = site_ratio(
+        trace(small=1, large=3), [product(SMALL, unknown), product(LARGE, FAST)], "float32"
+    )
+    assert isinstance(found, Ratio)
+    assert found.most < 0.98
+    found = site_ratio(trace(small=1, large=1), [product(SMALL, Ratio())], "float32")
+    assert found == Ratio(1.0, pytest.approx(Ratio().least), pytest.approx(Ratio().most))
 
 
 def test_shapes_that_were_not_measured_are_like_the_others() -> None:
