@@ -95,6 +95,7 @@ class ImportHook:
         self.fuse = fuse
         self.rewritten: dict[str, SourceModule] = {}
         self.left: dict[str, str] = {}
+        self._refused: dict[str, str] = {}  # those of `left` that cannot be rewritten
         self.seconds = 0.0
         self._here = threading.local()
 
@@ -154,6 +155,7 @@ class ImportHook:
             return spec
         self.rewritten.pop(name, None)
         self.left.pop(name, None)
+        self._refused.pop(name, None)
         self._here.rewriting = True
         start = perf_counter()
         try:
@@ -182,9 +184,11 @@ class ImportHook:
                 tree = in_memory.rewritten_tree(text, *given)
                 made = made._replace(code=_with_assertions(loader, tree, text, spec.name, file))
         except (SourceError, OSError) as error:
+            self._refused[spec.name] = str(error)
             return str(error)  # if it is the module's own fault, Python says so when it loads it
         except Exception as error:  # an import must not fail because of us
-            return f"internal error: {type(error).__name__}: {error}"
+            self._refused[spec.name] = f"internal error: {type(error).__name__}: {error}"
+            return self._refused[spec.name]
         if made is None:
             return "no product to rewrite"
         spec.loader = _Loader(spec.name, file, made.code)
@@ -194,6 +198,16 @@ class ImportHook:
     def add_packages(self, names: Iterable[str]) -> None:
         """Rewrite the modules of these packages as well, from now on."""
         self.packages = tuple(dict.fromkeys([*self.packages, *names]))
+
+    def refused_lines(self) -> list[str]:
+        """A line for each imported module whose products are native, since its file cannot be
+        rewritten. One that Python does not accept either was not imported.
+        """
+        return [
+            f"{name}: {why.removeprefix(f'{name}: ')}: it runs as it is"
+            for name, why in self._refused.items()
+            if name in sys.modules
+        ]
 
     def without_modules(self) -> list[str]:
         """The packages of which the program has imported no module."""

@@ -7,6 +7,7 @@ come from the text that it would write, and take as long as its parser.
 """
 
 import ast
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from libcst import MaybeSentinel
 from libcst.metadata import ExpressionContext, QualifiedNameSource, ScopeProvider
 from libcst.metadata.scope_provider import Scope, ScopeVisitor
 
+from mixpert_py.errors import SourceError
 from mixpert_py.passes.reduced_source import reduced
 from mixpert_py.passes.scope import ARRAY_MODULES
 from mixpert_py.passes.source import Source, children, has_tokens, one_line, parse
@@ -24,6 +26,8 @@ from mixpert_py.passes.source import Source, children, has_tokens, one_line, par
 MAX_CHARACTERS = 1 << 20
 MAX_TOKENS = 150_000
 
+# Where LibCST's parser stopped; what it expected there is a long list of signs.
+LIBCST_LINE = re.compile(r"parser error: error at (\d+):")
 # Line (1-based) and column (0-based, characters) of the first character and behind the last one.
 Position = tuple[int, int, int, int]
 OPERATOR = frozenset({"@"})
@@ -70,15 +74,17 @@ class Claim:
 def refusals(source: Source, tree: ast.Module, claims: Sequence[Claim]) -> list[str | None]:
     """For each claim the reason why LibCST does not confirm it; None where it does.
 
-    RecursionError leaves this function: LibCST needs a few Python frames for each level of nesting.
+    Raises SourceError where LibCST can confirm no product of the file. RecursionError leaves this
+    function: LibCST needs a few Python frames for each level of nesting.
     """
     roots = {claim.root for claim in claims if claim.root is not None}
     text = reduced(source, tree, [claim.span for claim in claims], roots)
     if len(text) > MAX_CHARACTERS:
-        limit = f"the code around its products is larger than {MAX_CHARACTERS >> 20} MiB"
-        return [limit] * len(claims)
+        raise _skipped(
+            source, f"the code around its products is larger than {MAX_CHARACTERS >> 20} MiB"
+        )
     if has_tokens(text, MAX_TOKENS):
-        return [f"the code around its products has more than {MAX_TOKENS:,} words"] * len(claims)
+        raise _skipped(source, f"the code around its products has more than {MAX_TOKENS:,} words")
     places = [
         (*source.position(claim.span[0]), *source.position(claim.span[1])) for claim in claims
     ]
@@ -87,8 +93,16 @@ def refusals(source: Source, tree: ast.Module, claims: Sequence[Claim]) -> list[
     except (MemoryError, RecursionError):
         raise
     except Exception as error:  # of valid Python, too: `assert(x if y else z)` has no space
-        return [f"LibCST does not read the file: {one_line(error)}"] * len(claims)
+        line = LIBCST_LINE.search(str(error))
+        what = f"line {line[1]}" if line else f"it: {one_line(error)}"
+        raise _skipped(source, f"LibCST does not read {what}") from None
+    if seen is None:
+        raise _skipped(source, "LibCST finds fewer or more calls and operators in it")
     return [_refusal(claim, seen.get(place)) for claim, place in zip(claims, places, strict=True)]
+
+
+def _skipped(source: Source, reason: str) -> SourceError:
+    return SourceError(f"{source.module}: {reason}; the file is skipped")
 
 
 def _refusal(claim: Claim, seen: frozenset[str] | None) -> str | None:
@@ -243,16 +257,16 @@ def _column(line: str, column: int) -> int:
     return column if line.isascii() else len(line.encode()[:column].decode())
 
 
-def read(text: str, places: Collection[Position]) -> dict[Position, frozenset[str]]:
+def read(text: str, places: Collection[Position]) -> dict[Position, frozenset[str]] | None:
     """What LibCST finds at these places: OPERATOR, or the imported names that a call may mean.
 
-    text: its lines end in `\\n`.
+    text: its lines end in `\\n`. None if LibCST finds another number of calls than Python's parser.
     """
     tree = _Tree(text)
     lines = text.split("\n")
     found = _places(text, lines)
     if len(found) != len(tree.products):
-        return {}
+        return None
     seen: dict[Position, frozenset[str]] = {}
     calls: dict[Position, cst.Call] = {}
     for place, node in zip(found, tree.products, strict=True):

@@ -127,7 +127,7 @@ def estimate(options: Options) -> int:
     with tables.progress(quiet, options.verbose) as show:
         found = estimated(program, float(budget), options.time_limit, show, packages)
     if found is None:
-        line = f"{program.argv[0]}: its process makes no matrix product"
+        line = f"{program.argv[0]}: its process calls no product that is rewritten"
         click.echo(line, err=True)
         if options.as_json:
             click.echo("null")

@@ -137,6 +137,9 @@ def run(options: Options) -> int:
     unused = hook.without_modules()
     for name in unused if not options.quiet or options.strict else ():
         click.echo(f"mixpert: {packages.unused_line(name)}", err=True)
+    refused = hook.refused_lines()
+    for line in refused if not options.quiet or options.strict else ():
+        click.echo(f"mixpert: {line}", err=True)
     if trace is None:
         return exit_code
     with own_imports.importing():
@@ -148,10 +151,12 @@ def run(options: Options) -> int:
         if json_file:
             running.write_json(records, json_file)
         deviations = running.fallback_lines(program, records) if options.strict else []
-        deviations += running.stale_lines(program, hook, trace) if options.strict else []
+        if options.strict:
+            deviations += running.stale_lines(program, hook, trace)
+            deviations += running.refused_lines(program, options.fuse)
         for line in deviations:
             click.echo(f"mixpert: {line}", err=True)
-    return exit_code or int(bool(deviations or (options.strict and (unused or others))))
+    return exit_code or int(bool(deviations or (options.strict and (unused or others or refused))))
 
 
 def _trace(options: Options, program: "Program", hook: "ImportHook") -> "Trace | None":

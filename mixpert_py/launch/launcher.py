@@ -13,7 +13,6 @@ import re
 import sys
 import threading
 import traceback
-import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -184,8 +183,7 @@ def compiled(program: Program, fuse: bool = False) -> CodeType:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise _refused(program, str(refused)) from None
         why = str(refused).removeprefix(f"{program.argv[0]}: ")
-        message = f"mixpert: {why}: it runs as it is"
-        warnings.warn_explicit(message, UserWarning, program.filename, 1, "__main__")
+        in_memory.warn_that_it_runs_as_it_is(program.filename, why)
         return as_it_is
     try:
         return made.code if made else _as_it_is(program)

@@ -10,7 +10,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from mixpert_py import compiled, config, files
-from mixpert_py.errors import SourceError, writing
+from mixpert_py.errors import SourceError, named, writing
 from mixpert_py.import_hook import ImportHook, SourceModule
 from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
@@ -281,6 +281,18 @@ def _shown(program: Program, places: Places, site: str) -> str:
     path, place = places[site]
     file = program.argv[0] if path == program.filename else path
     return f"{file}:{place.line}: {place.expression}"
+
+
+def refused_lines(program: Program, fuse: bool = False) -> list[str]:
+    """A line if the program's own file cannot be rewritten, so that its products are native."""
+    from mixpert_py.passes.pipeline import analyze
+
+    try:
+        with named(program.argv[0], program.module):
+            analyze(program.source, program.module, fuse)
+    except SourceError as error:
+        return [f"{error}: it runs as it is"]
+    return []
 
 
 def fallback_lines(program: Program, records: list[dict[str, Any]]) -> list[str]:

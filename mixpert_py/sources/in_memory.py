@@ -79,6 +79,11 @@ def name_everywhere(names: Iterable[str]) -> None:
     vars(builtins).update(dict.fromkeys(names, mixpert_py))
 
 
+def warn_that_it_runs_as_it_is(file: str, reason: str) -> None:
+    """Warn that a file of the program cannot be rewritten, though Python accepts it."""
+    warnings.warn_explicit(f"mixpert: {reason}: it runs as it is", UserWarning, file, 1, "__main__")
+
+
 def rewritten_tree(
     source: bytes,
     module: str,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import isfinite, nan, prod
 from typing import Any
 
-from mixpert_py.errors import DeviceError, named
+from mixpert_py.errors import DeviceError
 from mixpert_py.execution import gpus
 from mixpert_py.execution.executor import Executor
 from mixpert_py.execution.products import MeasuredProduct
@@ -14,7 +14,6 @@ from mixpert_py.execution.worker import Alone, Result, SiteResult
 from mixpert_py.import_hook import SourceModule
 from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import Places, places_of
-from mixpert_py.passes.pipeline import require_syntax
 from mixpert_py.plan import module_of
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
@@ -123,8 +122,7 @@ def estimate(
     starts. packages: those whose modules are rewritten as well. Raises SourceError if the program
     does not parse, ProgramError if it fails.
     """
-    with named(program.argv[0], program.module):
-        require_syntax(program.source, program.module)
+    own_sites = read_sites(program).sites
     emulations, casts = _lower("int8"), _lower("cpu")
     timed = casts if gpus.usable(None) is None else (*emulations, *casts)
     options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit, packages=tuple(packages))
@@ -140,7 +138,7 @@ def estimate(
     by_place = _times(result, measured, emulations, casts)
     known = _places(program, result)
     tuned = {site for site in result.sites if matches(module_of(site), packages)}
-    tuned |= read_sites(program).sites.keys()
+    tuned |= own_sites.keys()
     whole = sum(site.seconds for site in result.sites.values())
     share = min(whole / result.seconds, 1.0)
 

@@ -17,7 +17,7 @@ from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies, joined, require_syntax
 from mixpert_py.plan import module_of
-from mixpert_py.sources import notebook_file, source_files
+from mixpert_py.sources import in_memory, notebook_file, source_files
 from mixpert_py.sources.imported import (
     ProjectFile,
     imported_names,
@@ -60,7 +60,8 @@ class ProjectSites:
 
 
 def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites:
-    """The call sites of a program. Raises SourceError where its own file does not parse.
+    """The call sites of a program. Raises SourceError where its own file cannot be rewritten, and
+    warns of other files that cannot.
 
     packages: those that are rewritten as well. Which of their products the program calls is known
     once it has run (`with_libraries`); what it computes by calls into them may come from products.
@@ -73,10 +74,15 @@ def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites
         try:
             with named(file.path, file.module):
                 products = analyze(file.source, file.module)
-        except SourceError:
+        except SourceError as error:
             if file is files[0]:
                 raise
-            products = ()  # it runs as it is
+            with suppress(SourceError):  # where Python refuses it too, it does not run
+                require_syntax(file.source, file.module)
+                in_memory.warn_that_it_runs_as_it_is(
+                    file.path, str(error).removeprefix(f"{file.path}: ")
+                )
+            products = ()
         found[file.path] = tuple(site for site in products if site.reason is None)
     ids = {path: frozenset(site.id for site in sites) for path, sites in found.items()}
     tops = set(map(top, packages))

@@ -307,8 +307,6 @@ NOOP = [
      "inside a compiled function"),
     ("function-or-nothing", "hook = None\nhook(a, b)\n", None),
     ("wide-letters", "a.\uff44ot(b)  # dot\n", "written in unusual letters"),
-    ("parenthesised-annotation", "(x): int = a @ b\n", "LibCST does not read the file"),
-    ("keyword-beside-bracket", "assert(a if c else b)@(b)\n", "LibCST does not read the file"),
 ]  # fmt: skip
 
 

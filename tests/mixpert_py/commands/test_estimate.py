@@ -214,7 +214,7 @@ def test_a_notebook_without_products_says_what_was_left_out(
     assert said.code == 1
     assert said.err == (
         "n.ipynb: left out, as no Python or another magic's: cell_2\n"
-        "n.ipynb: its process makes no matrix product\n"
+        "n.ipynb: its process calls no product that is rewritten\n"
     )
 
 
@@ -225,7 +225,7 @@ def test_a_program_without_products(text: str, tmp_path: Path, mixpert: Mixpert)
     (tmp_path / "s.py").write_text(text)
     said = mixpert("estimate", "s.py")
     assert said.code == 1
-    assert said.err == "s.py: its process makes no matrix product\n"
+    assert said.err == "s.py: its process calls no product that is rewritten\n"
     assert said.out == ""
     assert mixpert("estimate", "--json", "s.py").out == "null\n"
 
