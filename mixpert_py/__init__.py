@@ -127,17 +127,20 @@ def __getattr__(name: str) -> Any:
         done.acquire()
         start_new_thread(_load, (name, home, done))
         done.acquire()
+        if name not in globals():
+            raise
     return globals()[name]  # where the next look-up does not come here
 
 
 def _load(name: str, home: str, done: LockType | None = None) -> None:
     """Make a public name one of this module. done: is released at the end."""
     try:
-        globals()[name] = getattr(import_module(home), name)
+        value = getattr(import_module(home), name)
         if home.startswith("mixpert_py.runtime"):
             # The runtime knows no files and no environment; plans are found by the face.
             import_module("mixpert_py.config").look_up_plans()
             import_module("mixpert_py.compiled").follow()
+        globals()[name] = value
     finally:
         if done is not None:
             done.release()

@@ -147,8 +147,9 @@ class ImportHook:
             return None
         if getattr(self._here, "rewriting", False):
             return None  # what rewriting itself imports would have to be rewritten before it
-        if any(map(_is_pytests, sys.meta_path[: sys.meta_path.index(self)])):
-            self.uninstall()  # pytest's finder has come before this one: it would never ask
+        finders: list[Any] = list(sys.meta_path)
+        if self in finders and any(map(_is_pytests, finders[: finders.index(self)])):
+            self.uninstall()  # pytest's finder has come before this one, which it never asks
             self.install()
         spec = _found_by_others(self, name, path, target)
         if spec is None or not (self._is_named(name) or self._is_in_folder(spec)):

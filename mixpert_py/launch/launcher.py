@@ -277,12 +277,18 @@ def execute(
         lines = text.splitlines(keepends=True)
         linecache.cache[program.filename] = (len(text), None, lines, program.filename)
         sys.excepthook = traceback.print_exception  # that of Python up to 3.12 reads the file
+    limit = sys.getrecursionlimit()
     try:
+        # So that the program has as many levels of recursion as under `python`.
+        frames = len([*traceback.walk_stack(sys._getframe())])
+        sys.setrecursionlimit(limit + frames + 2)  # `exec` takes two
         exec(rewritten, main.__dict__)
     except Exception as error:
         if program.is_notebook:
             _name_cell(error, program.filename)
         raise
+    finally:
+        sys.setrecursionlimit(limit)
     return main
 
 

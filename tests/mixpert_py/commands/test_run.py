@@ -209,13 +209,12 @@ def test_code_runs_with_other_globals(tmp_path: Path, mixpert: Mixpert) -> None:
 DEEP = """\
 import numpy as np
 a = np.eye(3)
-{warm}
 
 def product(levels):
     return a @ a if levels == 0 else product(levels - 1)
 
 def deepest():
-    for levels in range(990, 0, -1):
+    for levels in range(1010, 0, -1):
         try:
             product(levels)
         except RecursionError:
@@ -227,11 +226,9 @@ print(deepest())
 
 
 def test_the_first_product_takes_one_level_of_a_recursion(tmp_path: Path) -> None:
-    levels = []
-    for warm in ("a @ a", ""):
-        (tmp_path / "s.py").write_text(DEEP.format(warm=warm))
-        levels.append(int(called("mixpert_py", "run", "s.py", folder=tmp_path).out))
-    assert levels[0] - levels[1] <= 1
+    (tmp_path / "s.py").write_text(DEEP)
+    levels = int(python(tmp_path, "s.py").out)
+    assert levels - 2 <= int(called("mixpert_py", "run", "s.py", folder=tmp_path).out)
 
 
 EXITS = [
