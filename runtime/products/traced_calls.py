@@ -65,6 +65,7 @@ def follow() -> None:
 
 def _native_of(function: FunctionType) -> Callable[..., Any] | None:
     """What a call of the function is in a graph, unless it says so itself; None: it is none."""
+    function = getattr(function, "__wrapped__", function)  # what `trimmed` has been given
     defaults = function.__kwdefaults__ or {}
     if function.__name__.startswith("_") or "site" not in defaults:
         return None
