@@ -108,6 +108,7 @@ def run(options: Options) -> int:
 
     config.let_idle_threads_sleep()  # what is imported next imports NumPy
     from mixpert_py.launch import running
+    from mixpert_py.runtime.context import SchemeUse
     from mixpert_py.sources import packages
 
     if options.module is not None and options.code is not None:
@@ -129,11 +130,15 @@ def run(options: Options) -> int:
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()
     named = running.tensor_core_schemes(plan if options.plan_path else None, options.scheme)
-    if named and options.backend is None and not options.quiet:
-        _warn_without_device(named)
-    exit_code = running.run(program, hook, plan, options.scheme, trace, options.backend)
+    is_told = bool(named) and options.backend is None and _warn_without_device(named, options.quiet)
+    uses = None if options.scheme is None else SchemeUse(options.scheme)
+    exit_code = running.run(program, hook, plan, uses, trace, options.backend)
     if os.getpid() != process:  # a child that the program forked says nothing
         return exit_code
+    is_silent = options.quiet or is_told or trace is not None  # a trace has the reason for each
+    why_not = None if uses is None or is_silent else uses.why_not()
+    if why_not is not None:
+        click.echo(f"mixpert: --scheme {options.scheme}: {why_not}", err=True)
     unused = hook.without_modules()
     for name in unused if not options.quiet or options.strict else ():
         click.echo(f"mixpert: {packages.unused_line(name)}", err=True)
@@ -173,14 +178,20 @@ def _trace(options: Options, program: "Program", hook: "ImportHook") -> "Trace |
     return trace
 
 
-def _warn_without_device(schemes: list[str]) -> None:
-    """Say on stderr that schemes which were named cannot run here: the output would not show it."""
+def _warn_without_device(schemes: list[str], quiet: bool) -> bool:
+    """Say on stderr that schemes which were named cannot run here: the output would not show it.
+
+    Returns whether that is so. quiet: it is not said.
+    """
     from mixpert_py.runtime.gpu import device
 
     found = device.find()
-    if isinstance(found, device.Absent):
+    if not isinstance(found, device.Absent):
+        return False
+    if not quiet:
         click.echo(
             f"mixpert: {', '.join(schemes)}: native here, since {found.sentence}; "
             "--backend reference emulates",
             err=True,
         )
+    return True

@@ -16,7 +16,7 @@ from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan, module_of
 from mixpert_py.runtime import context as contexts
-from mixpert_py.runtime.context import Context, Modules, require_backend
+from mixpert_py.runtime.context import Context, Modules, SchemeUse, require_backend
 from mixpert_py.runtime.modules import modules_covered
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.sources import project, source_files
@@ -64,20 +64,23 @@ def run(
     program: Program,
     hook: ImportHook,
     plan: Plan | None,
-    scheme: str | None,
+    uses: SchemeUse | None,
     trace: "Trace | None",
     backend: str | None = None,
 ) -> int:
     """Run a program and return the exit code that `python` would have given.
 
-    hook: rewrites the modules of the program's project; installed already. Raises SourceError if
+    hook: rewrites the modules of the program's project; installed already. uses: has the scheme for
+    all products, and notes which take it. Raises SourceError if
     the program does not parse, PlanError for an unknown backend, DeviceError for an absent device;
     what the program itself raises is printed as `python` prints it.
     """
     require_backend(backend)
     rewritten = launcher.compiled(program, hook.fuse)
+    scheme = None if uses is None else uses.scheme
     context = Context(
         scheme=scheme,
+        uses=uses,
         backend=backend,
         plan=plan,
         trace=trace,

@@ -299,3 +299,15 @@ def test_small_entries_that_no_error_shows_are_told(tmp_path: Path, mixpert: Mix
     (tmp_path / "s.py").write_text(NEAR_IDENTITY.format("1"))
     assert "most entries" not in mixpert("run", "--profile", "s.py").err
     assert "most entries" not in mixpert(*tune).out
+
+
+def test_a_scheme_that_no_product_took_is_told(tmp_path: Path, mixpert: Mixpert) -> None:
+    product = "import numpy as np\na = np.ones(({0}, {0}))\nb = a @ a\n"
+    (tmp_path / "s.py").write_text(product.format(8))
+    said = mixpert("run", "--scheme", "float32", "s.py")
+    assert said.err.startswith("mixpert: --scheme float32: every product ran natively. ")
+    assert len(said.err.splitlines()) == 1
+    assert len(mixpert("run", "--scheme", "int8x6", "s.py").err.splitlines()) == 1
+    assert mixpert("run", "-q", "--scheme", "float32", "s.py").err == ""
+    (tmp_path / "s.py").write_text(product.format(300))
+    assert mixpert("run", "--scheme", "float32", "s.py").err == ""
