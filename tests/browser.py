@@ -91,27 +91,6 @@ class Page:
             raise RuntimeError(str(answer["exceptionDetails"]))
         return answer["result"].get("value")
 
-    def hover(self, selector: str) -> tuple[float, float]:
-        """Move the mouse to the middle of an element, as a person would; where that is."""
-        x, y = self.evaluate(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
-            "e.scrollIntoView({block: 'center', inline: 'center'});"
-            "const r = e.getClientRects()[0]; return [r.x + r.width / 2, r.y + r.height / 2] })()"
-        )
-        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-        return x, y
-
-    def click(self, selector: str) -> None:
-        """Press and release the mouse in the middle of an element."""
-        x, y = self.hover(selector)
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
-    def press(self, key: str) -> None:
-        """Press and release a key that has no text of its own, such as Escape."""
-        for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key)
-
     def window(self, width: int, scheme: str = "light") -> None:
         """Make the window so wide, and its reader one who prefers this colour scheme."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]

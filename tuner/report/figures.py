@@ -16,6 +16,7 @@ from zlib import crc32
 
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.report.summary import visible
+from mixpert_py.tuner.report.unit import budget_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +53,7 @@ WIDTH, HEIGHT = 7.2, 3.6  # inches
 def require_matplotlib() -> None:
     """Raise MixPertError without matplotlib."""
     if find_spec("matplotlib") is None:
-        raise MixPertError("the page needs matplotlib: pip install 'mixpert-py[report]'")
+        raise MixPertError("the page needs matplotlib: pip install '.[report]' in a checkout")
 
 
 def style() -> AbstractContextManager[None]:
@@ -77,25 +78,55 @@ def panels(count: int, height: float = HEIGHT) -> "tuple[Figure, Sequence[Axes]]
     return figure, found
 
 
-def errors_axis(axes: "Axes", values: Sequence[float], name: str) -> None:
-    """Make the vertical axis one of errors. Errors of 0 stand at its lower end, named "exact"."""
-    known = [value for value in values if value > 0] or [1e-7, 1e-6]
+def errors_axis(axes: "Axes", values: Sequence[float | None], name: str) -> None:
+    """Make the vertical axis one of errors: logarithmic, with "exact" at its lower end where a
+    value is 0, and "not finite" at its upper end where one is None.
+    """
+    known = [value for value in values if value] or [1e-7]
     low, high = floor(log10(min(known)) - 0.2), ceil(log10(max(known)) + 0.2)
     axes.set_yscale("log")
-    axes.set_ylim(10.0 ** (low - 1), 10.0**high)
-    powers = range(low, high + 1, -(-(high - low) // 8) or 1)
-    ticks = [(10.0**power, f"1e{power}") for power in powers]
-    if 0 in values:
-        ticks.append((10.0 ** (low - 0.5), "exact"))
-    axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
+    axes.set_ylim(10.0 ** (low - 1), 10.0 ** (high + 1))
+    powers = range(low, high + 1, max(1, (high - low) // 7))
+    ticks = {10.0**power: f"1e{power}" for power in powers}
+    ticks |= {place(axes, 0.0): "exact"} if 0 in values else {}
+    ticks |= {place(axes, None): "not finite"} if None in values else {}
+    axes.set_yticks(list(ticks), list(ticks.values()))
     axes.minorticks_off()
-    axes.set_ylabel(name)
+    axes.set_ylabel(f"{name}  (↓ more accurate)")
 
 
-def exact(axes: "Axes") -> float:
-    """The place of an error of 0 on an axis of errors."""
-    low: float = axes.get_ylim()[0]
-    return low * 10**0.5
+def place(axes: "Axes", error: float | None) -> float:
+    """The height of an error on its axis."""
+    low, high = axes.get_ylim()
+    return high / 10**0.5 if error is None else error if error > 0 else float(low * 10**0.5)
+
+
+def budget_line(axes: "Axes", budget: float | None) -> None:
+    """A line at the budget, above which errors are over it."""
+    if budget is not None:
+        height = place(axes, budget)
+        axes.axhline(height, color=OVER, linestyle="--", linewidth=1.2)
+        axes.axhspan(height, axes.get_ylim()[1], color=OVER, alpha=0.07)
+        text = f"budget {budget_text(budget)}"
+        axes.text(1.0, height, text, color=OVER, ha="right", va="bottom", transform=across(axes))
+
+
+def across(axes: "Axes") -> Any:
+    """The coordinates of which x is a part of the width of the axes."""
+    from matplotlib.transforms import blended_transform_factory
+
+    return blended_transform_factory(axes.transAxes, axes.transData)
+
+
+def plain_ticks(axes: "Axes", values: Sequence[float], most: int = 7) -> None:
+    """Mark a logarithmic horizontal axis at numbers such as 0.5, 1, 2, 5, 10 around the values."""
+    low, high = min(values), max(values)
+    powers = range(floor(log10(low)) - 1, ceil(log10(high)) + 2)
+    found = [digit * 10.0**power for power in powers for digit in (1, 2, 3, 5, 7)]
+    around = [tick for tick in found if low / 1.3 <= tick <= high * 1.3]
+    ticks = around[:: -(-len(around) // most)]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
 
 
 def svg(figure: "Figure", title: str) -> str:

@@ -1,7 +1,5 @@
-"""A tuning as one HTML page, with its styles, pictures and script inside."""
+"""A tuning as one HTML page, with its styles and pictures inside."""
 
-import base64
-import hashlib
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -9,11 +7,8 @@ from typing import TYPE_CHECKING
 
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report import operands, staircase, summary
-from mixpert_py.tuner.report.bars import bars
-from mixpert_py.tuner.report.inputs import inputs
+from mixpert_py.tuner.report import charts, figures, operands, staircase, summary
 from mixpert_py.tuner.report.listing import listing
-from mixpert_py.tuner.report.plane import plane
 from mixpert_py.tuner.report.record import OperatorEntry, Record
 from mixpert_py.tuner.report.summary import Program, counted
 from mixpert_py.tuner.report.unit import error_text
@@ -42,8 +37,9 @@ CHANGES_SHOWN = 3
 def page(record: Record, program: Program) -> str:
     """The whole page. It loads nothing, and its content security policy forbids browsers to.
 
-    Raises MixPertError where Jinja2 is not installed.
+    Raises MixPertError where Jinja2 or matplotlib is not installed.
     """
+    figures.require_matplotlib()
     if find_spec("jinja2") is None:
         raise MixPertError("the page needs Jinja2: pip install '.[report]' in a checkout")
     from markupsafe import Markup
@@ -51,7 +47,6 @@ def page(record: Record, program: Program) -> str:
     found = summary.rows(record, program)
     by_site = {row.entry.id: row for row in found}
     before, after = summary.times(record)
-    script = _file("page.js")
     return _template().render(
         record=record,
         program=program,
@@ -68,18 +63,12 @@ def page(record: Record, program: Program) -> str:
         ratio=summary.speedup(record),
         error=summary.reached(record),
         kept=sum(trial.reason == Reason.KEPT for trial in record.trials[1:]),
-        plane=plane(record),
-        inputs=inputs(record),
-        staircase=staircase.staircase(record),
-        bars=bars(record, found),
+        plane=Markup(charts.plane(record)),
+        inputs=Markup(charts.inputs(record)),
+        staircase=Markup(charts.staircase(record)),
         sampled=operands.sampled_rows(found),
         listing=listing(program.text, program.spans, found),
-        numbers_of=lambda trial: " ".join(
-            str(by_site[site].number) for site in trial.changed if site in by_site
-        ),
         css=Markup(_file("page.css")),
-        script=Markup(script),
-        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
