@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 import click
 import pytest
@@ -19,7 +18,7 @@ from mixpert_py.cli import cli
 from mixpert_py.commands.program import ProgramCommand
 from mixpert_py.notebook import MixPertMagics
 from samples.papers.__main__ import papers
-from tests import benchmarks, shipped_kernels
+from tests import shipped_kernels
 from tests.mixpert_py.command import ROOT, Mixpert, forked
 from tests.mixpert_py.pages import PAGES, VARIABLE, typed
 
@@ -31,10 +30,9 @@ MODULES: dict[str, click.Command | None] = {
     "pdoc": None,
     "venv": None,
     **{
-        f"tests.benchmarks.{name}": module.command
-        for _, name, _ in iter_modules(benchmarks.__path__)
-        if not name.startswith(("test_", "conftest"))
-        and hasattr(module := import_module(f"tests.benchmarks.{name}"), "command")
+        f"tests.benchmarks.{path.stem}": import_module(f"tests.benchmarks.{path.stem}").command
+        for path in (ROOT / "tests" / "benchmarks").glob("*.py")
+        if "\ndef command(" in path.read_text("utf-8")
     },
 }
 SAMPLE = """\
