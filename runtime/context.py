@@ -322,8 +322,8 @@ def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
     why_not = uses.why_not()
     if not uses.has_products and scheme != "native":
         why_not = (
-            "no product inside was made by rewritten code; @mixpert_py.accelerate and "
-            "`mixpert run` rewrite"
+            "no product inside reached MixPert-Py; @mixpert_py.accelerate and `mixpert run` "
+            "rewrite code"
         )
     if why_not is not None:
         warn(f"precision({scheme!r}): {why_not}")
