@@ -43,6 +43,7 @@ from mixpert_py.runtime.signatures import (
     kept_product,
     native_product_of,
 )
+from mixpert_py.runtime.tracing.counted import NONE, CountedCalls
 from mixpert_py.runtime.tracing.trace import Trace, TracedCall
 from mixpert_py.runtime.warned import again
 
@@ -104,7 +105,9 @@ def matmul(
             context = innermost.get().context
             try:
                 if type(a) is type(b) is ndarray:
-                    if a.size < MOVES and site in context.passing:
+                    if a.size < MOVES and (
+                        site in context.passing or next(context.counted.get(site, NONE), False)
+                    ):
                         return a @ b if native is None else native(a, b)
                 else:
                     value = kept_product(context, site, matmul_shape, native is None, a, b)
@@ -157,7 +160,9 @@ def dot(
             context = innermost.get().context
             try:
                 if type(a) is type(b) is ndarray:
-                    if a.size < MOVES and site in context.passing:
+                    if a.size < MOVES and (
+                        site in context.passing or next(context.counted.get(site, NONE), False)
+                    ):
                         return native(a, b)
                 else:
                     value = kept_product(context, site, dot_shape, False, a, b)
@@ -190,7 +195,9 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
             context = innermost.get().context
             try:
                 if type(a) is type(b) is ndarray:
-                    if a.size < MOVES and site in context.passing:
+                    if a.size < MOVES and (
+                        site in context.passing or next(context.counted.get(site, NONE), False)
+                    ):
                         return a.dot(b)
                 else:
                     value = kept_product(context, site, dot_shape, False, a, b)
@@ -235,7 +242,7 @@ def _passes(a: Any, b: Any, site: str | None, options: Iterable[str]) -> bool:
     """Whether a call of a site that passes has no arguments but the native function's own."""
     if not (type(a) is type(b) is ndarray) or a.size >= MOVES:
         return False
-    return passes(site) and OWN.isdisjoint(options)
+    return OWN.isdisjoint(options) and passes(site)
 
 
 def _unexpected(function: str, options: Iterable[str]) -> TypeError:
@@ -319,14 +326,21 @@ def _traced(
     reason = outcome if isinstance(outcome, Reason) else None
     if product is None:
         taken_below.product = None
+        if reason is None:  # the look for a scheme is none of the product's time
+            start = perf_counter()
         result = _native(call)
         if reason is Reason.GRADIENT:
             product = taken_below.product
             reason = reason if product is None else None
     else:
         result = product.value
+    seconds, has_come = perf_counter() - start, True
+    is_unasked = choice.scheme in (None, "native") and settings.backend is None
+    counted = context.counted if is_unasked and context.backend != "cuda" else None
     with below_modes():
-        _record(trace, settings, call, product, reason, start, result)
+        if may_be_on_device(type(result)):
+            has_come, seconds = wait_for(result), perf_counter() - start
+        _record(trace, settings, call, product, reason, seconds, result, has_come, counted)
     return result, product
 
 
@@ -343,15 +357,15 @@ def _record(
     call: Call,
     product: Product | None,
     reason: Reason | None,
-    start: float,
+    seconds: float,
     result: Any,
+    has_come: bool,
+    counted: CountedCalls | None,
 ) -> None:
+    """counted: where later calls of the site are counted if they are small; None: nowhere."""
     site, kind = settings.site, type(result)
-    on_device = may_be_on_device(kind)
-    has_come = not on_device or wait_for(result)
-    seconds = perf_counter() - start
     shape = _shape(call)
-    is_array = on_device or issubclass(kind, ndarray)
+    is_array = may_be_on_device(kind) or issubclass(kind, ndarray)
     has_dtype = is_array or issubclass(kind, np.generic)
     outliers = 0.0
     if product is not None and trace.samples(site, "outliers", shape):
@@ -365,9 +379,10 @@ def _record(
         outliers,
         0.0 if product is None else product.transfer,
     )
-    trace.add(site, traced)
-    if trace.caller is not None and site is not None and (line := trace.caller(site)):
-        trace.add_caller(site, line)
+    line = None if trace.caller is None or site is None else trace.caller(site)
+    trace.add(site, traced, line=line)
+    if counted is not None and type(call.a) is ndarray and site not in trace.keep:
+        counted.begin(trace, site, traced, line)
     if site in trace.keep and not (is_array and 0 in result.shape):
         trace.keep_result(site, on_host(result) if is_array else result)
     if trace.levels is None and trace.captures is None:

@@ -17,6 +17,7 @@ from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.modules import modules_covered
 from mixpert_py.runtime.program_frames import warn
 from mixpert_py.runtime.reasons import MEANING, Reason
+from mixpert_py.runtime.tracing.counted import NONE, CountedCalls
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.device_model import Accumulations
@@ -134,6 +135,10 @@ class Context:
     uses: SchemeUse | None = None
     # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
     passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
+    # Calls of small products that a trace does not see.
+    counted: CountedCalls = field(
+        init=False, default_factory=CountedCalls, compare=False, repr=False
+    )
     # What is known of calls by their signature, see `signatures`.
     known: dict[Any, "Known"] = field(init=False, default_factory=dict, compare=False, repr=False)
     _choices: dict[str | None, Choice] = field(
@@ -245,9 +250,11 @@ def current() -> Context:
 def passes(site: str | None) -> bool:
     """Whether a call of this site is known to be the native call and nothing else.
 
-    Stands before every product, so it asks nobody: the first call of a site is not known yet.
+    Stands before every product, so it asks nobody: the first call of a site is not known yet. Where
+    it is true the call is counted: the caller makes the native call, and asks nothing after it.
     """
-    return site in innermost.get().context.passing
+    context = innermost.get().context
+    return site in context.passing or next(context.counted.get(site, NONE), False)
 
 
 def is_initial() -> bool:

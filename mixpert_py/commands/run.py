@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import click
@@ -132,7 +133,9 @@ def run(options: Options) -> int:
     named = running.tensor_core_schemes(plan if options.plan_path else None, options.scheme)
     is_told = bool(named) and options.backend is None and _warn_without_device(named, options.quiet)
     uses = None if options.scheme is None else SchemeUse(options.scheme)
+    start = perf_counter()
     exit_code = running.run(program, hook, plan, uses, trace, options.backend)
+    seconds = perf_counter() - start
     if os.getpid() != process:  # a child that the program forked says nothing
         return exit_code
     is_silent = options.quiet or is_told or trace is not None  # a trace has the reason for each
@@ -148,6 +151,9 @@ def run(options: Options) -> int:
     if trace is None:
         return exit_code
     with own_imports.importing():
+        from mixpert_py.runtime.tracing.cost import without_cost
+
+        without_cost(trace, seconds)
         records = running.profile(program, hook, trace)
         if options.profile:
             from mixpert_py.commands import tables

@@ -14,23 +14,21 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from mixpert_py.runtime import context as contexts
-from mixpert_py.runtime.api import carry_out, matmul
+from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.dtypes import is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import wait_for
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.request import Call, Settings, matmul_shape, result_shape
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.tracing.captures import CapturedCall, Captures, shared_out
+from mixpert_py.runtime.tracing.captures import CapturedCall, shared_out
 from mixpert_py.runtime.tracing.local_errors import GROUP, MAX_ROWS, local_errors, sampled
-from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
+from mixpert_py.runtime.tracing.trace import SiteTrace
 from mixpert_py.tuner.ratio import LOOKS, Ratio, pairs_until_clear
 
 NEGLIGIBLE = 0.01  # share of the products' time in the shortest, which are not made again
 FOR_TIMES = 0.6  # of all seconds, where errors are measured too
 LONGEST = 0.1  # seconds of one product; of a longer one only a part is multiplied
 LEAST_ROWS = 256  # of A, and columns of B, in a part
-COST_ROUNDS, COST_CALLS = 5, 200  # of products by which the cost of tracing a call is measured
 ERROR_WORK = 1 << 27  # multiply-adds of a sample whose errors are measured: all levels take 0.2 s
 
 
@@ -155,28 +153,6 @@ def _measure_errors(products: Sequence[_Product], levels: Sequence[str], end: fl
             measured.errors.update(
                 {scheme: error if isfinite(error) else None for scheme, error in errors.items()}
             )
-
-
-class TraceCost(NamedTuple):
-    """Seconds that a trace adds to a call: within what it records as the product's, and beside."""
-
-    within: float
-    beside: float
-
-
-def trace_cost() -> TraceCost:
-    """Measure what tracing a call costs, on a product that takes no time to speak of."""
-    a = np.ones((8, 8))
-    costs = []
-    for _ in range(COST_ROUNDS):
-        trace = Trace(captures=Captures(max_bytes=0))
-        with contexts.use(replace(contexts.current(), trace=trace)):
-            whole = _seconds(lambda: [matmul(a, a, site="s") for _ in range(COST_CALLS)])
-        native = _seconds(lambda: [a @ a for _ in range(COST_CALLS)])
-        recorded = trace.sites["s"].seconds
-        costs.append((recorded - native, whole - recorded))
-    within, beside = (max(median(each), 0.0) / COST_CALLS for each in zip(*costs, strict=True))
-    return TraceCost(within, beside)
 
 
 def _part(a: Any, b: Any, seconds: float) -> tuple[Any, Any]:

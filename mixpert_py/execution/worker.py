@@ -24,7 +24,7 @@ import numpy as np
 
 from mixpert_py import config
 from mixpert_py.execution import outputs
-from mixpert_py.execution.products import MeasuredProduct, measure, trace_cost
+from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.files import hold
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher, tracebacks
@@ -35,6 +35,7 @@ from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host
 from mixpert_py.runtime.tracing.captures import Captures
+from mixpert_py.runtime.tracing.cost import without_cost
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 from mixpert_py.sources.packages import top
 
@@ -49,7 +50,6 @@ WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # packages whose impo
 GPU_LIBRARIES = frozenset({"cupy", "torch"})
 LARGEST = 2**63  # of an integer in JSON
 EDGE = 384  # of the matrices that warm up
-LEAST_OF_PRODUCT, LEAST_OF_RUN = 0.2, 0.02  # that is left where tracing took nearly all of it
 LEFT_FOR_PRODUCTS = 0.6  # of the time that is left: the last step may take longer than it should
 FIRST_PRODUCTS: tuple[Product, ...] = tuple(
     (scheme, EDGE, EDGE, EDGE, "float32") for scheme in ("native", "int8x6")
@@ -247,6 +247,7 @@ def ended(
     job: Job, namespace: dict[str, Any], trace: Trace, seconds: float
 ) -> tuple[dict[str, Array], Result]:
     """The values that a program has ended with, and its result, without files of the values."""
+    seconds = without_cost(trace, seconds)
     values, missing = _values(job, namespace, trace)
     kinds, ratios = {}, {}
     if not (values or missing):
@@ -297,16 +298,10 @@ def alone_result(
     Like those of tracing calls they are none of the program's time.
     """
     left = min(job.seconds, LEFT_FOR_PRODUCTS * (job.limit - seconds))
-    own = seconds - ours
+    own = without_cost(trace, max(seconds - ours, 0.0))
     with contexts.use(replace(contexts.current(), trace=None)):
-        cost = trace_cost()
-        for record in trace.sites.values():
-            own -= record.calls * (cost.within + cost.beside)
-            least = LEAST_OF_PRODUCT * record.seconds
-            record.seconds = max(record.seconds - record.calls * cost.within, least)
         found = measure(captures.calls, trace.sites, job.timed, job.levels, left, job.patience)
     sites = {site: site_result(record) for site, record in trace.sites.items()}
-    own = max(own, LEAST_OF_RUN * seconds)
     times = os.times()
     children = times.children_user + times.children_system
     return Result(own, sites, {}, [], alone=tuple(found), rewritten=rewritten, children=children)

@@ -55,7 +55,7 @@ def blas_gemm(
     """
     given = _bound(arguments, options)
     is_small = type(given.a) is not ndarray or given.a.size < MOVES
-    if scheme is None and backend is None and passes(site) and is_small:
+    if scheme is None and backend is None and is_small and passes(site):
         return native(*arguments, **options)
     settings = Settings(scheme, block, backend, site)
     native_result: list[Any] = []

@@ -84,9 +84,9 @@ def fused(
     if (
         scheme is None
         and backend is None
-        and passes(site)
         and type(a) is type(b) is ndarray
         and a.size < MOVES
+        and passes(site)
     ):
         value = operator.matmul(a, b)
     else:

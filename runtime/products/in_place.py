@@ -43,9 +43,9 @@ def imatmul(
     if (
         scheme is None
         and backend is None
-        and passes(site)
         and type(a) is type(b) is ndarray
         and a.size < MOVES
+        and passes(site)
     ):
         return _IN_PLACE(a, b)
     return carry_out(_call(a, b), Settings(scheme, block, backend, site))[0]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out
-from mixpert_py.runtime.context import passes
+from mixpert_py.runtime.context import innermost
 from mixpert_py.runtime.products.rearranged import (
     MULTI_DOT,
     dtype_reason,
@@ -43,7 +43,7 @@ def multi_dot(
     if (
         scheme is None
         and backend is None
-        and passes(site)
+        and site in innermost.get().context.passing  # not `passes`: each pair is a call
         and (type(arrays) is list or type(arrays) is tuple)
         and all(type(x) is ndarray and x.size < MOVES for x in arrays)
     ):

@@ -46,7 +46,7 @@ def torch_matmul(
     """
     shape_of = SHAPES.get(getattr(native, "__name__", ""), matmul_shape)
     if scheme is None and backend is None and block is None:
-        if passes(site) and _is_on_host(a):
+        if _is_on_host(a) and passes(site):
             return native(a, b)
         value = kept_product(innermost.get().context, site, shape_of, True, a, b)
         if value is not None:

@@ -52,9 +52,9 @@ def _product(
     if (
         scheme is None
         and backend is None
-        and passes(site)
         and type(a) is type(b) is ndarray
         and a.size < MOVES
+        and passes(site)
     ):
         return native(a, b)
     settings = Settings(scheme, block, backend, site)

@@ -7,7 +7,7 @@ from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.api import dot, dot_method, matmul
-from mixpert_py.runtime.context import current, innermost, passes
+from mixpert_py.runtime.context import current, innermost
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import multi_dot
@@ -100,7 +100,7 @@ def xp_product(
         if (trace := innermost.get().context.trace) is not None:
             trace.add_other(site)
         return native(*operands, **options)
-    if not passes(site):
+    if site not in innermost.get().context.passing:
         _look_up(site)
     if scheme is None and backend is None and block is None:  # few names take little time
         return known.product(*operands, **options, site=site, native=native)
@@ -125,7 +125,7 @@ def reduce_product(
     """
     if native is not functools.reduce:
         return native(function, *operands)
-    if not passes(site):
+    if site not in innermost.get().context.passing:
         _look_up(site)
     given: dict[str, Any] = {"scheme": scheme, "backend": backend, "site": site, "block": block}
     return native(functools.partial(xp_product, native=function, **given), *operands)

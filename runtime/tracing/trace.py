@@ -13,6 +13,7 @@ from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.tracing.buffers import Buffers
 from mixpert_py.runtime.tracing.captures import Captures
+from mixpert_py.runtime.tracing.counted import CountedCalls
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.tracing.operand_statistics import OperandStatistics
@@ -39,7 +40,8 @@ class TracedCall(NamedTuple):
 
 @dataclass(slots=True)
 class SiteTrace:
-    """All calls of one site. seconds, transfer: sums over the calls; outliers: the largest share.
+    """All calls of one site. counted: those that were counted, and not traced. seconds, transfer:
+    sums over the calls; outliers: the largest share.
 
     The rest is recorded only where the trace samples operands. sampled: the number of sampled
     calls. errors, spread, int8_loss, cancellation: the worst of these calls, as
@@ -51,6 +53,7 @@ class SiteTrace:
     """
 
     calls: int = 0
+    counted: int = 0
     seconds: float = 0.0
     transfer: float = 0.0
     shapes: Counter[Shape] = field(default_factory=Counter)
@@ -69,6 +72,7 @@ class SiteTrace:
     def add(self, other: "SiteTrace") -> None:
         """Count the calls of another trace of the site as well."""
         self.calls += other.calls
+        self.counted += other.counted
         self.seconds += other.seconds
         self.transfer += other.transfer
         for name in ("shapes", "dtypes", "schemes", "reasons", "fed_by", "callers"):
@@ -140,26 +144,43 @@ class Trace:
         self.captures = captures
         self.keep = frozenset(keep)
         self.name = uuid4().hex  # the name by which other processes send records to it
-        self.sites: dict[str, SiteTrace] = {}
+        self._sites: dict[str, SiteTrace] = {}
         self.others: dict[str, SiteTrace] = {}  # calls of functions that are no known product
+        self.counted: list[CountedCalls] = []  # those of all contexts with this trace
+        self.counting = threading.Lock()  # held where what was counted is recorded
         self.results: dict[str, Any] = {}
         self._sampling: dict[tuple[str | None, str], Sampling] = defaultdict(Sampling)
         self._buffers = Buffers()
         self._lock = threading.Lock()
 
-    def add(self, site: str | None, call: TracedCall) -> None:
-        """Record one call."""
+    @property
+    def sites(self) -> dict[str, SiteTrace]:
+        """The calls of each site, those that were only counted included."""
+        for counted in self.counted:
+            counted.record(self)
+        return self._sites
+
+    def add(
+        self, site: str | None, call: TracedCall, counted: int = 0, line: str | None = None
+    ) -> None:
+        """Record a call, or so many counted ones that are like it. line: of the program, that came
+        to them.
+        """
+        count = counted or 1
         with self._lock:
             record = self._site(site)
-            record.calls += 1
-            record.seconds += call.seconds
-            record.transfer += call.transfer
-            record.shapes[call.shape] += 1
-            record.dtypes[call.dtype] += 1
-            record.schemes[call.scheme] += 1
+            record.calls += count
+            record.counted += counted
+            record.seconds += count * call.seconds
+            record.transfer += count * call.transfer
+            record.shapes[call.shape] += count
+            record.dtypes[call.dtype] += count
+            record.schemes[call.scheme] += count
             record.outliers = max(record.outliers, call.outliers)
             if call.reason is not None:
-                record.reasons[call.reason] += 1
+                record.reasons[call.reason] += count
+            if line is not None:
+                record.callers[line] += count
 
     def add_other(self, site: str | None) -> None:
         """Record one call of a function that is no product which can take a scheme."""
@@ -170,26 +191,26 @@ class Trace:
             record.schemes["native"] += 1
             record.reasons[Reason.FUNCTION] += 1
 
-    def add_caller(self, site: str, line: str) -> None:
-        """Record the line of the program that came to one call."""
-        with self._lock:
-            self._site(site).callers[line] += 1
-
     def begin_child(self) -> None:
         """In a child process: from here on only the names of sites are recorded, in `children`.
 
         A child may be ended at any moment, as those of a pool are, so each name is written at once.
         """
         self.is_child = True
-        self._lock = threading.Lock()  # another thread may have held it when this one forked
+        # Another thread may have held them when this one forked.
+        self._lock, self.counting = threading.Lock(), threading.Lock()
         self.levels = self.captures = None
         self.keep = frozenset()
-        self.sites, self.results = {}, {}
+        self._sites, self.results = {}, {}
+        for counted in self.counted:
+            counted.begin_child()
+        self.counted = []
 
     def take(self) -> dict[str, SiteTrace]:
         """Remove and return the records of all sites."""
+        taken = self.sites
         with self._lock:
-            taken, self.sites = self.sites, {}
+            self._sites = {}
         return taken
 
     def merge(self, sites: Mapping[str, SiteTrace]) -> None:
@@ -229,9 +250,9 @@ class Trace:
                 self.results[site] = result
 
     def _site(self, site: str | None) -> SiteTrace:
-        record = self.sites.get(site or "-")
+        record = self._sites.get(site or "-")
         if record is None:
-            record = self.sites[site or "-"] = SiteTrace()
+            record = self._sites[site or "-"] = SiteTrace()
             if self.is_child and self.children is not None:
                 with suppress(OSError), open(self.children, "a", encoding="utf-8") as file:
                     file.write(f"{site or '-'}\n")

@@ -1,0 +1,104 @@
+"""Calls of small native products that are counted and not traced: tracing one takes longer than
+the product.
+"""
+
+from collections import deque
+from collections.abc import Collection
+from itertools import repeat
+from math import prod
+from operator import length_hint
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.tracing.trace import Trace, TracedCall
+
+MAX_WORK = 1 << 18  # multiply-adds of a small product, which takes about 10 µs
+FIRST = 32  # small calls of a site that are traced in any case
+PART = 4  # at most a quarter as many calls are counted in a row as have come before
+MOST = 1000  # calls that are counted in a row
+KEPT = 101  # times of traced calls by which the time of a counted one is told
+NONE = repeat(True, 0)  # a site none of whose calls is to be counted
+
+
+def quick(seconds: Collection[float]) -> float:
+    """The time of a small call by several times of it: the lower quartile.
+
+    Of calls that are traced one at a time many find the processor's caches without their code.
+    """
+    return sorted(seconds)[len(seconds) // 4]
+
+
+class _Site:
+    """A site with small calls. granted: calls that were to be counted since the last traced one.
+
+    call, line: the last traced call, and the line of the program that came to it.
+    """
+
+    __slots__ = ("call", "calls", "granted", "line", "seconds")
+
+    def __init__(self) -> None:
+        self.calls = self.granted = 0
+        self.seconds: deque[float] = deque(maxlen=KEPT)
+        self.call: TracedCall | None = None
+        self.line: str | None = None
+
+    def typical(self) -> "TracedCall | None":
+        """The last traced call, with the usual time of a call."""
+        if self.call is None:
+            return None
+        return self.call._replace(seconds=quick(self.seconds))
+
+
+class CountedCalls(dict[str | None, "repeat[bool]"]):
+    """The counted calls of one context: site → an iterator with an item for each call to count.
+
+    `next(counted.get(site, NONE), False)` counts a call, which then must run natively; false where
+    it is to be traced. A counted call is taken to be like the last traced one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sites: dict[str | None, _Site] = {}
+
+    def begin(self, trace: "Trace", site: str | None, call: "TracedCall", line: str | None) -> None:
+        """Record the calls that were counted before a traced native call, and count the next ones
+        if it is small. line: of the program, that came to the call.
+        """
+        is_small = prod(call.shape) <= MAX_WORK
+        if not is_small and site not in self._sites:
+            return
+        with trace.counting:
+            if not self._sites:
+                trace.counted.append(self)
+            known = self._sites.setdefault(site, _Site())
+            self._record(trace, site, known)
+            known.granted = 0
+            self[site] = NONE
+            if not is_small:
+                known.calls = 0
+                return
+            known.calls += 1
+            known.call, known.line = call, line
+            known.seconds.append(call.seconds)
+            if known.calls >= FIRST:
+                known.granted = min(known.calls // PART, MOST)
+                self[site] = repeat(True, known.granted)
+
+    def record(self, trace: "Trace") -> None:
+        """Record the calls that were counted and are not recorded yet."""
+        with trace.counting:
+            for site, known in self._sites.items():
+                self._record(trace, site, known)
+
+    def begin_child(self) -> None:
+        """In a child process: forget all calls."""
+        self._sites = {}
+        self.clear()
+
+    def _record(self, trace: "Trace", site: str | None, known: _Site) -> None:
+        left = length_hint(self.get(site, NONE))
+        count, known.granted = known.granted - left, left
+        call = known.typical()
+        if count and call is not None:
+            known.calls += count
+            trace.add(site, call, count, known.line)
