@@ -37,6 +37,7 @@ from mixpert_py.runtime.request import (
     matmul_shape,
 )
 from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.select import why_not_float32
 from mixpert_py.runtime.signatures import (
     NATIVE,
     below_modes,
@@ -378,6 +379,7 @@ def _record(
         seconds,
         outliers,
         0.0 if product is None else product.transfer,
+        None if counted is None else why_not_float32(call, shape),
     )
     line = None if trace.caller is None or site is None else trace.caller(site)
     trace.add(site, traced, line=line)

@@ -191,6 +191,17 @@ def _on_host(
     return Selection(_transfer_backend(), request)
 
 
+def why_not_float32(call: Call, shape: Shape | Reason) -> Reason | None:
+    """Why a product that is on no GPU would stay native under `float32`; None: it would not, or it
+    is one of float32 already.
+    """
+    if isinstance(shape, Reason):
+        return shape
+    if type(call.a) is not np.ndarray or type(call.b) is not np.ndarray:
+        return None
+    return _unsuited(call) or _cannot_run(call, shape, "float32", None)
+
+
 def _unsuited(call: Call) -> Reason | None:
     """Why NumPy operands can take no scheme; None: they can."""
     a, b, out = call.a, call.b, call.destination

@@ -98,7 +98,7 @@ class PredictiveSearch:
             self.refused.append(plan)
         if is_probe:
             self.failed_probes = 0 if trial.reason is Reason.KEPT else self.failed_probes + 1
-        for site in trial.measurement.not_taken.intersection(trial.changed):
+        for site in trial.measurement.not_taken.keys() & set(trial.changed):
             self.options[site].remove(plan[site])
 
     def _learn(self, trial: Trial) -> None:

@@ -70,7 +70,8 @@ class Operator:
     excluded: scheme → why it is not tried. locked: whether it keeps the scheme that the search
     starts with. sensitivity: the program's error per local error, until runs are known. elsewhere:
     whether only other processes call it, of which nothing is measured. path: of its file, where
-    several files have products.
+    several files have products. unsuited: why no call can take a lower level, in words; "" where
+    one can.
 
     sampled: the number of its calls that were profiled; three figures are those of the worst of
     them. spread: mean number of bits by which entries lie below the largest of their row of A or
@@ -101,6 +102,7 @@ class Operator:
     callers: Mapping[str, int] = field(default_factory=dict)
     elsewhere: bool = False
     path: str = ""
+    unsuited: str = ""
 
     @property
     def place(self) -> str:
@@ -135,8 +137,8 @@ class Measurement:
     seconds: time of the whole program; site_seconds: site id → time in that product, all calls
     together; a site that did not run is absent. Both may be costs of a device model: a search only
     compares them with each other. problem: why the run failed, whose error is then NaN. not_taken:
-    sites none of whose calls took the planned scheme (dtype, size or device did not suit it), so
-    that their times say nothing about it. outliers: site id → largest share of its operands that
+    sites none of whose calls took the planned scheme, so that their times say nothing about it, and
+    why. outliers: site id → largest share of its operands that
     left the slices. errors: observed value → its own error; `error` is the one that counts.
     """
 
@@ -144,7 +146,7 @@ class Measurement:
     error: float
     site_seconds: Mapping[str, float]
     problem: str | None = None
-    not_taken: frozenset[str] = frozenset()
+    not_taken: Mapping[str, str] = field(default_factory=dict)
     outliers: Mapping[str, float] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
 
@@ -163,12 +165,14 @@ def median_of(runs: Sequence[Measurement]) -> Measurement:
     for run in runs:
         if run.problem is not None:
             return run
-    taken = {site for run in runs for site in run.site_seconds.keys() - run.not_taken}
+    taken = {site for run in runs for site in run.site_seconds.keys() - run.not_taken.keys()}
     return Measurement(
         seconds=median(run.seconds for run in runs),
         error=largest(run.error for run in runs),
         site_seconds={site: median(times) for site, times in _times(runs).items()},
-        not_taken=frozenset().union(*(run.not_taken for run in runs)) - taken,
+        not_taken={
+            site: why for run in runs for site, why in run.not_taken.items() if site not in taken
+        },
         outliers=largest_of_each(run.outliers for run in runs),
         errors=largest_of_each(run.errors for run in runs),
     )
@@ -241,7 +245,7 @@ class Reason(StrEnum):
     LOCKED = "locked"
     NEVER_RAN = "never ran"
     ELSEWHERE = "in another process"
-    UNSUITED = "no scheme takes it"
+    UNSUITED = "not used"
     TOO_SHORT = "too short"
     UNCLEAR = "cannot tell"
     PREDICTED = "predicted over budget"
@@ -273,7 +277,8 @@ class Trial:
 class Verdict:
     """One operator: its scheme and time before and after, and why it was lowered no further.
 
-    detail: the problem of a failed run (FAILED), or the id of the successor (RAISED).
+    detail: the problem of a failed run (FAILED), the id of the successor (RAISED), or why the level
+    is not used (UNSUITED, NOT_TAKEN).
     """
 
     operator: Operator

@@ -149,7 +149,7 @@ class SearchState:
             return Reason.ELSEWHERE
         if operator.id not in self.start.measurement.site_seconds:
             return Reason.NEVER_RAN
-        if operator.shapes and all(0 in shape for shape in operator.shapes):
+        if operator.unsuited or (operator.shapes and all(0 in shape for shape in operator.shapes)):
             return Reason.UNSUITED
         if self.start.measurement.site_seconds[operator.id] <= self.noise(operator.id):
             return Reason.TOO_SHORT
@@ -199,7 +199,7 @@ class SearchState:
         noise = self.noise(*changed)
         if measurement.problem is not None:
             reason, gain = Reason.FAILED, nan
-        elif not measurement.not_taken.isdisjoint(changed):
+        elif not measurement.not_taken.keys().isdisjoint(changed):
             # The same program ran as before: neither a gain nor an error comes from the step.
             reason = Reason.NOT_TAKEN
         elif not measurement.error <= self.budget:

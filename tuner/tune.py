@@ -161,12 +161,17 @@ def outcome_of(state: SearchState, otherwise: Reason) -> Outcome:
     trials = state.trials
     if state.is_tightened:
         trials = [_explained(trial, budget) for trial in trials]
+    not_taken = {x: why for trial in trials for x, why in trial.measurement.not_taken.items()}
     held_out = {x for trial in trials if trial.reason is Reason.HOLD_OUT for x in trial.changed}
     verdicts = []
     for operator in state.longest_first():
         reason, detail = state.stopped.get(operator.id, (otherwise, ""))
         if reason is Reason.OVER_BUDGET and operator.id in held_out:
             reason = Reason.HOLD_OUT
+        if reason is Reason.UNSUITED:
+            detail = operator.unsuited
+        elif reason is Reason.NOT_TAKEN:
+            detail = detail or not_taken.get(operator.id, "")
         verdicts.append(
             Verdict(
                 operator,

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -111,9 +112,9 @@ class Options:
 def estimate(options: Options) -> int:
     """Say whether a program can gain, after one run of it.
 
-    Each of its products is then made by itself under each level, for ten seconds at most: how fast
-    here, by device models on GPUs, and with which error. SCRIPT may be a notebook;
-    of its `%%` cells, those under `%%time`, `%%capture` and `%%mixpert` are run.
+    Each of its products is then made by itself under each level, for as long as the program ran
+    and ten seconds at most: how fast here, by device models on GPUs, and with which error. SCRIPT
+    may be a notebook; of its `%%` cells, those under `%%time`, `%%capture` and `%%mixpert` are run.
     """
     from mixpert_py.commands import estimate_table, tables
     from mixpert_py.tuner.estimate import verdict, worth
@@ -124,6 +125,8 @@ def estimate(options: Options) -> int:
     program = options.program()
     packages = packages_of(program, options.packages)
     quiet = options.as_json or options.quiet or options.no_progress
+    if not quiet and sys.stderr.isatty():
+        click.echo("mixpert: runs the program once; its products take as long at most", err=True)
     with tables.progress(quiet, options.verbose) as show:
         found = estimated(program, float(budget), options.time_limit, show, packages)
     if found is None:
@@ -135,11 +138,14 @@ def estimate(options: Options) -> int:
     best = worth(found.places)
     command = None if best is None else options.next_command(best, budget)
     sentence = verdict(found.share, found.places, budget)
+    is_all = best is None and found.unsuited and not found.uncounted
+    if is_all:
+        sentence = f"{program.argv[0]}: {found.unsuited}."
     if options.as_json:
         record = {"error": float(budget), **found.record()}
         click.echo(json.dumps({**record, "verdict": sentence, "command": command}, indent=2))
         return 0
-    if not options.quiet:
+    if not options.quiet and not is_all:
         estimate_table.print_estimate(found, budget, program.filename)
     estimate_table.print_verdict(sentence, command)
     return 0

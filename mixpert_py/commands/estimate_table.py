@@ -11,12 +11,11 @@ from mixpert_py.tuner.report.summary import callers_text
 from mixpert_py.tuner.report.unit import clock_unit, error_text
 from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
 
-PLACE = 14  # characters that a column of files and lines keeps
+PLACE, HERE = 14, 20  # characters that columns of places, and of gains or reasons, keep
 MOST_PRODUCTS = 4  # products; of more, those that take least are summed up
 NEGLIGIBLE = 0.005  # share of the program's time below which a product is summed up, too
 WORTH_NAMING = 0.01  # share of the products' time in those that were not measured
 SHORT = 0.1  # seconds of a run below which its times are uncertain
-CHILDREN = 0.1  # time of other processes, over that of the program, from which it is named
 
 LEVELS = (
     "level: how a product is made; below a machine's name, how many times as fast that is there as "
@@ -24,9 +23,10 @@ LEVELS = (
 )
 PREDICTED = (
     "GPUs are predicted, for operands that lie there, against the GPU's own native products; the "
-    "rest of the program is assumed to keep its share of the time. Rows of so wide a range that a "
-    "level repairs them, or leaves their products native, are not counted."
+    "rest of the program is assumed to keep its share of the time. Predictions ignore rows whose "
+    "range is too wide for the level."
 )
+LEAST = 1.02  # times as fast: below it a level is told as no faster
 
 
 def print_estimate(found: Estimate, budget: str, script: str) -> None:
@@ -83,9 +83,10 @@ def _print_products(found: Estimate, script: str) -> None:
         Column("product", wraps=True),
         *[Column("called from", wraps=True, drop=1)] * called,
         Column("% of\ntime", right=True),
-        Column("level"),
+        *([Column("level")] if found.on_gpu else []),
+        *([] if found.on_gpu else [Column("here", wraps=True, least=HERE)]),
         Column("error"),
-        *(Column(name, right=True, drop=at) for at, name in enumerate(names)),
+        *(Column(name, right=True, drop=at) for at, name in enumerate(names) if found.on_gpu),
     )
     rows = [row for one in shown for row in _rows(one, found, names, several, called)]
     if rows:
@@ -99,7 +100,7 @@ def _print_products(found: Estimate, script: str) -> None:
 
 def _notes(found: Estimate, budget: float) -> Iterator[str]:
     """Sentences on the meaning of the figures, and on why they may be off."""
-    if found.products:
+    if found.products and found.on_gpu:
         yield LEVELS
     yield (
         "Errors are those of single products on this run's operands, relative to float64 in the "
@@ -118,7 +119,7 @@ def _notes(found: Estimate, budget: float) -> Iterator[str]:
         yield f"{part:.0f} % of the products' time was not measured: taken to be like the rest."
     if found.seconds < SHORT:
         yield "The run is so short that its times are uncertain: let it do more."
-    if found.children >= CHILDREN * found.seconds:
+    if found.uncounted:
         yield (
             f"Processes that the program started took {found.children:.1f} s of processor time; "
             "their products are not counted."
@@ -132,10 +133,13 @@ def _factor(times: float) -> str:
 def _rows(
     one: EstimatedProduct, found: Estimate, names: list[str], several: bool, called: bool
 ) -> Iterator[tuple[str, ...]]:
-    """A row for each level, the product in the first."""
+    """A row for each level, the product in the first; without a GPU, one row."""
     place = place_text(one.path if several else "", one.line)
     callers = [callers_text(one.callers)] * called
     head = (place, one.expression, *callers, f"{100 * one.seconds / found.seconds:.0f}")
+    if not found.on_gpu:
+        yield (*head, *_here(one))
+        return
     levels = [level for level in one.errors if any(level in its for its in one.speeds.values())]
     if not levels:
         yield (*head, "native", "–", *("–" for _ in names))
@@ -144,3 +148,15 @@ def _rows(
         texts = ["–" if speed is None else times_text(speed) for speed in speeds]
         yield (*head, level, error_text(one.errors[level]), *texts)
         head = ("",) * len(head)
+
+
+def _here(one: EstimatedProduct) -> tuple[str, str]:
+    """The gain on a processor, or why there is none, and the error of the level."""
+    if one.unsuited:
+        return one.unsuited, "–"
+    speeds = one.speeds["here"]
+    if not speeds:
+        return "not measured", "–"
+    level = max(speeds, key=speeds.__getitem__)
+    gain = f"{times_text(speeds[level])} in {level}"
+    return gain if speeds[level] >= LEAST else f"no faster: {gain}", error_text(one.errors[level])

@@ -435,7 +435,10 @@ def searched(
             interrupt.check()
             show(purpose)
 
-        prepared = prepare(program, settings, existing, on_run, trials=trials, report=say_each)
+        announce = (lambda line: None) if quiet else say
+        prepared = prepare(
+            program, settings, existing, on_run, trials=trials, report=say_each, announce=announce
+        )
         return None if prepared is None else search(prepared)
 
 

@@ -59,9 +59,9 @@ FIRST_PRODUCTS: tuple[Product, ...] = tuple(
 class Alone(msgspec.Struct, frozen=True):
     """What is made of a program's products by themselves, on captured operands, after it has ended.
 
-    timed: schemes whose times are measured. levels: those whose errors are. seconds: for all of it;
-    patience: for one product under one scheme. limit: the seconds of the whole process, of which a
-    part is left for it.
+    timed: schemes whose times are measured. levels: those whose errors are. seconds: for all of it,
+    but no more than so many `runs` of the program take, and `least`; patience: for one product
+    under one scheme. limit: the seconds of the whole process, of which a part is left for it.
     """
 
     timed: tuple[str, ...]
@@ -69,6 +69,8 @@ class Alone(msgspec.Struct, frozen=True):
     seconds: float
     patience: float
     limit: float
+    runs: float
+    least: float
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -133,6 +135,7 @@ class SiteResult(msgspec.Struct, frozen=True):
     fed_by: dict[str, int] = {}
     outliers: float = 0.0
     callers: dict[str, int] = {}
+    unsuited: dict[str, int] = {}
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -297,7 +300,8 @@ def alone_result(
     rewritten: see `Result`. ours: seconds of rewriting modules, copying operands and finding lines.
     Like those of tracing calls they are none of the program's time.
     """
-    left = min(job.seconds, LEFT_FOR_PRODUCTS * (job.limit - seconds))
+    left = min(job.seconds, max(job.runs * seconds, job.least))
+    left = min(left, LEFT_FOR_PRODUCTS * (job.limit - seconds))
     own = without_cost(trace, max(seconds - ours, 0.0))
     with contexts.use(replace(contexts.current(), trace=None)):
         found = measure(captures.calls, trace.sites, job.timed, job.levels, left, job.patience)
@@ -506,4 +510,5 @@ def site_result(record: SiteTrace) -> SiteResult:
         dict(record.fed_by),
         record.outliers,
         dict(record.callers.most_common()),
+        {str(reason): count for reason, count in record.unsuited.items()},
     )

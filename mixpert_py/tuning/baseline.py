@@ -55,16 +55,16 @@ def establish(
     reference: str = FLOAT64,
     *,
     timed: bool = False,
-    after_first: Callable[[ProgramRun], None] = lambda run: None,
+    after_first: Callable[[ProgramRun], bool] = lambda run: True,
 ) -> Baseline | None:
     """Run the program natively, then once more to profile each level, if any.
 
     levels: returns those of the ladder; called after the native runs, with the first of them.
     reference: FLOAT64 or NATIVE. timed: whether times are measured: then the profile times products
-    of the host by themselves. after_first: called with the first run, where it has products.
-    None if the program calls no product. Raises ProgramError if it fails, has nothing to compare,
-    or leaves all products to other processes, BudgetError if its own spread is more than half of a
-    budget.
+    of the host by themselves. after_first: called with the first run, where it has products;
+    returns whether to go on. None if the program calls no product, or that is the end. Raises
+    ProgramError if it fails, has nothing to compare, or leaves all products to other processes,
+    BudgetError if its own spread is more than half of a budget.
     """
     name = experiment.program.argv[0]
     first = experiment.native()
@@ -75,7 +75,8 @@ def establish(
                 "let the program make some of them itself, with one worker or none"
             )
         return None
-    after_first(first)
+    if not after_first(first):
+        return None
     _require_numbers(name, first)
     alone = timed and not experiment.on_gpu
     others = [experiment.native() for _ in range((PAIRED_RUNS if alone else NATIVE_RUNS) - 1)]
@@ -179,7 +180,7 @@ class Clock:
         cost: Cost | None,
     ) -> None:
         self._sites = sites
-        self._cost = cost
+        self.cost = cost
         self._pairs = cost if isinstance(cost, PairedTimes) else None
         measured = median_of(natives)
         # The program's time beside its products; of another machine that is not known.
@@ -193,10 +194,10 @@ class Clock:
 
     def __call__(self, measured: Measurement, plan: Mapping[str, str]) -> Measurement:
         """A measurement of a plan with the times to go by; a failed one is unchanged."""
-        if self._cost is None or measured.problem is not None:
+        if self.cost is None or measured.problem is not None:
             return measured
         costs = {
-            site: self._cost(site, trace, plan.get(site, "native"))
+            site: self.cost(site, trace, plan.get(site, "native"))
             for site, trace in self._sites.items()
         }
         seconds = self._outside + sum(costs.values())
@@ -205,18 +206,18 @@ class Clock:
     @property
     def predicts(self) -> bool:
         """Whether times are predicted, and not measured here."""
-        return self._cost is not None and self._pairs is None
+        return self.cost is not None and self._pairs is None
 
     @property
     def device(self) -> str:
         """The GPU that times are predicted for, where it is a certain one."""
-        return self._cost.device if isinstance(self._cost, DeviceCost) else ""
+        return self.cost.device if isinstance(self.cost, DeviceCost) else ""
 
     def predicted(self, site: str, schemes: Iterable[str]) -> dict[str, float]:
         """Scheme → the site's time under it; empty where times are measured."""
-        if self._cost is None:
+        if self.cost is None:
             return {}
-        return {scheme: self._cost(site, self._sites[site], scheme) for scheme in schemes}
+        return {scheme: self.cost(site, self._sites[site], scheme) for scheme in schemes}
 
     def excluded(self, site: str) -> dict[str, Reason]:
         """Scheme → why it is not tried at a site, as far as pairs of times say so."""
@@ -232,9 +233,10 @@ def profiled_operator(
     locked: bool,
     sensitivity: float = 1.0,
     path: str = "",
+    unsuited: str = "",
 ) -> Operator:
     """The operator of a call site with its profile. levels: schemes whose times are predicted.
-    path: of its file, where several have products.
+    path: of its file, where several have products. unsuited: as in `Operator`.
     """
     return Operator(
         id=site.id,
@@ -258,6 +260,7 @@ def profiled_operator(
         fed_by=trace.fed_by,
         callers=trace.callers,
         path=path,
+        unsuited=unsuited,
     )
 
 

@@ -28,9 +28,11 @@ from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.paired import by_site, site_ratio
 from mixpert_py.tuning.project_sites import read_sites
+from mixpert_py.tuning.unsuited import why_all_native, why_native
 
-SECONDS = 10.0  # for the products by themselves
+SECONDS, LEAST = 10.0, 1.0  # for the products by themselves, which take no longer than the program
 PATIENCE = 0.4  # for one of them under one level
+CHILDREN = 0.1  # time of other processes, over that of the program, from which it is named
 MAKERS = ("NVIDIA ", "GeForce ", "Tesla ")
 
 
@@ -38,7 +40,8 @@ MAKERS = ("NVIDIA ", "GeForce ", "Tesla ")
 class EstimatedProduct:
     """A call site. errors: as in Operator. speeds: machine → scheme → times as fast as native.
 
-    path: "" where it is not known. callers: as in SiteTrace.
+    path: "" where it is not known. callers: as in SiteTrace. unsuited: why it can take no level on
+    this machine's processor; "" where it can, or a GPU is here.
     """
 
     id: str
@@ -50,6 +53,7 @@ class EstimatedProduct:
     errors: Mapping[str, float]
     speeds: Mapping[str, Mapping[str, float]]
     callers: Mapping[str, int] = field(default_factory=dict)
+    unsuited: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,8 @@ class Estimate:
     places: this machine, then GPUs by their models, the fastest first. unmeasured: the part of the
     products' time in those that were not measured, and are taken to be like others. children:
     seconds of processor time of the processes that the program started, whose products are not
-    known.
+    known. on_gpu: whether there is a GPU here. unsuited: why no product can take a level here; ""
+    where one can.
     """
 
     seconds: float
@@ -68,6 +73,13 @@ class Estimate:
     places: tuple[Place, ...]
     unmeasured: float
     children: float = 0.0
+    on_gpu: bool = False
+    unsuited: str = ""
+
+    @property
+    def uncounted(self) -> bool:
+        """Whether other processes of the program took long enough to be named."""
+        return self.children >= CHILDREN * self.seconds
 
     @property
     def products_seconds(self) -> float:
@@ -82,6 +94,7 @@ class Estimate:
             "ceiling": _number(gains.ceiling(self.share)),
             "unmeasured": self.unmeasured,
             "children": self.children,
+            "unsuited": self.unsuited,
             "places": [
                 {
                     "device": place.device,
@@ -103,6 +116,7 @@ class Estimate:
                     "errors": {scheme: _number(error) for scheme, error in one.errors.items()},
                     "speeds": {place: dict(speeds) for place, speeds in one.speeds.items()},
                     "callers": dict(one.callers),
+                    "unsuited": one.unsuited,
                 }
                 for one in self.products
             ],
@@ -124,18 +138,26 @@ def estimate(
     """
     own_sites = read_sites(program).sites
     emulations, casts = _lower("int8"), _lower("cpu")
-    timed = casts if gpus.usable(None) is None else (*emulations, *casts)
+    on_gpu = gpus.usable(None) is not None
+    timed = (*emulations, *casts) if on_gpu else casts
     options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit, packages=tuple(packages))
     experiment = Experiment(program, options, on_run=on_run, executor=Executor(with_stdin=True))
-    alone = Alone(timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit)
+    alone = Alone(timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit, 1.0, LEAST)
     result = experiment.products_alone(alone).result
     if not any(site.seconds for site in result.sites.values()):
         return None
+    unsuited = {} if on_gpu else {site: why_native(it) for site, it in result.sites.items()}
     own, alike = by_site(result.alone), _by_types(result)
     errors = {site: _errors(alike[site]) | _errors(own[site]) for site in result.sites}
     measured = {site: own[site] or alike[site] for site in result.sites}
-    missing = sum(trace.seconds for site, trace in result.sites.items() if not _errors(own[site]))
+    missing = sum(
+        trace.seconds
+        for site, trace in result.sites.items()
+        if not (_errors(own[site]) or unsuited.get(site))
+    )
     by_place = _times(result, measured, emulations, casts)
+    for site in filter(unsuited.get, result.sites):
+        by_place[None][site] = {"native": result.sites[site].seconds}
     known = _places(program, result)
     tuned = {site for site in result.sites if matches(module_of(site), packages)}
     tuned |= own_sites.keys()
@@ -151,10 +173,12 @@ def estimate(
     return Estimate(
         result.seconds,
         share,
-        tuple(_products(result, known, errors, by_place, _callers(program, result))),
+        tuple(_products(result, known, errors, by_place, _callers(program, result), unsuited)),
         tuple(sorted(map(likely, by_place, by_place.values()), key=_here_then_fastest)),
         missing / whole,
         result.children,
+        on_gpu,
+        "" if on_gpu else why_all_native(result.sites),
     )
 
 
@@ -277,6 +301,7 @@ def _products(
     errors: Mapping[str, Mapping[str, float]],
     by_place: Mapping[str | None, Times],
     callers: Mapping[str, Mapping[str, int]],
+    unsuited: Mapping[str, str],
 ) -> list[EstimatedProduct]:
     made = []
     for site, trace in sorted(result.sites.items(), key=lambda item: -item[1].seconds):
@@ -302,6 +327,7 @@ def _products(
                 errors[site],
                 speeds,
                 callers[site],
+                unsuited.get(site, ""),
             )
         )
     return made

@@ -32,6 +32,7 @@ LEAST_LIMIT = 60.0
 LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
 SECONDS = 20.0  # for the products of a profile by themselves
 PATIENCE = 6.0  # for one of them under one level, where the machine is busy
+RUNS, LEAST = 2.0, 5.0  # of the program's time, and seconds: what they may take at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class Experiment:
         product, on operands that were captured.
         """
         limit = self._limit(is_profile=True)
-        alone = Alone(tuple(levels), (), SECONDS, PATIENCE, limit) if timed else None
+        alone = Alone(tuple(levels), (), SECONDS, PATIENCE, limit, RUNS, LEAST) if timed else None
         return self._run(
             RunRequest("profile", scheme="native", levels=tuple(levels), warm=True, alone=alone)
         )
@@ -166,11 +167,11 @@ class Experiment:
         except (ProgramError, ShapeError) as failure:
             return Measurement(0.0, float("nan"), {}, str(failure))
         traces = run.result.sites
-        not_taken = frozenset(
-            site
+        not_taken = {
+            site: ", ".join(traces[site].reasons)
             for site, scheme in plan.items()
             if site in traces and scheme not in traces[site].schemes
-        )
+        }
         return replace(run.measurement, not_taken=not_taken)
 
     def compare_as(self, other: Comparison) -> None:

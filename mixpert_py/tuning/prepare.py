@@ -21,6 +21,7 @@ from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.schemes import emulation_of, ladder
 from mixpert_py.sources.packages import described, unused_line
 from mixpert_py.tuner.records import Ladder, Measurement, Operator, Problem, Rung, median_of
+from mixpert_py.tuner.report.unit import clock_unit
 from mixpert_py.tuning.baseline import (
     Baseline,
     Clock,
@@ -44,7 +45,9 @@ from mixpert_py.tuning.project_sites import (
 )
 from mixpert_py.tuning.record import provenance
 from mixpert_py.tuning.trials import Trials
+from mixpert_py.tuning.unsuited import why_all_native, why_native
 
+MOST_RUNS = 12  # that most tunings need
 HOST_LADDERS = (AUTO, "cpu")  # that need no GPU
 UNSOUND = (
     "runs at the same time would disturb each other's times; give each a GPU of its own, or let "
@@ -83,6 +86,7 @@ def prepare(
     cost: Cost | None = None,
     trials: Trials | None = None,
     report: Callable[[list[str]], None] = lambda lines: None,
+    announce: Callable[[str], None] = lambda line: None,
     given: ProjectSites | None = None,
     make: Callable[..., Experiment] = Experiment,
 ) -> Prepared | None:
@@ -93,7 +97,8 @@ def prepare(
     purpose of each run before it starts. cost: predicts times; None: the cost on the options'
     device, else INT8 products where their backend emulates, else times are measured. trials: stores
     the runs, and returns those of a resumed tuning; the caller ends them once the plan is written.
-    report: called after the first run with lines on the products that cannot be tuned. given: the
+    report: called after the first run with lines on the products that cannot be tuned. announce:
+    called then with a line that says how long the tuning takes. given: the
     call sites; None: those that the program's source shows. make: makes the experiment, given what
     `Experiment` is.
     Raises ProgramError if the program fails natively, BudgetError if it is too noisy for the
@@ -133,15 +138,25 @@ def prepare(
         resources.require_sound(on_gpu=experiment.on_gpu, predicted=cost is not None)
         return _lower_schemes(rungs_for(options, experiment.on_gpu, wide=_is_wide(first)))
 
-    def with_first(first: ProgramRun) -> None:
-        """Add the sites of libraries that the program calls, and tell what cannot be tuned."""
+    is_timed = cost is None and options.ladder in HOST_LADDERS
+
+    def with_first(first: ProgramRun) -> bool:
+        """Add the sites of libraries that the program calls, and tell what cannot be tuned; returns
+        whether anything can.
+        """
         nonlocal project, earlier, locked
         called = {*first.result.sites, *first.result.elsewhere}
         project = with_libraries(project, first.result.rewritten, called)
         earlier = _earlier(existing, project.sites)
         locked = {site: entry for site, entry in earlier.items() if entry.locked}
         experiment.blocks.update({site: entry.block for site, entry in locked.items()})
-        report([*untuned(project, first), *map(unused_line, first.result.unused)])
+        lines = [*untuned(project, first), *map(unused_line, first.result.unused)]
+        is_by_processor = is_timed and not (experiment.on_gpu or locked)
+        why = why_all_native(first.result.sites) if is_by_processor else ""
+        report([*lines, f"{program.argv[0]}: {why}"] if why else lines)
+        if not why:
+            announce(_duration(first.seconds))
+        return not why
 
     baseline = establish(
         experiment,
@@ -194,6 +209,7 @@ def _problem(
             locked=site in locked,
             sensitivity=options.limits.scale,
             path=project.file_shown(site),
+            unsuited=why_native(trace) if isinstance(clock.cost, PairedTimes) else "",
         )
         for site, trace in baseline.profile.items()
         if site in sites
@@ -219,6 +235,15 @@ def _problem(
         clock.noise,
         {x.id: locked[x.id].scheme if x.id in locked else "native" for x in operators},
         options.until,
+    )
+
+
+def _duration(seconds: float) -> str:
+    """A line that says how long a tuning takes, by the time of one run."""
+    unit = clock_unit((MOST_RUNS * seconds,))
+    return (
+        f"one run takes {clock_unit((seconds,)).quantity(seconds)}; a tuning is most often done in "
+        f"{MOST_RUNS} runs or fewer: {unit.quantity(MOST_RUNS * seconds)}"
     )
 
 

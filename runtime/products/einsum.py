@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out, in_force
 from mixpert_py.runtime.arrays import AnyArray
-from mixpert_py.runtime.context import current, passes
+from mixpert_py.runtime.context import current
 from mixpert_py.runtime.dtypes import PRECISION, is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.products.contraction import Pair, Step, Sum, contraction, expand, path, read
@@ -69,7 +69,10 @@ def einsum(
     """
     context = current()
     is_free = scheme is None and backend is None
-    if is_free and _are_small(operands) and passes(site):
+    if is_free and site in context.passing and _are_small(operands):
+        return native(*operands, **options)
+    counted = context.counted.get(site) if is_free else None
+    if counted is not None and _are_small(operands) and next(counted, False):
         return native(*operands, **options)
     signature = None
     is_free = is_free and block is None and not options and context.trace is None

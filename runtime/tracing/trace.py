@@ -26,7 +26,8 @@ class TracedCall(NamedTuple):
 
     reason: why the scheme in force did not make it. seconds: the time of the call; transfer: the
     part of it in which NumPy arrays were moved to a GPU and back. outliers: the share of the
-    operands' blocks that left the scheme's slices, where that was asked for.
+    operands' blocks that left the scheme's slices, where that was asked for. unsuited: of a native
+    call for which nobody asked for a scheme: why a processor would not make it in float32.
     """
 
     shape: Shape
@@ -36,6 +37,7 @@ class TracedCall(NamedTuple):
     seconds: float
     outliers: float = 0.0
     transfer: float = 0.0
+    unsuited: Reason | None = None
 
 
 @dataclass(slots=True)
@@ -60,6 +62,7 @@ class SiteTrace:
     dtypes: Counter[str] = field(default_factory=Counter)
     schemes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[Reason] = field(default_factory=Counter)
+    unsuited: Counter[Reason] = field(default_factory=Counter)
     outliers: float = 0.0
     sampled: int = 0
     errors: dict[str, float] = field(default_factory=dict)
@@ -75,7 +78,7 @@ class SiteTrace:
         self.counted += other.counted
         self.seconds += other.seconds
         self.transfer += other.transfer
-        for name in ("shapes", "dtypes", "schemes", "reasons", "fed_by", "callers"):
+        for name in ("shapes", "dtypes", "schemes", "reasons", "unsuited", "fed_by", "callers"):
             getattr(self, name).update(getattr(other, name))
         self.outliers = max(self.outliers, other.outliers)
         self.sampled += other.sampled
@@ -179,6 +182,8 @@ class Trace:
             record.outliers = max(record.outliers, call.outliers)
             if call.reason is not None:
                 record.reasons[call.reason] += count
+            if call.unsuited is not None:
+                record.unsuited[call.unsuited] += count
             if line is not None:
                 record.callers[line] += count
 

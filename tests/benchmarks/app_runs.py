@@ -287,7 +287,7 @@ class PlanMeasurer:
     def _measured(self, plan: Mapping[str, str]) -> Measurement:
         values, times, sites = self.runs.traced(under_plan(plan, self.backend, Trace()))
         not_taken = {
-            site
+            site: ", ".join(sites[site].reasons)
             for site, scheme in plan.items()
             if site in sites and scheme not in sites[site].schemes
         }
@@ -295,7 +295,7 @@ class PlanMeasurer:
             times.wall,
             self.runs.error(values),
             {site: found.seconds for site, found in sites.items()},
-            not_taken=frozenset(not_taken),
+            not_taken=not_taken,
             outliers={site: found.outliers for site, found in sites.items()},
         )
 

@@ -14,6 +14,8 @@ from mixpert_py.tuner.records import (
     Rung,
 )
 
+UNFIT = "too small"  # why no call took a scheme
+
 Table = Mapping[str, Mapping[str, float]]
 
 
@@ -63,7 +65,7 @@ class TableProgram:
             self.overhead + sum(times.values()),
             error,
             times,
-            not_taken=frozenset(s for s, schemes in self.unfit.items() if plan[s] in schemes),
+            not_taken={s: UNFIT for s, schemes in self.unfit.items() if plan[s] in schemes},
         )
 
     def operators(self, *locked: str) -> list[Operator]:

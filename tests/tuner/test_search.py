@@ -1,6 +1,7 @@
 """`tune` as a whole: its promises on any program, its edges, and what Ctrl-C leaves."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from math import inf, nan
 
@@ -215,6 +216,19 @@ def test_what_no_scheme_takes_is_not_lowered_and_named_so(
     outcome = tune(measure, operators, [], LADDER, 0, noise=0.0, search=kind)
     assert (outcome.plan["a"] != "native") == lowered
     assert (outcome.verdicts[0].reason is Reason.UNSUITED) != lowered
+
+
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_a_product_that_no_level_suits_is_never_tried_and_says_why(kind: str) -> None:
+    times = {"native": 9.0, "II": 8.0, "III": 8.0, "I": 2.0}
+    program = TableProgram({"a": times, "b": times}, {})
+    a, b = program.operators()
+    operators = [replace(a, unsuited="integers"), b]
+    outcome = tune(program, operators, [], LADDER, 1, noise=0.0, search=kind)
+    assert outcome.plan == {"a": "native", "b": "I"}
+    assert all(plan["a"] == "native" for plan in program.plans)
+    found = {verdict.operator.id: verdict for verdict in outcome.verdicts}
+    assert (found["a"].reason, found["a"].detail) == (Reason.UNSUITED, "integers")
 
 
 def test_share_is_of_the_program_at_the_start() -> None:

@@ -16,8 +16,7 @@ MEANING: Mapping[str, str] = {
     Reason.KEPT: "Within the budget and faster: the search went on from here.",
     Reason.NOT_FASTER: "It saves no time, or less than the clock's noise.",
     Reason.NO_GAIN: "As fast and as exact as before: there is nothing to win.",
-    Reason.NOT_TAKEN: "The scheme does not suit the operands (type, size or device): the product "
-    "fell back to what it ran before.",
+    Reason.NOT_TAKEN: "No call of the product could use the level: it ran as before.",
     Reason.OVER_BUDGET: "It ran, and the program's error was over the budget.",
     Reason.HOLD_OUT: "It ran within the budget, but not on the data that was held out.",
     Reason.FAILED: "The program failed under it, or left nothing to compare.",
@@ -25,10 +24,10 @@ MEANING: Mapping[str, str] = {
     Reason.LOCKED: "Locked in the plan, or by a comment in the source.",
     Reason.NEVER_RAN: "The program did not call it.",
     Reason.ELSEWHERE: "Only processes that the program starts call it, which are not measured.",
-    Reason.UNSUITED: "It is a sum that is no product of matrices, or not of arrays of numbers.",
+    Reason.UNSUITED: "The product stays as it is: no level below suits its operands.",
     Reason.TOO_SHORT: "Its time is below the clock's noise: lowering it could not be seen.",
-    Reason.UNCLEAR: "Made by itself, in turn with the native product, it differed by less than the "
-    "clock's noise, or there was no time to measure it: nothing is known on this machine now.",
+    Reason.UNCLEAR: "Timed alone, the level and the original took the same time within the noise, "
+    "or there was no time to measure it. Try again on an idle machine.",
     Reason.PREDICTED: "Its measured error on these operands, carried through the program, is over "
     "the budget; so it was not run.",
     Reason.TOO_LITTLE: "Lowering it would save less of the program's time than a run is worth "

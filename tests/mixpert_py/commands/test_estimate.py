@@ -56,7 +56,7 @@ def test_a_program_in_which_they_do_not(tmp_path: Path, mixpert: Mixpert) -> Non
     (tmp_path / "s.py").write_text(HARDLY)
     found = estimated(mixpert, "s.py")
     assert found["share"] < 0.1
-    assert found["verdict"].endswith("not worth it.")
+    assert found["verdict"].endswith("too small for any level.")
     assert found["command"] is None
 
 
@@ -71,7 +71,6 @@ def test_the_words_fit_a_terminal_and_say_what_errors_are(tmp_path: Path, mixper
     text = " ".join(done.out.split())
     for words in (
         "b @ a",
-        "int8x6",
         "float32",
         "H200",
         "likely at 1e-5",
@@ -302,3 +301,64 @@ def test_the_next_command_is_one(tmp_path: Path, mixpert: Mixpert) -> None:
     done = mixpert(*words[1:])
     assert done.code == 0, done.err
     assert "NVIDIA H200" in done.out
+
+
+MANY = """\
+import numpy as np
+
+a, b = np.eye(6), np.ones(6)
+for _ in range(6000):
+    b = a @ b
+    c = a @ a
+print(b.sum())
+"""
+WHOLE = """\
+import numpy as np
+
+a = np.arange(10_000).reshape(100, 100)
+print((a @ a).sum())
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(MANY, "12,000 products of about "), (WHOLE, "1 product of int64: integers are exact as")],
+    ids=["too small", "integers"],
+)
+def test_products_that_can_take_no_level_are_one_line(
+    tmp_path: Path, mixpert: Mixpert, text: str, said: str
+) -> None:
+    (tmp_path / "s.py").write_text(text)
+    done = mixpert("estimate", "s.py")
+    assert done.code == 0, done.err
+    (line,) = done.out.splitlines()
+    assert line.startswith(f"s.py: {said}")
+    tuned = mixpert("tune", "--error", "1e-6", "-v", "s.py")
+    assert tuned.code == 1
+    assert tuned.out == ""
+    runs = [line for line in tuned.err.splitlines() if line.startswith("run ")]
+    assert runs == ["run 1: native run"]
+    assert said in tuned.err
+    assert "idle" not in tuned.err
+    assert not (tmp_path / "s.mixpert.toml").exists()
+
+
+def test_products_take_no_longer_than_their_program(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(MANY)
+    found = estimated(mixpert, "s.py")
+    assert 0 < found["products_seconds"] <= found["seconds"]
+    assert sum(product["calls"] for product in found["products"]) == 12_000
+
+
+def test_products_of_threads_take_no_longer_than_their_program(
+    tmp_path: Path, mixpert: Mixpert
+) -> None:
+    (tmp_path / "s.py").write_text(
+        "import threading\nimport numpy as np\na = np.ones((600, 600))\n"
+        "def work():\n    for _ in range(10):\n        a @ a\n"
+        "threads = [threading.Thread(target=work) for _ in range(8)]\n"
+        "for thread in threads:\n    thread.start()\n"
+        "for thread in threads:\n    thread.join()\n"
+    )
+    found = estimated(mixpert, "s.py")
+    assert 0 < found["products_seconds"] <= found["seconds"] * (1 + 1e-9)

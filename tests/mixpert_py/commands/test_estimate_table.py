@@ -29,6 +29,7 @@ FOUND = Estimate(
         Place("T4", 1.0, 9.0, {}),
     ),
     0.0,
+    on_gpu=True,
 )
 
 
@@ -64,6 +65,38 @@ def test_a_librarys_product_has_its_file_and_the_lines_that_called_it(
         assert (words in text) == (width == 80)
     assert "shapes/" in text
     assert "deep.py:12" in text
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "1.80× in float32 2.0e-07"),
+        ({"speeds": {"here": {"float32": 0.9}}}, "no faster: 0.90× in float32"),
+        ({"speeds": {"here": {}}}, "not measured –"),
+        ({"speeds": {"here": {}}, "unsuited": "6 × 6 × 6 is too small"}, "6 × 6 × 6 is too small"),
+    ],
+    ids=["faster", "not faster", "not measured", "too small"],
+)
+def test_without_a_gpu_each_product_is_one_row(
+    width: int,
+    changes: dict[str, object],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    product = replace(PRODUCT, **changes)
+    estimate_table.print_estimate(replace(FOUND, products=(product,), on_gpu=False), "1e-5", "s.py")
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line.rstrip()) <= width for line in lines)
+    head = next(line for line in lines if "here" in line)
+    assert "level" not in head
+    assert "H200" not in head
+    assert sum("e-0" in line and "float32" in line for line in lines) <= 1
+    text = " ".join(" ".join(lines).split())
+    assert said.split()[0] in text
+    assert any(line.startswith("H200") and "1.05×" in line for line in lines)
 
 
 def notes(**changes: object) -> str:

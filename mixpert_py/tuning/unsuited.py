@@ -1,0 +1,79 @@
+"""Why products can take no lower level on a processor: in words, with their numbers."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from math import prod
+
+from mixpert_py.execution.worker import SiteResult
+from mixpert_py.runtime.dtypes import is_wide
+from mixpert_py.runtime.reasons import MEANING, Reason
+from mixpert_py.tuner.report.unit import clock_unit
+
+NARROW = "narrow"  # stands for products that are of float32's precision already
+SEVERAL = 3  # types, whose names are not listed
+SHORTEST = 1e-3  # seconds: a shorter time is told in whole microseconds
+
+
+def why_native(trace: SiteResult) -> str:
+    """Why no call of a site can take `float32`; "" where one can.
+
+    trace: of a native run, of operands that are on no GPU.
+    """
+    reason = _reason(trace)
+    if reason == Reason.TOO_SMALL:
+        m, k, n = _largest(trace)
+        is_one = len(trace.shapes) == 1
+        verb = "is" if is_one else "and smaller are"
+        return f"{m} × {k} × {n} {verb} too small for float32 to be faster"
+    if reason == Reason.INTEGER:
+        return f"integers: products of {_dtypes([trace])} are exact as they are"
+    if reason == NARROW:
+        return f"{_dtypes([trace])}: a processor has no faster level"
+    return f"{reason}: {MEANING[reason].rstrip('.')}" if reason else ""
+
+
+def why_all_native(sites: Mapping[str, SiteResult]) -> str:
+    """Why no product of a program can take `float32`, in one line; "" where one can."""
+    by_reason: dict[str, list[SiteResult]] = defaultdict(list)
+    for trace in sites.values():
+        by_reason[_reason(trace)].append(trace)
+    if "" in by_reason:
+        return ""
+    return "; ".join(_line(reason, traces) for reason, traces in by_reason.items())
+
+
+def _line(reason: str, traces: list[SiteResult]) -> str:
+    calls = sum(trace.calls for trace in traces)
+    products = f"{calls:,} product{'s' * (calls != 1)}"
+    if reason == Reason.TOO_SMALL:
+        each = sum(trace.seconds for trace in traces) / calls
+        return f"{products} of about {_time(each)}: too small for any level"
+    if reason == Reason.INTEGER:
+        return f"{products} of {_dtypes(traces)}: integers are exact as they are"
+    if reason == NARROW:
+        return f"{products} of {_dtypes(traces)}: a processor has no faster level"
+    return f"{products}: {reason}: {MEANING[reason].rstrip('.')}"
+
+
+def _reason(trace: SiteResult) -> str:
+    """The reason of most calls, where each call has one; "" where some call has none."""
+    if sum(trace.unsuited.values()) >= trace.calls and trace.unsuited:
+        return max(trace.unsuited, key=trace.unsuited.__getitem__)
+    has_shapes = all(any(shape) for *shape, _ in trace.shapes)
+    return NARROW if has_shapes and not is_wide(*trace.dtypes) else ""
+
+
+def _largest(trace: SiteResult) -> tuple[int, int, int]:
+    m, k, n, _ = max(trace.shapes, key=lambda shape: prod(shape[:3]))
+    return m, k, n
+
+
+def _dtypes(traces: Iterable[SiteResult]) -> str:
+    names = list(dict.fromkeys(name for trace in traces for name in trace.dtypes))
+    return " and ".join(names) if len(names) < SEVERAL else f"{len(names)} types"
+
+
+def _time(seconds: float) -> str:
+    if seconds < SHORTEST:
+        return f"{max(round(seconds * 1e6), 1)} µs"
+    return clock_unit((seconds,)).quantity(seconds)
