@@ -48,6 +48,7 @@ from mixpert_py.tuning.trials import Trials
 from mixpert_py.tuning.unsuited import why_all_native, why_native
 
 MOST_RUNS = 12  # that most tunings need
+LONG = 10.0  # seconds of a tuning, of which people are told before
 HOST_LADDERS = (AUTO, "cpu")  # that need no GPU
 UNSOUND = (
     "runs at the same time would disturb each other's times; give each a GPU of its own, or let "
@@ -154,7 +155,7 @@ def prepare(
         is_by_processor = is_timed and not (experiment.on_gpu or locked)
         why = why_all_native(first.result.sites) if is_by_processor else ""
         report([*lines, f"{program.argv[0]}: {why}"] if why else lines)
-        if not why:
+        if not why and MOST_RUNS * first.seconds >= LONG:
             announce(_duration(first.seconds))
         return not why
 
