@@ -85,32 +85,40 @@ def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., 
         made: Callable[..., Any] = compile_fx(
             graph, inputs, config_patches={**patches, PASS: _pass_class()(context, chained)}
         )
-        known.append((context, made))
         return made
 
+    def compile_anew(context: Context) -> Callable[..., Any]:
+        """The graph compiled for another context; where it needs more of the shapes than Dynamo
+        has asked for, it is not compiled for others.
+        """
+        graph = torch.fx.GraphModule(again, copy.deepcopy(again.graph))
+        with torch._guards.tracing(tracing):
+            function = compile_for(context, graph)
+        env = getattr(getattr(tracing, "fake_mode", None), "shape_env", None)
+        extents = [at for at, x in enumerate(inputs) if isinstance(x, torch.SymInt)]
+        needs = env and env.produce_guards_expression([inputs[at] for at in extents])
+        if not needs:
+            return function
+
+        def guarded(*arguments: Any) -> Any:
+            here = [arguments[at] for at in extents]
+            return (function if env.evaluate_guards_expression(needs, here) else again)(*arguments)
+
+        return guarded
+
     first = compile_for(current(), model)
+    known.append((current(), first))
 
     def run(*arguments: Any) -> Any:
         context = current()
         for other, function in known:
             if other is context or _is_alike(other, context):
                 return function(*arguments)
-        graph = torch.fx.GraphModule(again, copy.deepcopy(again.graph))
-        before = _shape_guards(tracing)
-        with torch._guards.tracing(tracing):
-            function = compile_for(context, graph)
-        if _shape_guards(tracing) != before:  # Dynamo would not ask: for these shapes alone
-            known[-1] = context, function = context, again
-        return function(*arguments)
+        known.append((context, compile_anew(context)))
+        return known[-1][1](*arguments)
 
     run.__dict__.update(getattr(first, "__dict__", {}))
     return run
-
-
-def _shape_guards(tracing: Any) -> int:
-    """How many conditions on shapes that change a compilation has found."""
-    env = getattr(getattr(tracing, "fake_mode", None), "shape_env", None)
-    return 0 if env is None else len(env.guards)
 
 
 def _is_alike(one: Context, other: Context) -> bool:
