@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = {  # script → words that follow it, and the budget
     "samples/diffusion.py": (["--size", "1200"], "1e-5"),
     "samples/cholesky.py": ([], "1e-5"),
+    "samples/gp.py": (["--noise", "0.3"], "1e-2"),
     "tests/benchmarks/tuned/newton_schulz.py": ([], "1e-4"),
-    "tests/benchmarks/tuned/gp_regression.py": ([], "1e-3"),
     "tests/benchmarks/tuned/walks.py": ([], "1e-3"),
 }
 # The cores of a process and its children are set before NumPy starts its threads.
