@@ -94,7 +94,7 @@ def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., 
         graph = torch.fx.GraphModule(again, copy.deepcopy(again.graph))
         with torch._guards.tracing(tracing):
             function = compile_for(context, graph)
-        env = getattr(getattr(tracing, "fake_mode", None), "shape_env", None)
+        env: Any = getattr(getattr(tracing, "fake_mode", None), "shape_env", None)
         extents = [at for at, x in enumerate(inputs) if isinstance(x, torch.SymInt)]
         needs = env and env.produce_guards_expression([inputs[at] for at in extents])
         if not needs:
