@@ -91,10 +91,9 @@ def xp_product(
         and is_small_on_device(operands[1])
     ):
         return native(*operands)  # product or not
-    if type(native) is functools.partial:
-        function, first, named = native.func, native.args, native.keywords
-        given: dict[str, Any] = {"scheme": scheme, "backend": backend, "site": site, "block": block}
-        return xp_product(*first, *operands, native=function, **given, **{**named, **options})
+    if type(native) is functools.partial:  # a call of it is this call of its function
+        operands, options = (*native.args, *operands), native.keywords | options
+        native = native.func
     known = _known(native)
     if known is None or not _takes(known, operands, options):
         if (trace := innermost.get().context.trace) is not None:

@@ -236,9 +236,9 @@ def test_a_partial_is_the_function_that_it_calls(native: Any, operands: Any) -> 
 
 
 def test_a_partial_of_another_function_is_only_called() -> None:
-    native = partial(lambda *given, **named: (given, named), 1, a=2, b=3)
+    native = partial(lambda *given, **named: (given, named), 1, scheme=2, b=3)
     with use(Context(scheme="int8x3", backend="reference", trace=(trace := Trace()))):
         result = xp_product(4, b=5, site=SITE, native=native)
-    assert result == native(4, b=5) == ((1, 4), {"a": 2, "b": 5})
+    assert result == native(4, b=5) == ((1, 4), {"scheme": 2, "b": 5})
     assert not trace.sites
     assert trace.others[SITE].calls == 1
