@@ -485,7 +485,7 @@ def test_the_example_in_the_docs_does_what_it_shows(
 ) -> None:
     text = (ROOT / "docs" / "library.md").read_text("utf-8")
     example = text.partition("```python\n")[2].partition("```")[0]
-    assert 'accelerate(plan="net.mixpert.toml")' in example
+    assert 'accelerate("net.mixpert.toml")' in example
     program = f"import numpy as np\nx = w = np.random.default_rng(0).random((16, 16))\n{example}"
     (site,) = (site.id for site in analyze(program.encode(), "program"))
     save(Plan(site=[Site(id=site, scheme="native")]), tmp_path / "net.mixpert.toml")
