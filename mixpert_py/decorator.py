@@ -34,12 +34,10 @@ R = TypeVar("R")
 @overload
 def accelerate(function: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
-def accelerate(
-    name: str | Path | Plan, /, *, graph: bool = False
-) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def accelerate(name: str | Path | Plan, /) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 @overload
 def accelerate(
-    *, scheme: str | None = None, plan: str | Path | Plan | None = None, graph: bool = False
+    *, scheme: str | None = None, plan: str | Path | Plan | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
@@ -49,7 +47,6 @@ def accelerate(
     *,
     scheme: str | None = None,
     plan: str | Path | Plan | None = None,
-    graph: bool = False,
 ) -> Any:
     """Rewrite a function's products, as `mixpert rewrite` would, and give it back.
 
@@ -59,21 +56,9 @@ def accelerate(
     with products if none of them took the scheme. What the function calls is
     left alone: see `precision` for that. Where PyTorch is imported before, that holds for Python
     code; the products that PyTorch makes itself, as those of modules that the function calls, are
-    covered until the function returns, backward passes included (not in generators, coroutines, or
-    with graph=True). The
-    call-site ids are those of `mixpert rewrite`. Where
-    the source cannot be had or rewritten, warns and gives the function back as it is.
-
-    graph: whether calls with CuPy arrays, or PyTorch tensors without gradients, are captured into
-    CUDA graphs. The second call of each signature (shapes, dtypes, strides, other arguments, plan
-    and precision) is captured; later calls launch the graph, and their results are copied. The
-    function's Python code does not run in these. It must therefore do the same work for all arrays
-    of a signature, and must neither read elements on the host nor change its arguments. Arrays of
-    its closure or module must keep their addresses. It may return arrays, numbers, text and None,
-    in tuples, lists and dicts. While a call is captured, other threads must not wait for the whole
-    device. Where a call cannot be captured, the function warns once, and all its calls run without
-    graphs; with CuPy that happens wherever a product is native. At most 8 signatures are captured,
-    each with memory of its own.
+    covered until the function returns, backward passes included (not in generators and
+    coroutines). The call-site ids are those of `mixpert rewrite`. Where the source cannot be had or
+    rewritten, warns and gives the function back as it is.
 
     Raises PlanError for an unknown scheme or a malformed plan, when the decorator is applied.
     """
@@ -98,17 +83,13 @@ def accelerate(
             name = getattr(inner, "__qualname__", f"a {type(inner).__qualname__} object")
             warn(f"accelerate: {name} is left as it is: {error}")
             return method
-        if not graph and "torch" in sys.modules and not _is_suspended(inner):
+        if "torch" in sys.modules and not _is_suspended(inner):
             rewritten = _with_modules(rewritten, Modules(loaded, scheme))
         if scheme is not None and scheme != "native" and rewritten is not inner:
-            if not graph and not _is_suspended(inner):
+            if not _is_suspended(inner):
                 rewritten = _with_a_look(rewritten, scheme)
             elif line := config.without_device([scheme]):
                 warn(f"accelerate: {line}")
-        if graph:
-            from mixpert_py.runtime.gpu.captured import captured  # which few ask for
-
-            rewritten = captured(rewritten)
         if isinstance(method, MethodType):
             return MethodType(rewritten, method.__self__)
         return (

@@ -9,7 +9,6 @@ import pytest
 import mixpert_py
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import current, use
-from mixpert_py.runtime.gpu.captured import captured
 from mixpert_py.runtime.gpu.device import Device, find
 from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.gpu.speculation import LEAST
@@ -251,31 +250,6 @@ def test_a_graph_begins_with_what_was_needed_before() -> None:
         for _ in range(2):
             graph.launch()
             np.testing.assert_array_equal(value.get(), meant(a, b, 15))
-
-
-@pytest.mark.parametrize("library", ["cupy", "torch"])
-def test_functions_as_graphs(library: str) -> None:
-    rng, calls = np.random.default_rng(7), []
-
-    def product(x: Any, y: Any) -> Any:
-        calls.append(1)
-        return 2 * matmul(x, y, scheme="crt", backend="cuda", site="s")
-
-    function = captured(product)
-    for turn in range(7):
-        a, b = ALL["spread 4" if turn in (3, 5) else "normal"](rng, M, K, N)
-        if library == "cupy":
-            found = function(cupy.asarray(a), cupy.asarray(b)).get()
-        else:
-            torch: Any = pytest.importorskip("torch")
-            x, y = (torch.from_numpy(v.copy()).cuda() for v in (a, b))
-            found = function(x, y).cpu().numpy()
-        if turn in (3, 5):
-            assert_as_of_fp64(a, b, found / 2)
-        else:
-            np.testing.assert_array_equal(found, 2 * meant(a, b))
-    # Once more, where operands no longer lie where they lay.
-    assert 2 <= len(calls) <= 4
 
 
 def test_a_capture_is_native_where_the_last_product_was() -> None:
