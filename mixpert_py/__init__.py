@@ -4,7 +4,6 @@
     mixpert_py.install(["net"])       rewrite packages as they are imported
     %load_ext mixpert_py              in a notebook: rewrite the cells under %%mixpert
     mixpert_py.precision("int8x6")    one scheme for all products of a block
-    mixpert_py.on_gpu(devices="all")  all GPUs; workspace_limit=…, how much memory of each
     mixpert_py.matmul(a, b), dot …    one product; inner, tensordot, multi_dot, einsum as well
     mixpert_py.pack(b)                an operand packed once, for many products
     mixpert_py.observe(name, value)   a value that a tuner judges the program by
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.api import dot as dot
     from mixpert_py.runtime.api import dot_method as dot_method
     from mixpert_py.runtime.api import matmul as matmul
-    from mixpert_py.runtime.context import on_gpu as on_gpu
     from mixpert_py.runtime.context import precision as precision
     from mixpert_py.runtime.packed_array import pack as pack
     from mixpert_py.runtime.products.blas import blas_gemm as blas_gemm
@@ -90,7 +88,6 @@ _HOMES = {
     "matvec": "mixpert_py.runtime.products.vectors",
     "multi_dot": "mixpert_py.runtime.products.multi_dot",
     "observe": "mixpert_py.observation",
-    "on_gpu": "mixpert_py.runtime.context",
     "pack": "mixpert_py.runtime.packed_array",
     "precision": "mixpert_py.runtime.context",
     "reduce_product": "mixpert_py.runtime.products.xp",

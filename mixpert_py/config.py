@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mixpert_py import files
 from mixpert_py import plan as plan_file
-from mixpert_py.errors import PlanError, short
+from mixpert_py.errors import PlanError
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import own_files, processor
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 SUFFIX = ".mixpert.toml"
 # Schemes that run without tensor cores.
 ANYWHERE = frozenset({"native", "float32", "float64"})
-MOST_DIGITS = 20  # of a number of bytes
 _FROM_PARENT = "MIXPERT_SPAWNED"
 _GPUS = "CUDA_VISIBLE_DEVICES"
 # The variables of BLAS libraries, and the one that most of them read where their own is not set.
@@ -237,26 +236,6 @@ def file_from_parent() -> str:
     return os.environ[_FROM_PARENT]
 
 
-def workspace_limit(program: str | None) -> int | None:
-    """Bytes that a product may take of a GPU besides operands and result; None: as many as needed.
-
-    MIXPERT_WORKSPACE_LIMIT, else `[tool.mixpert] workspace_limit` of the program's project.
-    program: its file; None: it has none, and belongs to the current folder. Raises PlanError for
-    anything but a number, SourceError where pyproject.toml is wrong.
-    """
-    from mixpert_py.sources import project
-
-    named = os.environ.get("MIXPERT_WORKSPACE_LIMIT")
-    if named is None:
-        try:
-            return project.workspace_limit(str(_folder(program)))
-        except FileNotFoundError:  # the current folder was removed
-            return None
-    if not named.isdecimal() or len(named) > MOST_DIGITS:
-        raise PlanError(f"MIXPERT_WORKSPACE_LIMIT is {short(named)!r}: wanted a number of bytes")
-    return int(named)
-
-
 def tuning_defaults(script: str) -> "project.TuningDefaults":
     """The options of `mixpert tune` that a script's project has."""
     from mixpert_py.sources import project
@@ -286,11 +265,7 @@ def look_up_plans() -> None:
     from mixpert_py.runtime import context as contexts
 
     if contexts.is_initial():
-        limit = workspace_limit(_running_file())
-        context = contexts.Context(
-            find_plan=find_plan, workspace_limit=limit, finds_plans=has_plans
-        )
-        contexts.set_default(context)
+        contexts.set_default(contexts.Context(find_plan=find_plan, finds_plans=has_plans))
 
 
 @cache

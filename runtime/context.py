@@ -108,7 +108,7 @@ class Context:
 
     find_plan: module (the first part of a site id) → its plan; asked once per site, when neither
     `scheme` nor `plan` says anything about the module. backend: "reference", which may go on with
-    ":" and a device's name, "cuda" or None for automatic. workspace_limit, devices: as in `on_gpu`.
+    ":" and a device's name, "cuda" or None for automatic.
     constant: names products none of whose operands is written to in between, so what has moved to a
     GPU for one may stay there for the next; empty: nobody says so. passing: the sites for which
     nobody chose a scheme, or "native" was chosen: small operands pass there without a decision.
@@ -125,8 +125,6 @@ class Context:
     backend: str | None = None
     trace: "Trace | None" = None
     find_plan: Callable[[str], Plan | None] = no_plan
-    workspace_limit: int | None = None
-    devices: str | None = None
     constant: str = ""
     overrides_sites: bool = False
     modules: Modules | None = None
@@ -334,24 +332,6 @@ def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
         )
     if why_not is not None:
         warn(f"precision({scheme!r}): {why_not}")
-
-
-@contextmanager
-def on_gpu(*, devices: str | None = None, workspace_limit: int | None = None) -> Iterator[None]:
-    """Say how products inside use the GPUs of this machine; None: as around it.
-
-    devices: "all": a large product of arrays of one GPU is divided among all. workspace_limit:
-    bytes that a product may take of a GPU besides operands and result; it is made in parts that
-    keep to it, or natively where no parts are small enough. Raises PlanError for other values.
-    """
-    if devices not in (None, "all"):
-        raise PlanError(f"unknown devices {devices!r}; known: all")
-    if workspace_limit is not None and not workspace_limit >= 0:
-        raise PlanError(f"workspace_limit {workspace_limit!r}: wanted a number of bytes")
-    outer = current()
-    limit = outer.workspace_limit if workspace_limit is None else workspace_limit
-    with use(replace(outer, devices=devices or outer.devices, workspace_limit=limit)):
-        yield
 
 
 def require_backend(name: str | None) -> None:

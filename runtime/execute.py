@@ -4,8 +4,8 @@
    of every call of the signature is kept, see `signatures`: a later call begins with step 2.
 2. Launches that were prepared make the product where they can, see `gpu.prepared`. Else the backend
    makes it: `reference.emulation.multiply` in NumPy, `gpu.multiply.multiply` of arrays on a GPU,
-   `gpu.transfer.multiply` of NumPy arrays that are moved there. On a GPU these are `partition`
-   (several devices, the workspace limit), and for each part pack, gemm and repair.
+   `gpu.transfer.multiply` of NumPy arrays that are moved there. On a GPU these are pack, gemm
+   and repair.
 3. The result goes where the call wants it.
 """
 

@@ -35,7 +35,6 @@ class Reason(StrEnum):
     NO_KERNEL = "no kernel of the scheme"
     KERNEL = "kernel did not compile"
     MEMORY = "out of memory"
-    WORKSPACE = "beyond the workspace limit"
 
 
 # One line for each, which a table of calls has below it.
@@ -66,5 +65,4 @@ MEANING: Mapping[str, str] = {
     Reason.NO_KERNEL: "This GPU has no kernel for the scheme; NumPy emulates it, if asked to.",
     Reason.KERNEL: "The kernel could not be compiled or started on this GPU.",
     Reason.MEMORY: "The GPU has too little memory left for the slices.",
-    Reason.WORKSPACE: "The slices need more memory than workspace_limit allows.",
 }

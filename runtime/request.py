@@ -133,8 +133,7 @@ class Request(NamedTuple):
     type. addend: the result is the sum with it where `Product.includes_addend` says so; there is no
     `out` then. left, right: an operand as the GPU's `pack_operand` packed it. guarantee: None or
     "componentwise". traced: a trace is in force, which asks for the share of outliers and for the
-    time of transfers. workspace_limit: bytes of the device that the product may take besides its
-    operands and its result. devices: "all", or None for the operands' own. constant: names products
+    time of transfers. constant: names products
     for which b may stay on the device; empty: for none. native: makes the products of casts.
     accumulation: the chip whose way of adding the reference backend follows.
     """
@@ -150,8 +149,6 @@ class Request(NamedTuple):
     guarantee: str | None = None
     certificate: bool = False
     traced: bool = False
-    workspace_limit: int | None = None
-    devices: str | None = None
     constant: str = ""
     native: Native = MATMUL
     accumulation: "Accumulations | None" = None

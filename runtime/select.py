@@ -79,7 +79,6 @@ REPORTED = frozenset(
         Reason.OLD_GPU,
         Reason.KERNEL,
         Reason.MEMORY,
-        Reason.WORKSPACE,
     }
 )
 
@@ -135,8 +134,6 @@ def resolve_scheme(
         guarantee=settings.guarantee,
         certificate=settings.certificate,
         traced=traced,
-        workspace_limit=context.workspace_limit,
-        devices=context.devices,
         constant=context.constant,
         native=call.native,
     )
@@ -287,10 +284,10 @@ def _on_device(
     request = request._replace(
         a=borrowed.a, b=borrowed.b, scheme=scheme, left=call.left, right=call.right
     )
-    is_divided = request.devices is not None or request.workspace_limit is not None
-    backend_of = _gpu_backend(is_divided)
-    library = None if is_divided else placement.library
-    return Selection(backend_of, request, borrowed.scope, borrowed.give_back, is_chosen, library)
+    backend_of = _gpu_backend()
+    return Selection(
+        backend_of, request, borrowed.scope, borrowed.give_back, is_chosen, placement.library
+    )
 
 
 def _is_own_precision(scheme: str, dtypes: tuple[str, str]) -> bool:
@@ -407,11 +404,11 @@ def takes_result_on_device(out: Any, call: Call) -> bool:
 
 
 @cache
-def _gpu_backend(is_divided: bool) -> Backend:
+def _gpu_backend() -> Backend:
     """Imported when a product needs it: it brings more with it than all that a host needs."""
-    from mixpert_py.runtime.gpu.multiply import multiply, multiply_divided
+    from mixpert_py.runtime.gpu.multiply import multiply
 
-    return multiply_divided if is_divided else multiply
+    return multiply
 
 
 @cache

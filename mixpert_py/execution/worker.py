@@ -204,8 +204,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
     code: Any = 0
     namespace: dict[str, Any] = {}
     try:
-        limit = config.workspace_limit(job.filename)
-        context = Context(job.scheme, job.plan, job.backend, trace, workspace_limit=limit)
+        context = Context(job.scheme, job.plan, job.backend, trace)
         main = launcher.execute(
             program,
             rewritten,

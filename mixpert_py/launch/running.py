@@ -85,7 +85,6 @@ def run(
         plan=plan,
         trace=trace,
         find_plan=config.find_plan,
-        workspace_limit=config.workspace_limit(program.filename if program.is_file else None),
         modules=Modules(),
         finds_plans=config.has_plans,
     )

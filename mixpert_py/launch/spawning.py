@@ -39,14 +39,13 @@ class SpawnedJob(msgspec.Struct, frozen=True):
         from mixpert_py.launch import launcher  # which imports this file
 
         script = os.fsdecode(self.script)
-        limit = config.workspace_limit(script)
         trace = None
         if self.children is not None:
             from mixpert_py.runtime.tracing.trace import Trace
 
             trace = Trace(children=self.children)
             trace.begin_child()
-        set_default(Context(self.scheme, self.plan, self.backend, trace, workspace_limit=limit))
+        set_default(Context(self.scheme, self.plan, self.backend, trace))
         if self.project is not None or self.packages:
             folder = None if self.project is None else os.fsdecode(self.project)
             ImportHook(self.packages, folder=folder).install()

@@ -9,7 +9,7 @@ from mixpert_py.toml_lines import MAX_BYTES, decoded, tables
 
 PROJECT = "pyproject.toml"
 TUNING = ("error", "criterion", "compare")
-KEYS = frozenset({"exclude", "packages", "workspace_limit", *TUNING})
+KEYS = frozenset({"exclude", "packages", *TUNING})
 SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "venv", "site-packages"}
 
 
@@ -44,23 +44,6 @@ def is_in(file: str, folder: str) -> bool:
         part in SKIPPED_FOLDERS or part[0] == "."
         for part in Path(file).relative_to(folder).parts[:-1]
     )
-
-
-def workspace_limit(start: str) -> int | None:
-    """`[tool.mixpert] workspace_limit` of the project of a folder; None where it is not set.
-
-    Raises SourceError where pyproject.toml is wrong.
-    """
-    path = Path(folder_of(start), PROJECT)
-    try:
-        if b"workspace_limit" not in _read(path):
-            return None  # nearly always, and sooner than it is parsed
-    except OSError:
-        return None
-    limit = table(path).get("workspace_limit")
-    if limit is not None and (type(limit) is not int or limit < 0):
-        raise SourceError(f"{path}: [tool.mixpert] workspace_limit is a number of bytes")
-    return limit
 
 
 def tuning_defaults(start: str) -> TuningDefaults:

@@ -192,7 +192,7 @@ class CellExperiment(Experiment):
 
     def _execute(self, request: RunRequest) -> ProgramRun:
         """Make a run on copies of the variables."""
-        cell, outer = self._cell, contexts.current()
+        cell = self._cell
         job = self._job(request, "", os.getcwd())
         captures = None if job.alone is None else Captures()
         trace = Trace(job.levels or None, job.sinks, captures)
@@ -201,8 +201,6 @@ class CellExperiment(Experiment):
             job.plan,
             job.backend,
             trace,
-            workspace_limit=outer.workspace_limit,
-            devices=outer.devices,
         )
         files = [WrittenFile(file, job.directory) for file in self.comparison.files]
         worker.warm_up_host()

@@ -17,9 +17,7 @@ from mixpert_py.runtime.gpu import slices, tiny
 from mixpert_py.runtime.gpu.device import makes
 from mixpert_py.runtime.gpu.device_state import state_of, states
 from mixpert_py.runtime.gpu.guard import safe
-from mixpert_py.runtime.gpu.multi_gpu import multiply_on
-from mixpert_py.runtime.gpu.partition import Half, devices_for, fit
-from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct, WorkspaceError
+from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct
 from mixpert_py.runtime.gpu.speculation import (
     Guarded,
     Known,
@@ -32,7 +30,7 @@ from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Product, Request, no_outliers, result_shape
+from mixpert_py.runtime.request import Product, Request, no_outliers
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import FEWEST, NONE, moduli_for
@@ -42,7 +40,6 @@ T = TypeVar("T")
 
 NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 MOST_OUTLOOKS = 4096  # of a device, after which they begin anew
-SHORT = (Reason.MEMORY, Reason.WORKSPACE)
 
 
 class PackedOperand(NamedTuple):
@@ -58,59 +55,6 @@ class PackedOperand(NamedTuple):
     record: Record | None = None
 
 
-def multiply_divided(request: Request) -> Product | Reason:
-    """As `multiply`, on all devices where the request names them and that is quicker, and within
-    its workspace limit.
-    """
-    numbers = devices_for(request)
-    if len(numbers) > 1 and not _captures(slices.cuda_kernels().xp):
-        product = _attempt(request.a, request.scheme, multiply_on, numbers, request, _within_limit)
-        if product not in SHORT:  # which this device alone may not be
-            return product
-    return _within_limit(request)
-
-
-def _within_limit(request: Request) -> Product | Reason:
-    """The product on the current device, in halves where whole arrays leave no room."""
-    found = fit(request)
-    if isinstance(found, Reason):
-        return found
-    if isinstance(found, Request):
-        return multiply(found)
-    xp, out, limit = slices.cuda_kernels().xp, request.out, request.workspace_limit
-    if out is not None and not slices.overlaps(xp, out, request.a, request.b):
-        return _in_halves(request, found, out)
-    # The second half needs the operands as they were: the result goes to memory of its own first.
-    if out is not None and limit is not None:
-        if limit < out.nbytes:
-            return Reason.WORKSPACE
-        request = request._replace(workspace_limit=limit - out.nbytes)
-    shape = result_shape(request.a, request.b)
-    dtype = np.result_type(request.a.dtype, request.b.dtype)
-    value = _attempt(request.a, request.scheme, xp.empty, shape, dtype)
-    if isinstance(value, Reason):
-        return value
-    product = _in_halves(request, found, value)
-    if isinstance(product, Reason) or out is None:
-        return product
-    out[...] = value
-    if _captures(xp):
-        slices.keep_for_graph(out, value)
-    return product.with_value(out)
-
-
-def _in_halves(request: Request, halves: list[Half], out: GpuArray) -> Product | Reason:
-    """Products of halves into their places in `out`, which is none of the operands."""
-    outliers = 0.0
-    for a, b, place in halves:
-        product = _within_limit(request._replace(a=a, b=b, out=out[place], addend=None))
-        if isinstance(product, Reason):
-            return product
-        outliers = max(outliers, product.outliers())  # at once, and what was packed goes:
-        del product  # there is no room for both
-    return Product(out, request.scheme, lambda: outliers)
-
-
 def multiply(
     request: Request,
     stream: Stream | None = None,
@@ -121,8 +65,7 @@ def multiply(
 
     stream: None for the current one; what is recorded is launches alone, see `prepared`. watch: of
     `crt`, of which this is one product. part: of `crt`, the scheme by which it is made; else the
-    request's. The request's workspace limit is one of packed operands,
-    see `partition.fit`. With an addend, a and b are real, have two dimensions or more, and nothing
+    request's. With an addend, a and b are real, have two dimensions or more, and nothing
     is empty. Only a certificate, and a guarantee that is measured, wait for the device; `crt` waits
     until operands are packed.
     """
@@ -152,8 +95,7 @@ def multiply(
     columns = b[:, np.newaxis] if b.ndim == 1 else b
     target = None if out is None else as_matrices(out, a, b)
     if is_plain and request.scheme == "faithful" and tiny.suits(rows, columns):
-        limit = request.workspace_limit
-        given = rows, columns, target, limit, stream
+        given = rows, columns, target, stream
         value = _attempt(a, "faithful", tiny.multiply, kernels, *given)
         if isinstance(value, Reason):
             return value
@@ -183,7 +125,6 @@ def multiply(
             addend=request.addend,
             rule=rule,
             measure=request.certificate,
-            limit=request.workspace_limit,
             stream=stream,
             watch=watch,
         )
@@ -199,8 +140,8 @@ def multiply(
         )
     if reason is Reason.MEMORY:
         _free(xp)
-    if reason in SHORT and request.addend is not None:  # there may be room for the product alone
-        return multiply(request._replace(addend=None), stream, watch, part)
+        if request.addend is not None:  # there may be room for the product alone
+            return multiply(request._replace(addend=None), stream, watch, part)
     return reason
 
 
@@ -395,13 +336,11 @@ def _failures(xp: ModuleType) -> tuple[type[Exception], ...]:
     """What is raised where a device cannot make a product."""
     cuda = xp.cuda
     memory, driver = cuda.memory.OutOfMemoryError, cuda.driver.CUDADriverError
-    return WorkspaceError, memory, DeviceError, ImportError, driver
+    return memory, DeviceError, ImportError, driver
 
 
 def _reason_of(error: Exception, device: int, name: str) -> Reason:
     """The reason that an error stands for; a kernel that does not compile is not tried again."""
-    if isinstance(error, WorkspaceError):
-        return Reason.WORKSPACE
     if isinstance(error, MemoryError) or _lacks_memory(error):
         return Reason.MEMORY
     state_of(device).refused[name] = str(error).partition("\n")[0]

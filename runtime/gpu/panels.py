@@ -1,19 +1,11 @@
 """Panels of rows, in which products of NumPy arrays are moved and made: how high they are."""
 
 from collections.abc import Iterator
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.gpu import slices
-from mixpert_py.runtime.gpu.guard import wider_of
 from mixpert_py.runtime.gpu.moves import same
-from mixpert_py.runtime.gpu.workspace import array_bytes
-from mixpert_py.runtime.packing import pooled
-from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.request import Array
-from mixpert_py.runtime.scheme import Scheme
 
 # Of a panel of A, or of C. On an H200, 16 cores a process, int8x6 of 16384³ float32: half as much
 # takes 3 % longer, a quarter 28 %, since fewer rows are multiplied at less speed.
@@ -44,42 +36,8 @@ def strip_rows(a: Array, height: int) -> int:
     return max(RUN_BYTES // a.itemsize // height, 1) * height
 
 
-def height(xp: ModuleType, a: Array, b: Array, scheme: Scheme, limit: int | None) -> int:
-    """Rows of a panel. Raises WorkspaceError where even the lowest takes more than the limit."""
+def height(a: Array, b: Array) -> int:
+    """Rows of a panel."""
     (m, k), n, dtype = a.shape, b.shape[1], np.result_type(a, b)
     moves = same(a, b, b) is None  # else it is B that does, and there are no panels of A
-    rows = panel_rows(m, max(k, n) if moves else n, dtype.itemsize)
-    if limit is None:
-        return rows
-    device = xp.cuda.runtime.getDevice()
-    while moved_bytes(rows, m, k, n, dtype, scheme, device) > limit:
-        if rows == GRANULE:
-            raise slices.WorkspaceError
-        rows = -(-rows // 2 // GRANULE) * GRANULE
-    return rows
-
-
-def moved_bytes(
-    height: int, m: int, k: int, n: int, dtype: np.dtype[Any], scheme: Scheme, device: int
-) -> int:
-    """What A (m, k) times B takes of the device in panels of so many rows: B, as it is and packed,
-    some panels of A and of C, and what a product takes. See `workspace`.
-    """
-    needs = slices.cuda_kernels().needs
-    a, b, c = (np.broadcast_to(dtype.type(), shape) for shape in ((height, k), (k, n), (height, n)))
-    whole = dtype.kind == "c"
-    real, batch = np.dtype(f"f{dtype.itemsize // (1 + whole)}").name, 1 + whole
-    rows = Form(real, batch, height, k, height * k, k, 1, True)
-    columns = Form(real, batch, n, k, k * n, 1, n, True)
-    parts = b.size * dtype.itemsize if whole else 0
-    product = needs(
-        *(rows, columns, scheme, real, batch * batch, height, n, device),
-        kept=(False, True),
-        wider=wider_of(scheme, a, b),
-    )
-    product += array_bytes(scheme.name, a, b, c, None, True)
-    right = needs(rows, columns, scheme, real, batch, height, n, device, kept=(True, False))
-    right += pooled(parts)
-    its, ours, result = (pooled(x.size * dtype.itemsize) for x in (b, a, c))
-    count = -(-m // height)
-    return its + right + product + min(AHEAD + 1, count) * ours + min(RESULTS, count) * result
+    return panel_rows(m, max(k, n) if moves else n, dtype.itemsize)

@@ -41,7 +41,7 @@ class Kernels:
     """CuPy and the steps of a product; tests put NumPy and the reference engine in their place.
 
     small: packs and multiplies many small products at once; None where they are not. complex: how
-    complex arrays are taken apart and put together. needs: see `workspace.needs`. tiny: see
+    complex arrays are taken apart and put together. tiny: see
     `tiny.multiply_tiny`. guard: see `guard.outlier_guard`. prepare: see `prepared.prepare`.
     """
 
@@ -52,14 +52,9 @@ class Kernels:
     repair: Callable[..., None]
     small: Callable[..., tuple[Packed, Packed] | None]
     complex: Way
-    needs: Callable[..., int]
     tiny: Callable[..., None]
     guard: Callable[..., Any]
     prepare: Callable[..., Any] | None = None
-
-
-class WorkspaceError(Exception):
-    """A product needs more memory than it may take, and cannot be made in smaller parts."""
 
 
 class SliceProduct(NamedTuple):
@@ -94,13 +89,12 @@ def cuda_kernels() -> Kernels:
     from mixpert_py.runtime.gpu.prepared import prepare
     from mixpert_py.runtime.gpu.small import multiply_if_small
     from mixpert_py.runtime.gpu.tiny import multiply_tiny
-    from mixpert_py.runtime.gpu.workspace import needs
     from mixpert_py.runtime.packing import pack, pack_one
     from mixpert_py.runtime.packing.repair import repair
 
     way = Way(cupy, split, join)
     ours = pack, pack_one, gemm, repair, multiply_if_small
-    return Kernels(cupy, *ours, way, needs, multiply_tiny, outlier_guard, prepare)
+    return Kernels(cupy, *ours, way, multiply_tiny, outlier_guard, prepare)
 
 
 def multiply(
@@ -115,7 +109,6 @@ def multiply(
     addend: Addend | None = None,
     rule: OutlierRule = "loss",
     measure: bool = False,
-    limit: int | None = None,
     stream: Stream | None = None,
     watch: Watch | Guarded | None = None,
 ) -> SliceProduct:
@@ -124,10 +117,9 @@ def multiply(
     a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; stacks broadcast, and
     are not copied. out: an array of the result's shape and type, any strides; it may overlap the
     operands. left, right: an operand packed before, by the same scheme. measure: norms for a
-    certificate. limit: bytes that may be taken of the device besides operands and result, see
-    `workspace`. Where it, or memory, is short the product is made in parts, with the same result,
-    but that each part of a guarded one decides for itself. Raises WorkspaceError or CuPy's
-    OutOfMemoryError where even that does not help, DeviceError where a kernel does not compile.
+    certificate. Where memory is short the product is made in parts, with the same result, but that
+    each part of a guarded one decides for itself. Raises CuPy's OutOfMemoryError where even that
+    does not help, DeviceError where a kernel does not compile.
 
     watch: records what operands need, of a scheme of residues on the current stream.
 
@@ -156,8 +148,6 @@ def multiply(
         result = out
     else:
         result = xp.empty((*stack, m, n), a.dtype if a.dtype == b.dtype else np.float64)
-        if limit is not None and out is not None:
-            limit -= result.nbytes
     if stream is None:
         stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp.cuda, stream) else None
@@ -177,24 +167,18 @@ def multiply(
         waiting = [piece]
         while waiting:
             piece, parts = waiting.pop(), None
-            if limit is not None and _needed(how, piece) > limit:
-                # What a graph keeps, it keeps of all parts.
-                parts = [] if used is not None else _parts(how, piece)
+            try:
+                known = _pack_multiply_repair(how, piece)
+                if not is_whole:  # there may be no room for the next part beside this one
+                    known = IN_PARTS
+            except xp.cuda.memory.OutOfMemoryError:
+                parts = _parts(how, piece)
                 if not parts:
-                    raise WorkspaceError
-            else:
-                try:
-                    known = _pack_multiply_repair(how, piece)
-                    if not is_whole:  # there may be no room for the next part beside this one
-                        known = IN_PARTS
-                except xp.cuda.memory.OutOfMemoryError:
-                    parts = _parts(how, piece)
-                    if not parts:
-                        raise
-                except DeviceError:  # before anything was written to c
-                    if how.wider is None:
-                        raise
-                    how, parts = how._replace(wider=None), [piece]
+                    raise
+            except DeviceError:  # before anything was written to c
+                if how.wider is None:
+                    raise
+                how, parts = how._replace(wider=None), [piece]
             waiting += reversed(parts or [])
             is_whole = is_whole and len(parts or []) < 2
         if how.wider is not wider:
@@ -254,25 +238,6 @@ def _parts(how: _How, piece: Piece) -> list[Piece]:
         Piece(*part, piece.left if part[0] is a else None, piece.right if part[1] is b else None)
         for part in parts_of(a, b, piece.c, piece.batch)
     ]
-
-
-def _needed(how: _How, piece: Piece) -> int:
-    """Bytes of the device that a product takes, see `workspace`."""
-    c = piece.c
-    return how.kernels.needs(
-        by_rows(piece.a).form,
-        by_columns(piece.b).form,
-        how.scheme,
-        c.dtype.name,
-        len(c) // len(piece.batch) if c.ndim == 3 else 1,
-        *c.shape[-2:],
-        c.data.device_id,
-        kept=(piece.left is not None, piece.right is not None),
-        wider=how.wider,
-        rule=how.rule,
-        measure=how.measure,
-        captured=how.used is not None,
-    )
 
 
 def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:

@@ -36,16 +36,15 @@ def multiply(
     a: GpuArray,
     b: GpuArray,
     out: GpuArray | None = None,
-    limit: int | None = None,
     stream: Stream | None = None,
 ) -> Any:
     """C = A·B on the current device, of stacks that `suits` and that broadcast. stream: None for
     the current one.
 
     Each element is fma(a_k, b_k, … fma(a_1, b_1, fma(a_0, b_0, +0))), whatever the strides. out: an
-    array of C's shape and type, any strides; it may overlap the operands. limit: bytes that may be
-    taken besides. Does not wait for the device. Raises DeviceError where the kernel does not
-    compile, WorkspaceError where `limit` is not enough, CuPy's OutOfMemoryError.
+    array of C's shape and type, any strides; it may overlap the operands.
+    Does not wait for the device. Raises DeviceError where the kernel does not compile, CuPy's
+    OutOfMemoryError.
     """
     xp = kernels.xp
     shape = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
@@ -57,8 +56,6 @@ def multiply(
         result = xp.empty(shape, a.dtype)
         if out is not None:
             used.append(result)
-            if limit is not None and result.nbytes > limit:
-                raise slices.WorkspaceError
     if stream is None:
         stream = xp.cuda.get_current_stream().ptr
     x, y = (x if x.ndim <= 3 else matrices(x) for x in (a, b))

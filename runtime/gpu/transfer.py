@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from math import prod
 from time import perf_counter
 from types import ModuleType
 from typing import Any
@@ -33,9 +32,8 @@ from mixpert_py.runtime.gpu.multiply import PackedOperand
 from mixpert_py.runtime.gpu.partition import two
 from mixpert_py.runtime.gpu.staging import Sum, write
 from mixpert_py.runtime.overlap import shares
-from mixpert_py.runtime.packing import pooled
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Addend, Array, Product, Request, result_shape
+from mixpert_py.runtime.request import Addend, Array, Product, Request
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 
@@ -71,8 +69,6 @@ def _attempt(
 ) -> Product | Reason:
     try:
         return way(xp, request, busy)
-    except slices.WorkspaceError:
-        return Reason.WORKSPACE
     except xp.cuda.memory.OutOfMemoryError:
         return Reason.MEMORY
 
@@ -84,12 +80,7 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
     it, the product is made in the device's FP64, as the operands are there already; unless the host
     is quicker still, as beside a GPU without fast FP64. Then what is to be native unseen stays.
     """
-    a, b, limit = request.a, request.b, request.workspace_limit
-    if limit is not None:
-        size = prod(result_shape(a, b)) * np.result_type(a, b).itemsize
-        limit -= sum(map(pooled, (a.nbytes, b.nbytes, size)))
-        if limit < 0:
-            return Reason.WORKSPACE
+    a, b = request.a, request.b
     stays = request.scheme == "crt" and not _native_pays(a, b)
     if stays and gpu.outlook_of(a, b, xp.cuda.runtime.getDevice()).next() is None:
         return Reason.SPREAD
@@ -98,13 +89,11 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
         right = same(b, a, left)
         if right is None:
             right = on_their_way.send(b, b.dtype).arrived()
-        there = request._replace(
-            a=left, b=right, out=None, addend=None, workspace_limit=limit, devices=None
-        )
+        there = request._replace(a=left, b=right, out=None, addend=None)
         with on_their_way.stream, noted(busy):
-            product = gpu.multiply_divided(there)
+            product = gpu.multiply(there)
             if product is Reason.SPREAD and request.scheme == "crt" and not stays:
-                product = gpu.multiply_divided(there._replace(scheme="float64"))
+                product = gpu.multiply(there._replace(scheme="float64"))
         if isinstance(product, Reason):
             return product
         on_their_way.stream.synchronize()
@@ -123,26 +112,25 @@ def _native_pays(a: Array, b: Array) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How panels are multiplied. limit: bytes of the device. resident: names the products for which
-    B may stay on the device; empty: for none.
+    """How panels are multiplied. resident: names the products for which B may stay on the device;
+    empty: for none.
     """
 
     xp: ModuleType
     name: str
     scheme: Scheme
     busy: Busy | None
-    limit: int | None
     resident: str
 
 
 def _by_panels(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Reason:
     """A (m, k) times B (k, n), nothing empty, both real or both complex."""
-    a, b, name, limit = request.a, request.b, request.scheme, request.workspace_limit
+    a, b, name = request.a, request.b, request.scheme
     scheme = emulation_of(name, request.block)
-    how = _How(xp, name, scheme, busy, limit, request.constant if limit is None else "")
+    how = _How(xp, name, scheme, busy, request.constant)
     addend = request.addend
     if addend is not None and addend.in_place:
-        with suppress(xp.cuda.memory.OutOfMemoryError, slices.WorkspaceError):
+        with suppress(xp.cuda.memory.OutOfMemoryError):
             share = _whole_b(how, Sum(addend.c, addend.c, _sum_of(addend)), a, b)
             if isinstance(share, Reason):
                 return share
@@ -173,11 +161,11 @@ def _subtracted_from(c: Array, product: Array, out: Array) -> None:
 
 def _into(how: _How, value: Array | Sum, a: Array, b: Array) -> float | Reason:
     """A·B into `value`; the largest share of outliers of a panel. In halves where B is too large
-    for the device, or for the limit.
+    for the device.
     """
     try:
         return _whole_b(how, value, a, b)
-    except (how.xp.cuda.memory.OutOfMemoryError, slices.WorkspaceError):
+    except how.xp.cuda.memory.OutOfMemoryError:
         again = resident.evict()
         if not again and b.shape[1] <= panels.GRANULE:
             raise
@@ -195,8 +183,8 @@ def _into(how: _How, value: Array | Sum, a: Array, b: Array) -> float | Reason:
 
 def _whole_b(how: _How, value: Array | Sum, a: Array, b: Array) -> float | Reason:
     """As `_into`, but in one go. A is moved in single panels where more at a time are too much."""
-    height = panels.height(how.xp, a, b, how.scheme, how.limit)
-    strip = height if how.limit is not None else panels.strip_rows(a, height)
+    height = panels.height(a, b)
+    strip = panels.strip_rows(a, height)
     if strip > height:
         with suppress(how.xp.cuda.memory.OutOfMemoryError):
             return _moved(how, value, a, b, height, strip)
@@ -286,8 +274,6 @@ class _Line:
     ) -> Reason | None:
         """Begin a product, for `target`, and have the one before come. ready: `right`, packed."""
         how, stream = self.how, self.moves.stream
-        if how.busy is not None and how.limit is not None:  # what is traced keeps packed panels
-            self.settle()
         with stream:
             result = how.xp.empty((len(left), right.shape[1]), left.dtype)
             with noted(how.busy):

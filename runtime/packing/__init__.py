@@ -31,7 +31,6 @@ from mixpert_py.runtime.packing.launch import (
     PackingConfig,
     PackingLaunch,
     PackingTask,
-    Which,
     prepare,
 )
 from mixpert_py.runtime.packing.operand import (
@@ -54,8 +53,6 @@ __all__ = [
     "compilations",
     "pack",
     "pack_one",
-    "packed_bytes",
-    "pooled",
     "result_type",
 ]
 
@@ -189,40 +186,6 @@ def _config(kernel: KernelName, task: PackingTask) -> PackingConfig:
         "panels": rows.panel_config,
     }
     return configs[kernel](task)
-
-
-@lru_cache(4096)
-def packed_bytes(
-    scheme: Scheme,
-    which: Which,
-    forms: tuple[Form, ...],
-    result: str,
-    rule: OutlierRule,
-    measure: bool,
-    device: int,
-) -> int:
-    """Bytes of the device that packing operands of these forms takes, as CuPy counts them, with
-    those that it needs only while it works. Arguments are those of `PackingTask`.
-    """
-    total = 0
-    if isinstance(scheme.left, Residues):
-        both: tuple[residues.Side, ...] = ("left", "right") if which == "both" else (which,)
-        longest = residues.longest_row(device)
-        for form, side in zip(forms, both, strict=True):
-            total += pooled(residues.sizes(form, scheme.left, side, longest).bytes)
-        return total
-    for kernel, part in _choices(PackingTask(scheme, which, forms, result, rule, measure, device)):
-        if kernel == "panels":
-            size = rows.panel_config(part).bytes
-        else:
-            size = sum(up(place.bytes) for place in part.layouts)
-        total += pooled(size)
-    return total
-
-
-def pooled(size: int) -> int:
-    """Bytes that CuPy's memory pool takes for an allocation."""
-    return -(-size // UNIT) * UNIT
 
 
 def _choices(task: PackingTask) -> tuple[tuple[KernelName, PackingTask], ...]:

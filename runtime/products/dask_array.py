@@ -177,8 +177,6 @@ def _block(
     there = Context(
         settings.scheme or choice.scheme,
         backend=settings.backend or context.backend,
-        workspace_limit=context.workspace_limit,
-        devices=context.devices,
     )
     length = settings.block or (choice.block if settings.scheme is None else None)
     given = dict(options or {}) | ({} if length is None else {"block": length})

@@ -111,31 +111,6 @@ def test_a_plan_is_checked_for_its_schemes(tmp_path: Path) -> None:
         config.load_plan(path)
 
 
-def test_where_the_workspace_limit_comes_from(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    script, toml = tmp_path / "deep" / "p.py", tmp_path / "pyproject.toml"
-    script.write_text(
-        "import numpy as np, mixpert_py\n"
-        "mixpert_py.matmul(np.eye(2), np.eye(2))\n"
-        "from mixpert_py.runtime.context import current\n"
-        "print(current().workspace_limit)\n"
-    )
-    assert python(script) == "None\n"
-    toml.write_text("[tool.mixpert]\nworkspace_limit = 4096\n")
-    assert python(script) == "4096\n"
-    assert python(script, MIXPERT_WORKSPACE_LIMIT="77") == "77\n"
-    said = python(script, MIXPERT_WORKSPACE_LIMIT="7 GiB")
-    assert "MIXPERT_WORKSPACE_LIMIT is '7 GiB': wanted a number of bytes" in said
-    said = python(script, MIXPERT_WORKSPACE_LIMIT="9" * 5000)
-    assert "…': wanted a number of bytes" in said
-    toml.write_text("[tool.mixpert]\nworkspace_limit = true\n")
-    assert "workspace_limit is a number of bytes" in python(script)
-    toml.write_text("[tool.mixpert]\nworkspace_limits = 1\n")
-    said = python(script)
-    keys = ("compare", "criterion", "error", "exclude", "packages", "workspace_limit")
-    assert f"has no 'workspace_limits'; it has {', '.join(map(repr, keys))}" in said
-
-
 def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as where none is known

@@ -531,22 +531,6 @@ def test_a_product_by_name_runs_where_the_working_folder_was_removed(tmp_path: P
     assert from_a_removed_folder(tmp_path, "-c", text) == Said(0, "", "")
 
 
-def test_the_projects_workspace_limit_is_the_programs(tmp_path: Path, mixpert: Mixpert) -> None:
-    program = tmp_path / "project" / "p.py"
-    program.parent.mkdir()
-    program.write_text(
-        "from multiprocessing import get_context\n"
-        "from mixpert_py.runtime.context import current\n"
-        "def limit(_):\n"
-        "    return current().workspace_limit\n"
-        "if __name__ == '__main__':\n"
-        "    with get_context('spawn').Pool(1) as pool:\n"
-        "        print(limit(0), pool.map(limit, [0]))\n"
-    )
-    (program.parent / "pyproject.toml").write_text("[tool.mixpert]\nworkspace_limit = 4096\n")
-    assert mixpert("run", "project/p.py") == Said(0, "4096 [4096]\n", "")
-
-
 def test_a_package_may_put_folders_before_its_own(tmp_path: Path, mixpert: Mixpert) -> None:
     package = tmp_path / "pkg"
     (package / "vendored").mkdir(parents=True)

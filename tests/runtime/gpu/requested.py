@@ -8,15 +8,11 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product, Request
 
 
-def multiplied(
-    a: Any, b: Any, scheme: str, *, limit: int | None = None, **given: Any
-) -> Product | Reason:
-    """A·B of arrays that are on the GPU. limit: bytes of workspace."""
-    return multiply.multiply_divided(Request(a, b, scheme, workspace_limit=limit, **given))
+def multiplied(a: Any, b: Any, scheme: str, **given: Any) -> Product | Reason:
+    """A·B of arrays that are on the GPU."""
+    return multiply.multiply(Request(a, b, scheme, **given))
 
 
 def transferred(a: Any, b: Any, scheme: str, **given: Any) -> Product | Reason:
     """A·B of NumPy arrays, which are moved, under the context in force."""
-    context = current()
-    how = {"workspace_limit": context.workspace_limit, "constant": context.constant}
-    return transfer.multiply(Request(a, b, scheme, **{**how, **given}))
+    return transfer.multiply(Request(a, b, scheme, **{"constant": current().constant, **given}))

@@ -294,18 +294,6 @@ def test_certificates() -> None:
             np.testing.assert_allclose(its.bound(), bound)
 
 
-@pytest.mark.parametrize("family", ["normal", "log-normal 1", "spread 4"])
-def test_a_workspace_limit_changes_no_bit(family: str) -> None:
-    a, b = ALL[family](np.random.default_rng(11), 700, K, 500)
-    x, y = cupy.asarray(a), cupy.asarray(b)
-    wanted, by_residues = made(x, y)
-    state_of(0).outlooks.clear()
-    with use(replace(current(), workspace_limit=20 << 20)):
-        value, limited = made(x, y)
-    assert limited == by_residues == (family != "spread 4")
-    np.testing.assert_array_equal(value.get(), wanted.get())
-
-
 INTEGERS = {
     "0/1": ((0, 1), "crt of integers 1s1s"),
     "[0, 255]": ((0, 255), "crt of integers 1u1u"),

@@ -76,14 +76,6 @@ def test_what_is_written_to_all_the_same_is_moved_again() -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_a_limit_is_kept_to(moves: list[Any]) -> None:
-    a, b = normal(70, 50), normal(50, 40, seed=1)
-    with use(Context(constant="these", workspace_limit=1 << 20)):
-        moved(a, b)
-    assert not state_of(0).resident
-
-
-@pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize(
     "other", [lambda b: b.astype("d"), lambda b: b[::-1], lambda b: b.copy(), lambda b: b[:, :39]]
 )

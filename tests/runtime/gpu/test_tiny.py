@@ -152,16 +152,6 @@ def test_out_may_be_an_operand(operand: int) -> None:
     np.testing.assert_array_equal(found.value.x, wanted)
 
 
-def test_a_limit_counts_what_it_takes(gpu: FakeGpu) -> None:
-    a, b, c = normal(3, 6, 6), normal(3, 6, 6), ndarray(np.zeros((3, 6, 6), "f"))
-    assert made(a, b, limit=0).value is not None
-    assert made(a, b, limit=0, out=c).value is c
-    x = ndarray(a)
-    assert multiplied(x, x, "faithful", limit=431, out=x) is Reason.WORKSPACE
-    assert isinstance(multiplied(x, x, "faithful", limit=432, out=x), Product)
-    assert len(gpu.tiny) == 3
-
-
 def test_the_addend_is_left_to_who_asks(gpu: FakeGpu) -> None:
     a, b, c = normal(3, 5, 6), normal(3, 6, 4), ndarray(normal(3, 5, 4))
     found = made(a, b, addend=Addend(2.0, 1.0, c))

@@ -13,15 +13,12 @@ from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.gpu import (
     device,
     device_state,
-    multi_gpu,
-    partition,
     slices,
-    workspace,
 )
 from mixpert_py.runtime.gpu.guard import Guard
 from mixpert_py.runtime.kernels.tiny_block import EDGE
-from mixpert_py.runtime.packing import Operand, packed_bytes, rows
-from mixpert_py.runtime.packing.operand import Form, layout
+from mixpert_py.runtime.packing import Operand, rows
+from mixpert_py.runtime.packing.operand import layout
 from tests.runtime.chains import chained
 from tests.runtime.gpu.fake.array import ndarray, wrapped
 from tests.runtime.gpu.fake.current import Current
@@ -67,8 +64,6 @@ class FakeGpu:
         monkeypatch.setattr(device, "may_be_here", lambda: True)
         device._find.cache_clear()
         monkeypatch.setattr(rows, "has_clusters", lambda number: False)
-        partition._alike.cache_clear()
-        multi_gpu._stream.cache_clear()
 
         monkeypatch.setattr(device_state, "_states", {})
         monkeypatch.setattr(select, "LEAST_K", 1)  # products of tests are small
@@ -82,7 +77,6 @@ class FakeGpu:
             self.repair,
             self.multiply_if_small,
             Way(cupy, wrapped(split), lambda products, out: join(products.x, out.x)),
-            needs,
             self.multiply_tiny,
             self.guard,
         )
@@ -242,11 +236,3 @@ def needed(scheme: Any, packed: tuple[FakePacked, FakePacked]) -> int:
         layout(splitter, x.batch, x.rows, x.k, length, False).bytes
         for splitter, x in zip(splitters, forms, strict=True)
     )
-
-
-def needs(a: Form, b: Form, scheme: Any, *sizes: Any, **given: Any) -> int:
-    """As workspace.needs, of a device whose tiles are never shared."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workspace, "scratch", lambda *given: 0)
-        patch.setattr(workspace, "packed_bytes", packed_bytes.__wrapped__)
-        return workspace.needs(a, b, scheme, *sizes, **given)
