@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.errors import PlanError
 from mixpert_py.runtime import warned
 from mixpert_py.runtime.context import Choice, Context, current, innermost, passes, require_backend
 from mixpert_py.runtime.dtypes import PRECISION, name_of
@@ -51,11 +50,8 @@ from mixpert_py.runtime.warned import again
 # Elements of a left operand from which a NumPy product may be worth moving to a GPU.
 MOVES = 1 << 20
 
-GUARANTEES = (None, "componentwise")
-
-
 # Arguments of ours, which no native function takes.
-OWN = frozenset({"scheme", "backend", "block", "guarantee", "return_certificate"})
+OWN = frozenset({"scheme", "backend", "block"})
 
 # Where a traced call finds the product that was made of its native call below PyTorch's autograd.
 taken_below = threading.local()
@@ -89,15 +85,10 @@ def matmul(
             does), "cuda" (NumPy arrays are moved, and small products too are emulated), or None for
             automatic.
         out: as in np.matmul.
-        guarantee: "componentwise": |C − Ĉ|ij ≤ K · 2^-24 · (|A||B|)ij but for underflow. Then
-            float32 and complex64 products of K ≥ 512 run `faithful`, unless an int8 scheme that
-            keeps the guarantee is asked for; others the first of int8x6, x8, x10 that keeps it.
-        return_certificate: whether to return a pair, of the product and a Certificate, which is
-            None where the native product or a cast ran.
         Whatever else np.matmul takes, such as axes and dtype: with that it makes the product.
 
     Returns what `native(a, b)` would, type and dtype included. Raises PlanError for an unknown
-    scheme, backend or guarantee, DeviceError for a device that is absent, or of which the device
+    scheme or backend, DeviceError for a device that is absent, or of which the device
     models say too little, and whatever `native` raises.
     """
     is_plain = not options and not rest
@@ -124,10 +115,7 @@ def matmul(
                 return again(warning, native or operator.matmul, a, b)
         elif _passes(a, b, site, options):
             return call_native(_function(native), a, b, *rest, **options)
-        guarantee = options.pop("guarantee", None)
-        certificate = options.pop("return_certificate", False)
         settings, out = _settings(site, options)
-        settings = settings._replace(guarantee=guarantee, certificate=certificate)
         function = native or operator.matmul
         if rest or out is not None or options or (site is None and not _has_operator(a, b)):
             function = _function(native)
@@ -135,10 +123,7 @@ def matmul(
         if options:
             given = partial(function, **options)
             call = call._replace(native=given, shape_of=lambda *_: Reason.ARGUMENT)
-        result, product = carry_out(call, settings)
-        if certificate:
-            return result, None if product is None else product.certificate
-        return result
+        return carry_out(call, settings)[0]
     except BaseException as error:
         if type(error) is RecursionError and type(a) is type(b) is ndarray and is_plain:
             return a @ b if native is None else native(a, b)
@@ -280,8 +265,6 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
             choice = Choice(choice.scheme, settings.block)
     else:
         choice = chosen_by_call(settings.scheme, settings.block)
-    if settings.guarantee not in GUARANTEES:
-        raise PlanError(f"unknown guarantee {settings.guarantee!r}; known: componentwise")
     if is_dask(call.a, call.b):
         from mixpert_py.runtime.products import dask_array
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.certificates.certificate import as_moduli
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Array, Product
 
@@ -56,8 +55,7 @@ def multiply(
 
     a: (…, m, k), b: (…, k, n), float32, float64 or complex of these, any strides; stacks broadcast.
     product: takes real operands likewise. left, right: parts of an operand, if they are known. out:
-    where the result goes, an array of its shape and type, any strides; it may overlap a and b. A
-    certificate of the parts becomes one of moduli.
+    where the result goes, an array of its shape and type, any strides; it may overlap a and b.
 
     NaN and Inf: parts of C are what the formulas above make of them.
     """
@@ -79,8 +77,6 @@ def multiply(
     if out is None:
         out = way.xp.empty(made.value.shape[count:], np.result_type(a.dtype, b.dtype))
     way.join(made.value, out)
-    if made.certificate is not None:
-        made = made._replace(certificate=as_moduli(way.xp, made.certificate, a, b))
     return made.with_value(out)
 
 

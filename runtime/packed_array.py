@@ -109,8 +109,8 @@ def unpacked(call: Call, settings: Settings) -> tuple[Call, Choice]:
             raise PlanError(
                 f"an operand packed for {names[0]!r} cannot take {name!r}; pack it anew"
             )
-    if settings.block is not None or settings.guarantee is not None:
-        raise PlanError("a packed operand has its block and scheme: no block, no guarantee")
+    if settings.block is not None:
+        raise PlanError("a packed operand has its block and scheme: no block")
     left, right = (
         x if type(x) is PackedArray else PackedArray(x, names[0], "left") for x in (a, b)
     )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py.runtime.certificates.certificate import Certificate
 from mixpert_py.runtime.program_frames import pass_over
 from mixpert_py.runtime.reasons import Reason, Shape
 
@@ -111,7 +110,7 @@ pass_over(Call.run, call_native, call_method)
 class Settings(NamedTuple):
     """The keyword arguments of one call; None: what is in force decides.
 
-    certificate: whether one is wanted. more_follow: this is one of several products of its site,
+    more_follow: this is one of several products of its site,
     and not the last.
     """
 
@@ -119,8 +118,6 @@ class Settings(NamedTuple):
     block: int | None = None
     backend: str | None = None
     site: str | None = None
-    guarantee: str | None = None
-    certificate: bool = False
     more_follow: bool = False
 
 
@@ -131,11 +128,10 @@ class Request(NamedTuple):
     where the backend's arrays are. scheme: an emulation, "faithful", or a cast. block: the segment
     of K that shares an exponent, None for the scheme's own. out: an array of the result's shape and
     type. addend: the result is the sum with it where `Product.includes_addend` says so; there is no
-    `out` then. left, right: an operand as the GPU's `pack_operand` packed it. guarantee: None or
-    "componentwise". traced: a trace is in force, which asks for the share of outliers and for the
-    time of transfers. constant: names products
-    for which b may stay on the device; empty: for none. native: makes the products of casts.
-    accumulation: the chip whose way of adding the reference backend follows.
+    `out` then. left, right: an operand as the GPU's `pack_operand` packed it. traced: a trace is in
+    force, which asks for the share of outliers and for the time of transfers. constant: names
+    products for which b may stay on the device; empty: for none. native: makes the products of
+    casts. accumulation: the chip whose way of adding the reference backend follows.
     """
 
     a: Any
@@ -146,8 +142,6 @@ class Request(NamedTuple):
     addend: Addend | None = None
     left: Any = None
     right: Any = None
-    guarantee: str | None = None
-    certificate: bool = False
     traced: bool = False
     constant: str = ""
     native: Native = MATMUL
@@ -163,16 +157,14 @@ class Product(NamedTuple):
     """A product that a backend made, and under which scheme.
 
     outliers: returns the share of the operands' blocks that left the scheme's slices; it may wait
-    for the device, and what was packed stays in memory for as long as it is held. certificate: only
-    where one was asked for. includes_addend: the value is the sum with the request's addend.
-    transfer: seconds that moving NumPy arrays took, apart from the product; only where it is
-    traced.
+    for the device, and what was packed stays in memory for as long as it is held. includes_addend:
+    the value is the sum with the request's addend. transfer: seconds that moving NumPy arrays took,
+    apart from the product; only where it is traced.
     """
 
     value: Any
     scheme: str
     outliers: Callable[[], float] = no_outliers
-    certificate: Certificate | None = None
     includes_addend: bool = False
     transfer: float = 0.0
 

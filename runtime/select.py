@@ -131,8 +131,6 @@ def resolve_scheme(
         choice.block,
         call.destination,
         call.addend,
-        guarantee=settings.guarantee,
-        certificate=settings.certificate,
         traced=traced,
         constant=context.constant,
         native=call.native,
@@ -176,7 +174,7 @@ def _on_host(
         scheme = default_scheme(*_dtypes(call))
         if scheme is None or _is_too_short(scheme, shape):
             return Declined(None)
-        if emulates(backend) and (request.guarantee is None or scheme != "faithful"):
+        if emulates(backend):
             return Declined(None)
         request = request._replace(scheme=scheme)
     reason = _unsuited(call) or _cannot_run(call, shape, request.scheme, backend)
@@ -382,8 +380,7 @@ def _is_profitable(
     a, b, dtypes = call.a.shape, call.b.shape, _dtypes(call)
     packed = 0 if call.left is None else math.prod(a)
     packed += 0 if call.right is None else math.prod(b)
-    is_plain = request.guarantee is None and not request.certificate
-    if not packed and dtypes == SINGLE and is_plain and break_even.tiny_pays(scheme, a, b):
+    if not packed and dtypes == SINGLE and break_even.tiny_pays(scheme, a, b):
         return True
     products = real_products(*dtypes)
     if is_short:

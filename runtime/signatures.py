@@ -6,7 +6,7 @@ signature, `execute` keeps one of two things for it: that its calls are always n
 launches that make its products. Later calls find that here. A context keeps its own: what a plan, a
 precision or a backend decides ends with it; a scheme, block or backend of the call's own is part of
 its signature. Nothing is kept of calls that are traced, or that ask for more than the product: an
-`out` that is on no GPU, a sum, a guarantee, a certificate.
+`out` that is on no GPU, a sum.
 """
 
 import os
@@ -144,8 +144,6 @@ def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
     if call.out is not None and type(call.out) not in device_of:
         return None
     if call.left is not None or call.right is not None:
-        return None
-    if settings.guarantee is not None or settings.certificate:
         return None
     if is_dask(call.a, call.b):
         return None  # whether Dask's products take a scheme depends on more than their type

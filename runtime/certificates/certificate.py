@@ -1,9 +1,6 @@
-"""What a product is proved to be within, from the norms that splitting measured."""
+"""The stated bound of a product by the reference backend, from norms that splitting measured."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -111,82 +108,3 @@ def _relative(measured: Measured) -> Array:
 def nothing_lost(m: int, n: int) -> Certificate:
     """The certificate of an exact product, an empty sum say."""
     return Certificate(np.zeros((m, 1)), np.zeros((1, n)), 0.0, np.zeros(m), np.zeros(n))
-
-
-def stacked(
-    certificates: Sequence[Certificate], stack: tuple[int, ...], m: int, n: int
-) -> Certificate:
-    """One certificate whose factors, losses and bound have the stack's axes in front.
-
-    certificates: of products (m, n), in C order; the only one itself where there is no stack.
-    """
-    if stack == ():
-        return certificates[0]
-    rank = max((one.left.shape[1] for one in certificates), default=1)
-    left, right = np.zeros((len(certificates), m, rank)), np.zeros((len(certificates), rank, n))
-    for i, one in enumerate(certificates):
-        own = one.left.shape[1]
-        left[i, :, :own], right[i, :own] = one.left, one.right
-    losses = [
-        np.array([getattr(one, side) for one in certificates]).reshape(*stack, size)
-        for side, size in (("left_loss", m), ("right_loss", n))
-    ]
-    return Certificate(
-        left.reshape(*stack, m, rank),
-        right.reshape(*stack, rank, n),
-        max((one.floor for one in certificates), default=0.0),
-        losses[0],
-        losses[1],
-    )
-
-
-def as_moduli(xp: ModuleType, parts: Certificate, a: Any, b: Any) -> Certificate:
-    """A bound on moduli: |C − Ĉ| ≤ the sum of what the parts' products are off, and of the rounding
-    of the sums of these, u · |Ĉ|, where both operands are complex.
-
-    parts: of the stack (2, 2, …), or (2, …) where one operand is complex. a: (…, m, k), b:
-    (…, k, n) as they were multiplied, of xp. A row's loss is that of its worse part.
-    """
-    axes = parts.left.ndim - max(a.ndim, b.ndim)  # of 2
-    left = _beside(parts.left, axes, -1)
-    right = _beside(parts.right, axes, -2)
-    floor = parts.floor * 2**axes
-    if axes == 2:
-        wide = np.result_type(a.dtype, b.dtype) == np.complex128
-        rows, columns = _norms(xp, a, -1), _norms(xp, b, -2)
-        unit = (UNIT64 if wide else UNIT32) * (1 + 2.0**-10)  # of Ĉ, which is itself off
-        stack = left.shape[:-2]
-        left = np.concatenate([left, _spread(unit * rows, stack)[..., np.newaxis]], -1)
-        right = np.concatenate([right, _spread(columns, stack)[..., np.newaxis, :]], -2)
-    return Certificate(
-        left,
-        right,
-        floor,
-        parts.left_loss.max(tuple(range(axes)), initial=0.0),
-        parts.right_loss.max(tuple(range(axes)), initial=0.0),
-    )
-
-
-def _beside(factors: Array, axes: int, rank: int) -> Array:
-    """Factors of a sum of products, (2, …) or (2, 2, …), as those of one of a larger rank."""
-    stacked = factors.reshape(2**axes, *factors.shape[axes:])
-    return np.concatenate(list(stacked), axis=rank)
-
-
-def _spread(norms: Array, stack: tuple[int, ...]) -> Array:
-    return np.broadcast_to(norms, (*stack, norms.shape[-1]))
-
-
-def _norms(xp: ModuleType, x: Any, axis: int) -> Array:
-    """2-norms of rows (axis -1) or columns (-2), (…, rows) float64 of NumPy; NaN where not finite.
-
-    Scaled, as squares near the ends of float64's range are out of it.
-    """
-    if x.shape[axis] == 0:
-        return np.zeros([n for i, n in enumerate(x.shape) if i != x.ndim + axis])
-    size = xp.abs(x).astype(np.float64, copy=False)
-    largest = size.max(axis=axis, keepdims=True)
-    scale = xp.where(largest > 0, largest, 1.0)
-    norms = (((size / scale) ** 2).sum(axis=axis, keepdims=True) ** 0.5 * scale).squeeze(axis)
-    found: Array = norms if isinstance(norms, np.ndarray) else norms.get()
-    return found

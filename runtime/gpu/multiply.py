@@ -11,7 +11,6 @@ import numpy as np
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import complex_product
 from mixpert_py.runtime.arrays import GpuArray
-from mixpert_py.runtime.certificates.guarantee import componentwise
 from mixpert_py.runtime.complex_product import is_complex, parts, widened
 from mixpert_py.runtime.gpu import slices, tiny
 from mixpert_py.runtime.gpu.device import makes
@@ -34,7 +33,6 @@ from mixpert_py.runtime.request import Product, Request, no_outliers
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import FEWEST, NONE, moduli_for
-from mixpert_py.runtime.splitter import OutlierRule
 
 T = TypeVar("T")
 
@@ -66,16 +64,12 @@ def multiply(
     stream: None for the current one; what is recorded is launches alone, see `prepared`. watch: of
     `crt`, of which this is one product. part: of `crt`, the scheme by which it is made; else the
     request's. With an addend, a and b are real, have two dimensions or more, and nothing
-    is empty. Only a certificate, and a guarantee that is measured, wait for the device; `crt` waits
-    until operands are packed.
+    is empty. Only `crt` waits for the device, until operands are packed.
     """
     kernels = slices.cuda_kernels()
     xp, a, b, out = kernels.xp, request.a, request.b, request.out
-    if request.scheme == "crt":  # which keeps the guarantee, as what is made in its place does
-        request = request._replace(guarantee=None)
     left, right = request.left, request.right
-    is_measured = request.guarantee is not None or request.certificate
-    is_plain = left is None and right is None and not is_measured
+    is_plain = left is None and right is None
     if request.scheme == "float64":
         return _attempt(a, "float64", _in_float64, xp, request)
     packed = left or right
@@ -83,8 +77,8 @@ def multiply(
     device = a.data.device_id
     if not makes(scheme, device):
         return Reason.NO_KERNEL
-    if not is_plain and (a.dtype != b.dtype or is_measured):
-        # Operands are packed for products of one type, under one scheme, and not measured.
+    if not is_plain and a.dtype != b.dtype:
+        # Operands are packed for products of one type, under one scheme.
         left = right = None
         request = request._replace(left=None, right=None)
     if is_complex(a, b):
@@ -100,15 +94,6 @@ def multiply(
         if isinstance(value, Reason):
             return value
         return Product(as_matmul(value, a, b) if out is None else out, request.scheme)
-    rule: OutlierRule = "loss"
-    if request.guarantee is not None:
-        found = _attempt(a, scheme.name, componentwise, xp, rows, columns, request.scheme)
-        if found is None or isinstance(found, Reason):
-            return found or Reason.SPREAD
-        scheme, request = emulation_of(found), request._replace(scheme=found)
-        if not makes(scheme, device):
-            return Reason.NO_KERNEL
-        rule = "none" if scheme.exact else "loss"
     if is_plain and request.scheme == "faithful":
         scheme = safe(scheme, rows, columns, device)
     if scheme.name in state_of(device).refused:
@@ -123,8 +108,6 @@ def multiply(
             left=left and left.packed,
             right=right and right.packed,
             addend=request.addend,
-            rule=rule,
-            measure=request.certificate,
             stream=stream,
             watch=watch,
         )
@@ -135,7 +118,6 @@ def multiply(
             as_matmul(product.value, a, b) if out is None else out,
             request.scheme,
             partial(_outliers, product) if request.traced and not _captures(xp) else no_outliers,
-            _certificate(product, rows, columns) if request.certificate else None,
             product.includes_addend,
         )
     if reason is Reason.MEMORY:
@@ -389,9 +371,3 @@ def _outliers(product: SliceProduct) -> float:
                 flagged += int((marks != 0).sum())
                 total += marks.size
     return flagged / total if total else 0.0
-
-
-def _certificate(product: SliceProduct, a: GpuArray, b: GpuArray) -> Any:
-    from mixpert_py.runtime.gpu.certificate import certificate
-
-    return certificate(product, a, b)

@@ -3,7 +3,7 @@
 A large one is prepared for two schemes, and the device decides between them: see `guard`.
 
 Nothing here waits for the device, so a product can be captured in a CUDA graph; only what asks to
-know something of it (a trace, a certificate, a guarantee that is measured) reads it back.
+know something of it, as a trace does, reads it back.
 """
 
 import weakref
@@ -31,7 +31,6 @@ from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.packing.operand import of_some
 from mixpert_py.runtime.request import ALONE, Addend, broadcast
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import OutlierRule
 
 Packed = Any  # as packing.pack gives it
 
@@ -107,8 +106,6 @@ def multiply(
     left: Packed | None = None,
     right: Packed | None = None,
     addend: Addend | None = None,
-    rule: OutlierRule = "loss",
-    measure: bool = False,
     stream: Stream | None = None,
     watch: Watch | Guarded | None = None,
 ) -> SliceProduct:
@@ -116,10 +113,10 @@ def multiply(
 
     a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; stacks broadcast, and
     are not copied. out: an array of the result's shape and type, any strides; it may overlap the
-    operands. left, right: an operand packed before, by the same scheme. measure: norms for a
-    certificate. Where memory is short the product is made in parts, with the same result, but that
-    each part of a guarded one decides for itself. Raises CuPy's OutOfMemoryError where even that
-    does not help, DeviceError where a kernel does not compile.
+    operands. left, right: an operand packed before, by the same scheme. Where memory is short the
+    product is made in parts, with the same result, but that each part of a guarded one decides for
+    itself. Raises CuPy's OutOfMemoryError where even that does not help, DeviceError where a kernel
+    does not compile.
 
     watch: records what operands need, of a scheme of residues on the current stream.
 
@@ -152,9 +149,9 @@ def multiply(
         stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp.cuda, stream) else None
     addend = addend or ALONE
-    guarded = not measure and state_of(result.data.device_id).has_wider
+    guarded = state_of(result.data.device_id).has_wider
     wider = wider_of(scheme, a, b) if guarded else None
-    how = _How(kernels, scheme, wider, rule, measure, stream, used, addend, watch)
+    how = _How(kernels, scheme, wider, stream, used, addend, watch)
     known, is_whole = IN_PARTS, True
     if result.size and k == 0:
         result.fill(0)
@@ -210,8 +207,6 @@ class _How(NamedTuple):
     kernels: Kernels
     scheme: Scheme
     wider: Scheme | None
-    rule: OutlierRule
-    measure: bool
     stream: Stream
     used: list[Any] | None
     addend: Addend
@@ -231,7 +226,7 @@ class Piece(NamedTuple):
 
 def _parts(how: _How, piece: Piece) -> list[Piece]:
     """The piece as products of less; none where it can only be made whole."""
-    if how.measure or how.addend.c is not None:
+    if how.addend.c is not None:
         return []
     a, b = piece.a, piece.b
     return [
@@ -243,8 +238,8 @@ def _parts(how: _How, piece: Piece) -> list[Piece]:
 def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     """Enqueue all launches of a product. Returns what `SliceProduct` has after the scheme."""
     a, b, c, batch, left, right = piece
-    kernels, scheme, wider, rule, measure, stream, used, addend, watch = how
-    given = {"rule": rule, "measure": measure, "stream": stream}
+    kernels, scheme, wider, stream, used, addend, watch = how
+    given = {"stream": stream}
     memory = guard = now = None  # now: an operand that is packed here
     records = (0, 0) if watch is None else watch.records
     x, y = by_rows(a), by_columns(b)

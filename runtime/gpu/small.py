@@ -79,8 +79,8 @@ def multiply_if_small(
     scheme: Scheme,
     out: Any,
     *,
-    rule: OutlierRule,
-    measure: bool,
+    rule: OutlierRule = "loss",
+    measure: bool = False,
     stream: Stream,
 ) -> tuple[DevicePacked, DevicePacked] | None:
     """As `multiply_small`, of a stack of products; None where they are not for it."""

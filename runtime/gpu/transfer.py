@@ -51,8 +51,7 @@ def multiply(request: Request) -> Product | Reason:
     a, b = request.a, request.b
     start, busy = perf_counter(), Busy(xp) if request.traced else None
     alike = a.dtype.kind == b.dtype.kind and a.ndim == b.ndim == 2
-    is_plain = request.guarantee is None and not request.certificate and request.scheme != "crt"
-    way = _by_panels if alike and is_plain and a.size and b.size else _whole
+    way = _by_panels if alike and request.scheme != "crt" and a.size and b.size else _whole
     product = _attempt(xp, way, request, busy)
     if product is Reason.MEMORY and resident.evict():
         product = _attempt(xp, way, request, busy)

@@ -72,9 +72,8 @@ def product(call: Call, settings: Settings) -> Any | None:
     if arrays is None or not _may_differ(arrays, settings):
         # It is what the call would make; a trace has that made once more, to record it.
         return wanted if current().trace is None else None
-    options = {} if settings.guarantee is None else {"guarantee": settings.guarantee}
     if call.shape_of is matmul_shape:
-        result = _matmul(arrays, partial(_block, settings, "matmul", options=options), wanted)
+        result = _matmul(arrays, partial(_block, settings, "matmul"), wanted)
     else:
         a, b = arrays
         axes = (a.ndim - 1,), (max(b.ndim - 2, 0),)
@@ -160,7 +159,7 @@ def _may_differ(arrays: Sequence[AnyArray], settings: Settings) -> bool:
     if context.trace is not None or scheme not in (None, "native"):
         return True
     unchosen = scheme is None and is_single(*(x.dtype.name for x in arrays))
-    return unchosen or settings.guarantee is not None or (scheme is None and backend is not None)
+    return unchosen or (scheme is None and backend is not None)
 
 
 def _block(

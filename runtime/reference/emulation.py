@@ -24,7 +24,6 @@ from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import FEWEST, NONE, Rows, moduli_for
 from mixpert_py.runtime.schemes.integers import scheme_for
 from mixpert_py.runtime.scratch import Scratch
-from mixpert_py.runtime.splitter import OutlierRule
 
 TYPES = tuple(map(np.dtype, PRECISION))
 
@@ -60,7 +59,7 @@ def emulate(
 def multiply(request: Request) -> Product | Reason:
     """A·B under a scheme that is not native, with all that was asked for; or why not."""
     a, b, scheme, native = request.a, request.b, request.scheme, request.native
-    if scheme == "float32" and request.guarantee is None:
+    if scheme == "float32":
         product = _float32(a, b, native, request.out)
         return Reason.RANGE if product is None else Product(product, scheme)
     if scheme == "float64":
@@ -164,8 +163,6 @@ def _magnitude(x: Array) -> float:
 
 def _reference(request: Request) -> Product | Reason:
     """np.matmul by the reference backend: one- and many-dimensional operands as matrices."""
-    from mixpert_py.runtime.certificates.certificate import stacked
-    from mixpert_py.runtime.certificates.guarantee import componentwise
     from mixpert_py.runtime.reference import reference
 
     a, b, name = request.a, request.b, request.scheme
@@ -178,38 +175,28 @@ def _reference(request: Request) -> Product | Reason:
 
         made = complex_product.multiply(complex_product.NUMPYS, rows, columns, real_product)
         return made if isinstance(made, Reason) else made.with_value(_shaped(made.value, a, b))
-    if name == "crt":  # which keeps the guarantee
+    if name == "crt":
         count = moduli_for(_rows_of(rows), _rows_of(columns.swapaxes(-1, -2)))
         if count is None and _are_integers(rows, columns):
             count = FEWEST  # or fewer, see `schemes.residues`
         if count is None:
             return Reason.SPREAD
-        made = _reference(request._replace(scheme=f"crt{count}", guarantee=None))
+        made = _reference(request._replace(scheme=f"crt{count}"))
         return made if isinstance(made, Reason) else made._replace(scheme=name)
     scheme = emulation_of(name, request.block)
-    if request.guarantee is not None:
-        found = componentwise(np, rows, columns, name)
-        if found is None:
-            return Reason.SPREAD
-        scheme, name = emulation_of(found), found
-    rule: OutlierRule = "none" if request.guarantee is not None and scheme.exact else "loss"
     stack = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
     rows = np.broadcast_to(rows, stack + rows.shape[-2:])
     columns = np.broadcast_to(columns, stack + columns.shape[-2:])
     value = np.empty((*stack, rows.shape[-2], columns.shape[-1]), np.result_type(a, b))
-    outliers, certificates = 0.0, []
+    outliers = 0.0
     for index in np.ndindex(*stack):
-        product = reference.multiply(
-            rows[index], columns[index], scheme, rule=rule, like=request.accumulation
-        )
+        product = reference.multiply(rows[index], columns[index], scheme, like=request.accumulation)
         value[index] = product.value
         outliers += product.outliers.fraction
-        certificates.append(product.certificate)
     return Product(
         _shaped(value, a, b),
         name,
-        lambda: outliers / max(len(certificates), 1),
-        stacked(certificates, stack, *value.shape[-2:]) if request.certificate else None,
+        lambda: outliers / max(math.prod(stack), 1),
     )
 
 

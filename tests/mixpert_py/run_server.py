@@ -7,7 +7,6 @@ from tests.mixpert_py.fork_end import keep_imported, known_code
 
 # What every run imports, or many.
 IMPORTS = (
-    "mixpert_py.runtime.certificates.guarantee",
     "mixpert_py.runtime.tracing.operand_statistics",
     "multiprocessing.spawn",
     "runpy",

@@ -107,18 +107,6 @@ def test_a_pack_of_another_type_of_product_is_not_used(packs: list[str]) -> None
     assert packs == ["right", "left", "right"]
 
 
-def test_a_certificate_needs_what_a_pack_did_not_measure(packs: list[str]) -> None:
-    a, handle = normal(5, 6), pack(normal(6, 4, seed=1), "int8x6")
-    packs.clear()
-    made, certificate = matmul(a, handle, backend="cuda", return_certificate=True)
-    assert packs == ["left", "right"]
-    wanted, bound = matmul(
-        a, handle.array, scheme="int8x6", backend="cuda", return_certificate=True
-    )
-    np.testing.assert_array_equal(made.get(), wanted.get())
-    np.testing.assert_array_equal(certificate.right, bound.right)
-
-
 @pytest.mark.parametrize("shape", [(0, 6, 4), (6, 0), (0, 4)], ids=str)
 def test_nothing_is_packed_of_nothing(packs: list[str], shape: Any) -> None:
     handle = pack(normal(*shape), "int8x6")
@@ -167,7 +155,6 @@ def test_without_a_gpu_the_array_is_multiplied(backend: str | None) -> None:
     [
         ({"scheme": "int8x3"}, "packed for 'int8x6' cannot take 'int8x3'"),
         ({"block": 64}, "no block"),
-        ({"guarantee": "componentwise"}, "no guarantee"),
     ],
 )
 @pytest.mark.usefixtures("gpu")

@@ -120,24 +120,6 @@ def test_functions_of_one_meaning_share_what_is_prepared(kept: list[Prepared]) -
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        {"guarantee": "componentwise"},
-        {"return_certificate": True},
-    ],
-    ids=lambda given: next(iter(given)),
-)
-def test_who_asks_for_more_is_asked_each_time(kept: list[Prepared], given: dict[str, Any]) -> None:
-    a, b = array(64, 64), array(64, 64)
-    with use(replace(current())):
-        assert matmul(a, b, site="s") == "prepared"
-        found = matmul(a, b, site="s", **given)
-        found = found[0] if isinstance(found, tuple) else found
-        assert isinstance(found, ndarray)
-        assert len(kept[0].made) == 1
-
-
-@pytest.mark.parametrize(
     ("out", "is_made"),
     [
         (ndarray(np.empty((64, 64), np.float32)), True),

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.certificates.certificate import Certificate, as_moduli
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.splitter import Digits
 from tests.runtime.emulations import EMULATIONS
@@ -126,16 +125,3 @@ def test_what_both_operands_lose_meets() -> None:
     made = multiply(a, b, replace(scheme, left=bare, right=bare), rule="none")
     assert made.value[0, 0] == k - 2 + 2 * 127
     assert abs(made.value - a @ b) <= made.certificate.bound()
-
-
-def test_moduli_count_the_rounding_of_sums_of_parts() -> None:
-    """Where parts lose nothing: u · |C|, which no more than ‖a‖ ‖b‖ may be."""
-    rng = np.random.default_rng(7)
-    a = (rng.standard_normal((1, 50)) + 1j * rng.standard_normal((1, 50))).astype(np.complex64)
-    b = a.conj().T
-    exact = Certificate(
-        *(np.zeros((2, 2, 1, 1)), np.zeros((2, 2, 1, 1)), 0.0),
-        *(np.zeros((2, 2, 1)), np.zeros((2, 2, 1))),
-    )
-    rounded = 2.0**-24 * abs(a.astype(complex) @ b)
-    assert rounded <= as_moduli(np, exact, a, b).bound() <= 1.01 * rounded

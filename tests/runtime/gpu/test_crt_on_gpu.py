@@ -266,34 +266,6 @@ def test_a_capture_is_native_where_the_last_product_was() -> None:
     assert not made(x, y)[1]
 
 
-def test_it_keeps_the_componentwise_guarantee_by_itself() -> None:
-    a, b = ALL["normal"](np.random.default_rng(8), M, K, N)
-    value, by_residues = made(*map(cupy.asarray, (a, b)), guarantee="componentwise")
-    assert by_residues
-    np.testing.assert_array_equal(value.get(), meant(a, b))
-
-
-def test_certificates() -> None:
-    for family in ("normal", "log-normal 1"):
-        a, b = ALL[family](np.random.default_rng(9), M, K, N)
-        a *= 2.0 ** np.random.default_rng(10).integers(-40, 40, (M, 1))
-        a[3] = 0
-        x, y = cupy.asarray(a), cupy.asarray(b, order="F")
-        exact = a.astype(np.longdouble) @ b.astype(np.longdouble)
-        size = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=0)
-        for scheme, most in (("crt", 1e-13), ("crt9", 1e-6)):
-            given = {"scheme": scheme, "backend": "cuda", "return_certificate": True}
-            value, certificate = matmul(x, y, **given)
-            assert certificate is not None
-            bound = certificate.bound()
-            assert (abs(value.get() - exact) <= bound).all()
-            assert (bound <= most * size + 1e-300).all()
-            moved, its = matmul(a, b, **given)
-            np.testing.assert_array_equal(moved, value.get())
-            assert its is not None
-            np.testing.assert_allclose(its.bound(), bound)
-
-
 INTEGERS = {
     "0/1": ((0, 1), "crt of integers 1s1s"),
     "[0, 255]": ((0, 255), "crt of integers 1u1u"),

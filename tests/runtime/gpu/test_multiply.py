@@ -13,10 +13,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.gpu import device_state, guard, slices
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.request import Addend, Product
-from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.schemes.fp16x3 import FP16X3
 from tests.every_check import sweep
 from tests.runtime.gpu.fake import (
@@ -179,11 +176,10 @@ def test_a_stack_of_stacks_in_parts(gpu: FakeGpu) -> None:
     np.testing.assert_array_equal(made(a, b, "int8x6").value.get(), whole)
 
 
-@pytest.mark.parametrize("certificate", [False, True])
-def test_no_memory_at_all_has_a_reason(gpu: FakeGpu, certificate: bool) -> None:
+def test_no_memory_at_all_has_a_reason(gpu: FakeGpu) -> None:
     gpu.memory = 1000
     a = normal(300, 300)
-    assert multiplied(a, a, "int8x6", certificate=certificate) is Reason.MEMORY
+    assert multiplied(a, a, "int8x6") is Reason.MEMORY
     assert gpu.freed == 1
 
 
@@ -267,53 +263,6 @@ def test_no_memory_for_float64(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 SPREAD = np.exp(3 * np.random.default_rng(5).standard_normal((1, 90)))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(
-    "scheme", ["int8x3", "int8x6", "int8x8", "int8x10", "fp16x3", "faithful", "mixpert-IV"]
-)
-@pytest.mark.parametrize("shapes", [((7, 90), (90, 5)), ((2, 1, 7, 90), (3, 90, 5))], ids=str)
-@pytest.mark.parametrize("outlier", [False, True])
-@pytest.mark.usefixtures("gpu")
-def test_a_certificate_bounds_the_error(
-    dtype: Any, scheme: str, shapes: Any, outlier: bool
-) -> None:
-    a, b = normal(*shapes[0], dtype=dtype), normal(*shapes[1], dtype=dtype, seed=1)
-    a.x[...] *= SPREAD
-    if outlier:
-        a.x[..., 3, :] = b.x[..., 1] = 110 / 256 / 127
-        a.x[..., 3, 0] = b.x[..., 0, 1] = 1
-    result = made(a, b, scheme, certificate=True)
-    assert result.certificate is not None
-    bound = result.certificate.bound()
-    assert bound.shape == result.value.shape
-    exact = np.matmul(a.x.astype(np.longdouble), b.x.astype(np.longdouble))
-    assert (np.abs(result.value.get() - exact) <= bound).all()
-    entry = get(scheme if scheme != "faithful" else "fp16x3")
-    assert isinstance(entry, Scheme)
-    rows = np.broadcast_to(a.x, (*bound.shape[:-2], *a.shape[-2:]))
-    columns = np.broadcast_to(b.x, (*bound.shape[:-2], *b.shape[-2:]))
-    for index in np.ndindex(bound.shape[:-2]):
-        slack = multiply(rows[index], columns[index], entry).certificate.bound()
-        chain = (
-            90
-            * 2.0**-24
-            * np.outer(np.linalg.norm(rows[index], axis=1), np.linalg.norm(columns[index], axis=0))
-        )
-        truncated = 1 if entry.exact else 2
-        assert (bound[index] <= truncated * slack + (2.1 * chain if outlier else 0)).all()
-
-
-@pytest.mark.parametrize(
-    "shapes", [((5, 0), (0, 4)), ((0, 3), (3, 2)), ((0, 5, 6), (6, 4))], ids=str
-)
-@pytest.mark.usefixtures("gpu")
-def test_a_certificate_of_nothing(shapes: Any) -> None:
-    result = made(normal(*shapes[0]), normal(*shapes[1]), "int8x6", certificate=True)
-    assert result.certificate is not None
-    assert result.certificate.bound().shape == result.value.shape
-    assert not result.certificate.bound().any()
 
 
 @pytest.mark.parametrize("scheme", ["int8x6", "float64"])
@@ -469,4 +418,3 @@ def test_what_is_small_or_of_another_scheme_is_not_guarded(
     made(normal(40, 128), normal(128, 40, seed=1), "faithful")
     monkeypatch.setattr(guard, "LEAST", 1)
     made(normal(40, 128), normal(128, 40, seed=1), "int8x6")
-    made(normal(40, 128), normal(128, 40, seed=1), "faithful", certificate=True)

@@ -252,17 +252,6 @@ def test_two_that_were_packed_are_known_not_to_do(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(product.value.get(), by(16))
 
 
-@pytest.mark.usefixtures("gpu")
-def test_crt_keeps_the_componentwise_guarantee_by_itself() -> None:
-    """By the int8 schemes' ladder it would be kept, and the accuracy that was asked for lost."""
-    finds(14, None)
-    product = multiplied(ndarray(A), ndarray(B), "crt", guarantee="componentwise")
-    assert isinstance(product, Product)
-    assert product.scheme == "crt"
-    np.testing.assert_array_equal(product.value.get(), by(14))
-    assert multiplied(ndarray(A), ndarray(B), "crt", guarantee="componentwise") is Reason.SPREAD
-
-
 class FakeGuarded:
     """What the device decides by, and that it is asked to."""
 
@@ -320,23 +309,3 @@ def test_integers_are_native_in_a_graph() -> None:
         assert isinstance(multiplied(ndarray(a), ndarray(b), "crt"), Product)
         stream.capturing = True
         assert multiplied(ndarray(a), ndarray(b), "crt") is Reason.SPREAD
-
-
-@pytest.mark.usefixtures("gpu")
-def test_a_certificate_is_of_the_product_that_is_returned() -> None:
-    finds(16)
-    product = multiplied(ndarray(A), ndarray(B), "crt", certificate=True)
-    assert isinstance(product, Product)
-    assert product.certificate is not None
-    other = multiplied(ndarray(A), ndarray(B), "crt16", certificate=True)
-    assert isinstance(other, Product)
-    assert other.certificate is not None
-    np.testing.assert_array_equal(product.certificate.bound(), other.certificate.bound())
-    a, b, bounds = integers(-30_000, 30_000)
-    finds(14)
-    FakeWatch.bounds = iter([bounds, bounds])
-    for lost in (True, False):  # as any operands first, then as integers
-        product = multiplied(ndarray(a), ndarray(b), "crt", certificate=True)
-        assert isinstance(product, Product)
-        assert product.certificate is not None
-        assert product.certificate.left_loss.any() == lost

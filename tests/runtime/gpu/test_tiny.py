@@ -117,8 +117,6 @@ def test_what_suits(gpu: FakeGpu, a: Array, b: Array, suited: bool) -> None:
 def test_what_asks_for_more_is_emulated(gpu: FakeGpu) -> None:
     a, b = normal(3, 5, 6), normal(6, 4, seed=1)
     made(a, b, "int8x6")
-    assert made(a, b, certificate=True).certificate is not None
-    assert multiplied(ndarray(a), ndarray(b), "faithful", guarantee="componentwise")
     ready = gpu_backend.pack_operand(ndarray(b), emulation_of("int8x6"), "right")
     assert not isinstance(ready, Reason)
     made(a, b, right=ready)
@@ -201,8 +199,6 @@ def test_a_graph_keeps_what_it_uses(monkeypatch: pytest.MonkeyPatch, kind: str) 
         ("f", {}, ("faithful", [])),
         ("f", {"scheme": "float32"}, ("float32", [])),
         ("f", {"scheme": "int8x6"}, ("native", [Reason.TOO_SMALL])),
-        ("f", {"scheme": "faithful", "guarantee": "componentwise"}, ("native", [Reason.TOO_SMALL])),
-        ("f", {"scheme": "faithful", "return_certificate": True}, ("native", [Reason.TOO_SMALL])),
         ("d", {"scheme": "faithful"}, ("native", [Reason.TOO_SMALL])),
         ("F", {"scheme": "faithful"}, ("native", [Reason.TOO_SMALL])),
     ],

@@ -349,17 +349,13 @@ def test_a_kernel_that_does_not_compile_has_a_reason(gpu: FakeGpu) -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_certificates_and_outliers_come_back() -> None:
+def test_outliers_come_back() -> None:
     a, b = normal(5, 90), normal(90, 4, seed=1)
     a[3] = 110 / 256 / 127
     a[3, 0] = 1
     made = transferred(a, b, "int8x6", traced=True)
     assert isinstance(made, Product)
     assert made.outliers() == 1 / 9
-    made = transferred(a, b, "int8x6", certificate=True)
-    assert isinstance(made, Product)
-    assert made.certificate is not None
-    assert (np.abs(made.value - a.astype(float) @ b) <= made.certificate.bound()).all()
 
 
 def slowed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, seconds: float = 0.02) -> None:

@@ -152,16 +152,6 @@ def test_integers_are_exact_however_sparse() -> None:
     assert made(a, b * 2.0**21) is Reason.SPREAD
 
 
-def test_it_keeps_the_componentwise_guarantee_by_itself() -> None:
-    a, b = operands("normal")
-    product = multiply(Request(a, b, "crt", guarantee="componentwise"))
-    assert isinstance(product, Product)
-    assert product.scheme == "crt"
-    np.testing.assert_array_equal(product.value, made(a, b).value)
-    hopeless = operands("spread 4")
-    assert multiply(Request(*hopeless, "crt", guarantee="componentwise")) is Reason.SPREAD
-
-
 @pytest.mark.parametrize(
     ("left", "right"), [((3, 0), (0, 4)), ((0, 4), (4, 3)), ((0,), (0,)), ((2, 3, 0), (0, 4))]
 )

@@ -130,8 +130,8 @@ def test_float64_operands_give_float64() -> None:
 @pytest.mark.parametrize("name", FLOATING)
 def test_products_of_nothing(name: str, shape: tuple[int, int, int]) -> None:
     a, b = operands(*shape)
-    value, bound = matmul(a, b, scheme=name, backend="reference:h200", return_certificate=True)
-    assert value.shape == bound.bound().shape == (shape[0], shape[2])
+    value = matmul(a, b, scheme=name, backend="reference:h200")
+    assert value.shape == (shape[0], shape[2])
     assert not value.any()
 
 

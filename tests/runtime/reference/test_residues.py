@@ -278,11 +278,10 @@ def test_complex_products_are_made_of_parts(dtype: type) -> None:
     rng = np.random.default_rng(11)
     x, y = normal(rng, 6, 80, 5), normal(rng, 6, 80, 5)
     a, b = ((one + 1j * other).astype(dtype) for one, other in zip(x, y, strict=True))
-    value, certificate = matmul(a, b, scheme="crt15", backend="reference", return_certificate=True)
+    value = matmul(a, b, scheme="crt15", backend="reference")
     assert value.dtype == dtype
     wide = np.clongdouble
     exact = a.astype(wide) @ b.astype(wide)
-    assert (np.abs(value - exact) <= certificate.bound()).all()
     assert np.abs(value - exact).max() < 40 * np.finfo(dtype).eps
     real = matmul(a[None], b.real, scheme="crt15", backend="reference")
     assert real.shape == (1, 6, 5)
