@@ -46,10 +46,19 @@ class Choice:
 
     @property
     def sentence(self) -> str:
-        """A line that says what was chosen, and how to choose otherwise; empty if all are."""
-        if not self.compared or not (*self.left_out, *self.products, *[UNSEEN] * self.unseen):
-            return ""
+        """A line that says what was chosen, and how to choose otherwise unless that is all."""
         count = len(self.products)
+        if not self.compared:
+            results = (
+                "last result of 1 product" if count == 1 else f"last results of {count} products"
+            )
+            return (
+                f"Compared: the {results}, since no variable holds numbers when the program ends. "
+                "--compare FILE (.npy, .npz, .csv) or --compare stdout compares what it writes or "
+                "prints."
+            )
+        if not (*self.left_out, *self.products, *[UNSEEN] * self.unseen):
+            return f"Compared: {_listed(self.compared)}."
         products = f" and {count} product{'s' * (count > 1)} that they do not show" if count else ""
         left = []
         if self.steps:

@@ -319,10 +319,10 @@ def check_plan(
 
 
 def notes_on(experiment: Experiment, verification: Verification) -> tuple[str, ...]:
-    """Sentences on what was compared by default, and on counts that differ under the plan."""
+    """Sentences on what was compared, and on counts that differ under the plan."""
     choice = experiment.comparison.choice
-    chosen = [choice.sentence] if choice and choice.sentence else []
-    return (*chosen, *verification.sentences)
+    compared = choice.sentence if choice else f"Compared: {', '.join(verification.errors)}."
+    return (compared, *verification.sentences)
 
 
 def _stale(plan: Plan, entries: Mapping[str, Site], modules: Sequence[str]) -> tuple[str, ...]:

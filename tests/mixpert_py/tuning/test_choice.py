@@ -125,7 +125,7 @@ def test_operands_of_a_small_difference() -> None:
     assert chosen(source, {"r": 0.1}).compared == ("r",)
     # Where there is nothing else, it is compared.
     alone = chosen("r = b - a @ x\n", {"r": 1e-9})
-    assert (alone.compared, alone.sentence) == (("r",), "")
+    assert (alone.compared, alone.sentence) == (("r",), "Compared: r.")
 
 
 def test_what_is_named_or_shown_is_compared() -> None:
@@ -153,7 +153,9 @@ def test_decisions_hide_no_numbers() -> None:
 
 
 def test_the_sentence_says_how_to_choose_otherwise() -> None:
-    assert chosen("x = a @ b\n", {}).sentence == ""
+    assert chosen("x = a @ b\n", {}).sentence == "Compared: x."
+    in_main = chosen("def main():\n    print(a @ b)\nmain()\n", {}).sentence
+    assert in_main.startswith("Compared: the last result of 1 product, since no variable")
     assert chosen(REFINEMENT, {"r": 1e-9}).sentence == (
         "Compared: x. Left out: d (steps to these) and r (tiny differences, which a plan may "
         "change); --compare NAME, for each value, chooses otherwise."
@@ -254,10 +256,11 @@ def test_printed_numbers_that_differ_are_told(tmp_path: Path) -> None:
     found = tuned(tmp_path / "s.py", PRINTING)
     assert lowered(found) == 1
     # The first line differs by less than the budget.
-    (note,) = found.notes
+    compared, note = found.notes
+    assert compared.startswith("Compared: the last result of 1 product, since no variable")
     assert note.startswith("Under the plan the program prints other numbers, line 2: 'sizes [")
 
 
 def test_printed_times_are_not_told(tmp_path: Path) -> None:
     found = tuned(tmp_path / "s.py", PRINTING.replace('"sizes",', 'time.time_ns(), "sizes",'))
-    assert (lowered(found), found.notes) == (1, ())
+    assert (lowered(found), len(found.notes)) == (1, 1)
