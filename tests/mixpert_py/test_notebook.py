@@ -516,7 +516,7 @@ def test_results_in_memory_that_runs_share_are_compared(run: Run, shell: Interac
 def test_products_that_did_not_run_are_not_compared(run: Run, capsys: Read) -> None:
     run("def unrelated(x):\n    return x.T @ x\nlisted = [1]")
     run(f"{TUNE}\ny = a @ a\nlen(listed)").raise_error()
-    assert "Compared" not in capsys.readouterr().out
+    assert "Compared: y." in capsys.readouterr().out
 
 
 NO_TUNING = {
