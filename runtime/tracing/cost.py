@@ -16,7 +16,7 @@ from mixpert_py.runtime.tracing.counted import quick
 from mixpert_py.runtime.tracing.trace import Trace
 
 SITE = "cost"
-CALLS = 200  # of a product, by which the cost of a call is measured
+CALLS = 60  # of a product, by which the cost of a call is measured
 MOST, NEGLIGIBLE = 1e-4, 1e-3  # seconds that a call may cost; share of the time that is passed over
 LEAST_OF_PRODUCT, LEAST_OF_RUN = 0.2, 0.02  # that is left where the trace took nearly all of it
 

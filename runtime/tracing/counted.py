@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.tracing.trace import Trace, TracedCall
 
 MAX_WORK = 1 << 18  # multiply-adds of a small product, which takes about 10 µs
-FIRST = 64  # small calls of a site that are traced in any case
+FIRST = 50  # small calls of a site that are traced in any case
 PART = 4  # at most a quarter as many calls are counted in a row as have come before
 MOST = 1000  # calls that are counted in a row
 KEPT = 101  # times of traced calls by which the time of a counted one is told
