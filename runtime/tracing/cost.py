@@ -12,11 +12,12 @@ import numpy as np
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.tracing.captures import Captures
-from mixpert_py.runtime.tracing.counted import quick
+from mixpert_py.runtime.tracing.counted import FIRST, quick
 from mixpert_py.runtime.tracing.trace import Trace
 
 SITE = "cost"
-CALLS = 60  # of a product, by which the cost of a call is measured
+# Of a product, by which the cost of a call is measured; most are counted where that may be.
+CALLS = 4 * FIRST
 MOST, NEGLIGIBLE = 1e-4, 1e-3  # seconds that a call may cost; share of the time that is passed over
 LEAST_OF_PRODUCT, LEAST_OF_RUN = 0.2, 0.02  # that is left where the trace took nearly all of it
 

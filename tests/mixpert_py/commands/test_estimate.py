@@ -345,8 +345,10 @@ def test_products_that_can_take_no_level_are_one_line(
 
 def test_products_take_no_longer_than_their_program(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "s.py").write_text(MANY)
+    (tmp_path / "s.py").write_text(f"import time\ntime.sleep(1)\n{MANY}")
     found = estimated(mixpert, "s.py")
     assert 0 < found["products_seconds"] <= found["seconds"]
+    assert found["seconds"] > 0.9  # the cost of the trace is no more than it is
     assert sum(product["calls"] for product in found["products"]) == 12_000
 
 
