@@ -58,9 +58,8 @@ def tuned(script: Path, words: Sequence[str], budget: str, cores: Sequence[int])
 
 def _outcome(done: "subprocess.CompletedProcess[str]") -> str:
     """The products that a tuning has lowered, by lines, and whether it says that this gains."""
-    try:
-        entry = json.loads(done.stdout)
-    except ValueError:
+    entry = json.loads(done.stdout) if done.stdout.strip() else None
+    if entry is None:  # there is nothing to tune, or the program fails
         return (done.stderr.strip().splitlines() or ["no output"])[-1]
     lines = sorted((one["line"], entry["plan"].get(one["id"])) for one in entry["operators"])
     lowered = [f"line {line} in {scheme}" for line, scheme in lines if scheme != "native"]
@@ -77,8 +76,10 @@ def measure(scripts: Sequence[Path], tries: int, at_a_time: int, budget: str) ->
     def one(script: Path) -> Record:
         words, own = SCRIPTS.get(str(script), ([], budget))
         cores = free.get()
-        found = {"script": script.stem, **tuned(ROOT / script, words, own, cores)}
-        free.put(cores)
+        try:
+            found = {"script": script.stem, **tuned(ROOT / script, words, own, cores)}
+        finally:
+            free.put(cores)
         click.echo(json.dumps(found), err=True)
         return found
 

@@ -29,9 +29,9 @@ def test_a_program_that_is_tuned_again(tmp_path: Path) -> None:
     script.write_text("import numpy as np\na = np.ones((9, 9), int) @ np.ones((9, 9), int)\n")
     found = ten_tunings.measure([script], tries=2, at_a_time=1, budget="1e-5")
     for one in found:
-        assert one["outcome"].startswith("nothing lowered")
+        assert "no plan was written" in one["outcome"]
         assert one["script"] == "s"
-        assert one["seconds"] > one["program"] > 0
+        assert one["seconds"] > 0
 
 
 def test_the_table_of_tunings() -> None:
