@@ -385,8 +385,6 @@ def _is_profitable(
     products = real_products(*dtypes)
     if is_short:
         return False
-    if products == 1 and break_even.small_pays(scheme, a, b):
-        return True
     figures = break_even.figures(device)
     wide = is_wide(*dtypes)
     return figures.faster(scheme, a, b, wide, packed, products, by_default=by_default)

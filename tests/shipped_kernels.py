@@ -25,7 +25,7 @@ import click
 
 from mixpert_py.cli import main
 from mixpert_py.runtime import packing
-from mixpert_py.runtime.gpu import break_even, gemm, residues, small
+from mixpert_py.runtime.gpu import gemm, residues
 from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.kernels.numba_ptx import compiled
@@ -178,18 +178,13 @@ def _form(dtype: str, n: int, *, turned: bool) -> Form:
 
 
 def _cuda_kernels() -> Iterator[tuple[str, CudaKernel]]:
-    """The GEMM kernels with all their tiles, the guard of large products, and stacks of small ones,
-    whose kernel is for Hopper.
-    """
+    """The GEMM kernels with all their tiles, and the guard of large products."""
     for architecture, scheme in product(CUBIN_SHARED, SCHEMES):
         member = f"{architecture}-{scheme.name}.cubin"
         for text in gemm_texts(scheme, architecture):
             yield member, CudaKernel(text, architecture)
         if scheme.wider is not None:
             yield member, CudaKernel(source_text("guard.cu", ()), architecture)
-    for name in break_even.SMALL_SCHEMES:
-        for text in small_texts(emulation_of(name)):
-            yield f"90a-{name}-small.cubin", CudaKernel(text, "90a")
     for architecture, scheme in product(CUBIN_SHARED, RESIDUES):
         member = f"{architecture}-{scheme.name.replace(' ', '-')}.cubin"
         for text in residue_texts(scheme, architecture):
@@ -226,15 +221,6 @@ def residue_texts(scheme: Scheme, architecture: str) -> list[str]:
     if digits_of(scheme) is None:
         found.append((residues.RESULT, residues.of_result(scheme.moduli, "float64")))
     return [source_text(file, definitions) for file, definitions in found]
-
-
-def small_texts(scheme: Scheme) -> list[str]:
-    """The sources of the kernel for stacks of small products, of whole vectors in memory."""
-    found = []
-    for k, a_across, b_across in product((64, 128, 256), (False, True), (False, True)):
-        definitions = small.definitions_of(scheme, small.steps_of(k), a_across, b_across, True)
-        found.append(source_text(small.FILE, definitions))
-    return found
 
 
 @cache

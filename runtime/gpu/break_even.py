@@ -55,13 +55,6 @@ PART = 0.19e-3
 # data needs, it takes 1/14 longer.
 CRT_MARGIN = 1.07
 
-# Of stacks of small products, which one kernel makes (`small`): schemes, edges, and from which
-# thickness on it beats the vendor's FP32 stacks. Measured at 43 (1.2 ×) and 21 (0.8 ×).
-SMALL_SCHEMES = ("int8x1", "int8x3", "int8x6")
-SMALL_EDGE = 256
-SMALL_THICKNESS = 40.0
-SMALL_COUNT = 32
-
 # Rows of a tile. Tiles that are partly filled make gains come and go as rows grow; between two
 # multiples of these they come once at most, but for gains below a hundredth.
 TILE_ROWS = 64
@@ -181,18 +174,6 @@ def native_rows(device: str, m: int, k: int, n: int) -> int:
             return more
         last, rows = rows, min(rows + max(TILE_ROWS, 1 << rows.bit_length() >> 6), more)
     return last + bisect_left(range(last + 1, rows), True, key=gains)
-
-
-def small_pays(scheme: str, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """Whether a stack of small products, of operands of these shapes, beats the native one."""
-    if max(len(a), len(b)) < 3 or scheme not in SMALL_SCHEMES:
-        return False
-    m, k, n = a[-2], a[-1], b[-1]
-    return (
-        max(m, k, n) <= SMALL_EDGE
-        and m * n * k >= SMALL_THICKNESS * (m * k + k * n + m * n)
-        and max(math.prod(a[:-2]), math.prod(b[:-2])) >= SMALL_COUNT
-    )
 
 
 def tiny_pays(scheme: str, a: Dims, b: Dims) -> bool:

@@ -39,9 +39,8 @@ Packed = Any  # as packing.pack gives it
 class Kernels:
     """CuPy and the steps of a product; tests put NumPy and the reference engine in their place.
 
-    small: packs and multiplies many small products at once; None where they are not. complex: how
-    complex arrays are taken apart and put together. tiny: see
-    `tiny.multiply_tiny`. guard: see `guard.outlier_guard`. prepare: see `prepared.prepare`.
+    complex: how complex arrays are taken apart and put together. tiny: see `tiny.multiply_tiny`.
+    guard: see `guard.outlier_guard`. prepare: see `prepared.prepare`.
     """
 
     xp: ModuleType
@@ -49,7 +48,6 @@ class Kernels:
     pack_one: Callable[..., Packed]
     gemm: Callable[..., Any]
     repair: Callable[..., None]
-    small: Callable[..., tuple[Packed, Packed] | None]
     complex: Way
     tiny: Callable[..., None]
     guard: Callable[..., Any]
@@ -86,13 +84,12 @@ def cuda_kernels() -> Kernels:
     from mixpert_py.runtime.gpu.gemm import gemm
     from mixpert_py.runtime.gpu.guard import outlier_guard
     from mixpert_py.runtime.gpu.prepared import prepare
-    from mixpert_py.runtime.gpu.small import multiply_if_small
     from mixpert_py.runtime.gpu.tiny import multiply_tiny
     from mixpert_py.runtime.packing import pack, pack_one
     from mixpert_py.runtime.packing.repair import repair
 
     way = Way(cupy, split, join)
-    ours = pack, pack_one, gemm, repair, multiply_if_small
+    ours = pack, pack_one, gemm, repair
     return Kernels(cupy, *ours, way, multiply_tiny, outlier_guard, prepare)
 
 
@@ -246,13 +243,6 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     if left is None and right is None:
         # Not in a graph, whose packing may begin with a memset that no gate holds back.
         room_for = wider if used is None else None
-        if c.ndim == 3 and len(batch) == 1:
-            made = kernels.small(x, y, scheme, c, **given)
-            if made is not None:
-                if used is not None:
-                    used.append(made)
-                kernels.repair(*made, c, stream=stream)
-                return *made, False, None
         left, right = kernels.pack(x, y, scheme, room_for=room_for, records=records, **given)
         now = left
         memory = left.owner if room_for is not None else None

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.gpu import gemm, small
+from mixpert_py.runtime.gpu import gemm
 from mixpert_py.runtime.kernels import abi
 from mixpert_py.runtime.kernels.abi import HEADERS, OPERAND, PROBLEM, SMALL, SOURCE, Structure
 from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.model.tile import HOPPER, PORTABLE, Chip, Depth, Family, candidates
-from mixpert_py.runtime.packing.operand import Form, layout
+from mixpert_py.runtime.packing.operand import layout
 from mixpert_py.runtime.reference import digits
 from mixpert_py.runtime.splitter import Digits
 from tests.runtime.emulations import EMULATIONS
@@ -131,7 +131,7 @@ def test_the_generated_header_has_the_constants_that_kernels_mean() -> None:
     assert {name: float(value) for name, value in found.items()} == CONSTANTS
 
 
-@pytest.mark.parametrize("file", ["gemm_sm80.cu", "gemm_sm90.cu", "small_sm90.cu", "guard.cu"])
+@pytest.mark.parametrize("file", ["gemm_sm80.cu", "gemm_sm90.cu", "guard.cu"])
 def test_kernels_take_shared_facts_from_the_header(file: str) -> None:
     text = source_text(file, ())
     assert text.count("#define SHARED_CONSTANTS") >= 1
@@ -205,21 +205,6 @@ class _Sizes:
 
     def __init__(self, sizes: SimpleNamespace) -> None:
         self.__dict__.update(vars(sizes))
-
-
-def test_small_products_have_every_word_where_its_name_is() -> None:
-    a = Form("float32", 9, 300, 6, 100, 7, 1, True)
-    b = Form("float32", 9, 129, 6, 200, 1, 11, True)
-    _, (left, right, rest) = small.launch_words(a, b, 9, 301, 12, 132)
-    words = (1, 2, *left, 3, 4, *right, 5, *rest)
-    values = dict(zip(SMALL.leaves, words, strict=True))
-    assert values == {
-        "of[0].x": 1, "of[0].flags": 2, "of[0].batch": 100, "of[0].stride": 7, "of[0].rows": 300,
-        "of[0].k": 6, "of[1].x": 3, "of[1].flags": 4, "of[1].batch": 200, "of[1].stride": 11,
-        "of[1].rows": 129, "of[1].k": 6, "c": 5, "c_batch": 301, "c_stride": 12, "down": 3,
-        "along": 2, "ahead": 3 * 132,
-    }  # fmt: skip
-    assert [offset for _, offset in offsets(SMALL)] == list(range(0, 8 * len(words), 8))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from mixpert_py.runtime import packing
-from mixpert_py.runtime.gpu import break_even, gemm, residues, small
+from mixpert_py.runtime.gpu import gemm, residues
 from mixpert_py.runtime.kernels import compile as compiling
 from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.compile import entry, source_text
@@ -105,15 +105,6 @@ def test_gemm_kernels_of_the_ladder_are_shipped(
         assert cubin is not None, (m, k, n)
         assert cubin.startswith(b"\x7fELF")
         assert b".text.gemm\0" in cubin
-
-
-@pytest.mark.parametrize("name", break_even.SMALL_SCHEMES)
-def test_stacks_of_small_products_are_shipped_for_hopper(name: str) -> None:
-    for k, a, b in product((48, 100, 128, 200, small.LONGEST), (False, True), (False, True)):
-        definitions = small.definitions_of(scheme_of(name), small.steps_of(k), a, b, True)
-        cubin = shipped.cubin(source_text(small.FILE, definitions), "90")
-        assert cubin is not None
-        assert b".text.small\0" in cubin
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)

@@ -323,15 +323,6 @@ def test_short_memory_makes_a_product_in_parts(gpu: FakeGpu, signs: list[str], f
     np.testing.assert_array_equal(value.x, wanted.x)
 
 
-def test_small_products_keep_their_kernel(gpu: FakeGpu, signs: list[str]) -> None:
-    gpu.has_small = True
-    a, b, c = normal(3, 9, 40), normal(3, 40, 7), normal(3, 9, 7)
-    wanted = by_steps("ab+beta*c", a, b, c, 1, 0.3)
-    gpu.launches.clear()
-    np.testing.assert_array_equal(fused(a, b, 0.3, c, form="ab+beta*c", **CUDA).x, wanted.x)
-    assert (signs, len(gpu.launches)) == (["+"], 1)
-
-
 @pytest.mark.parametrize("scheme", ["native", "float64"])
 @pytest.mark.usefixtures("gpu")
 def test_products_that_are_not_emulated_are_added_by_operators(

@@ -18,7 +18,6 @@ from mixpert_py.runtime.gpu.break_even import (
     moving_saves,
     native_pays,
     native_rows,
-    small_pays,
     tiny_pays,
 )
 from mixpert_py.runtime.model.device_model import Host
@@ -284,24 +283,6 @@ def test_nothing_is_not_moved(shape: tuple[int, int, int], added: bool) -> None:
     m, k, n = shape
     a, b = np.empty((m, k)), np.empty((k, n))
     assert moving_saves(a, b, shape, "int8x6", figures(H200), added=added) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("scheme", "a", "b", "pays"),
-    [
-        ("int8x6", (1000, 128, 128), (1000, 128, 128), True),
-        ("int8x6", (128, 128), (4, 10, 128, 128), True),
-        ("int8x6", (1000, 64, 64), (1000, 64, 64), False),
-        ("int8x6", (31, 128, 128), (31, 128, 128), False),
-        ("int8x6", (1000, 128, 128), (1000, 128, 300), False),
-        ("int8x6", (128, 128), (128, 128), False),
-        ("int8x10", (1000, 128, 128), (1000, 128, 128), False),
-    ],
-)
-def test_stacks_of_small_products_have_a_kernel(
-    scheme: str, a: tuple[int, ...], b: tuple[int, ...], pays: bool
-) -> None:
-    assert small_pays(scheme, a, b) is pays
 
 
 MANY = 1 << 20

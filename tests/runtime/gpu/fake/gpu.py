@@ -35,7 +35,7 @@ class FakeGpu:
     """memory: bytes that packed operands may take at a time. refuses: what kernels raise.
     held: bytes of packed operands, and arrays made by name; peak: the most that these have been.
 
-    has_small: every stack is small. launches: (batch, m, n) of every product made; tiny: of those
+    launches: (batch, m, n) of every product made; tiny: of those
     in FP32. moved, freed: how many arrays came from the host, and how often the memory pool was
     emptied.
     """
@@ -48,7 +48,6 @@ class FakeGpu:
     memory: float = float("inf")
     refuses: Exception | None = None
     lowered: bool = False
-    has_small: bool = False
     launches: list[tuple[int, int, int]] = field(default_factory=list)
     tiny: list[tuple[int, int, int]] = field(default_factory=list)
     moved: int = 0
@@ -75,7 +74,6 @@ class FakeGpu:
             self.pack_one,
             self.gemm,
             self.repair,
-            self.multiply_if_small,
             Way(cupy, wrapped(split), lambda products, out: join(products.x, out.x)),
             self.multiply_tiny,
             self.guard,
@@ -146,15 +144,6 @@ class FakeGpu:
         addresses = 1 << 20, 1 << 21, 1 << 22, 0, (1 << 23) * measure
         packed = FakePacked(x, splitter, place, *addresses, scheme, rule)
         return packed._replace(origin=packed, memory=memory or Memory(self, place.bytes))
-
-    def multiply_if_small(
-        self, a: Operand, b: Operand, scheme: Any, out: Any, **given: Any
-    ) -> tuple[FakePacked, FakePacked] | None:
-        if not self.has_small:
-            return None
-        packed = self.pack(a, b, scheme, **given)
-        self.gemm(*packed, scheme, out, stream=given["stream"])
-        return packed
 
     def multiply_tiny(self, a: Operand, b: Operand, out: Any, *, stream: int) -> None:
         """Of as many matrices as `out`, or of one that all share."""
