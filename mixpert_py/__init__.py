@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.products.blas import blas_gemm as blas_gemm
     from mixpert_py.runtime.products.einsum import einops_einsum as einops_einsum
     from mixpert_py.runtime.products.einsum import einsum as einsum
-    from mixpert_py.runtime.products.fused import fused as fused
     from mixpert_py.runtime.products.in_place import imatmul as imatmul
     from mixpert_py.runtime.products.in_place import target as target
     from mixpert_py.runtime.products.inner import inner as inner
@@ -79,7 +78,6 @@ _HOMES = {
     "dot_method": "mixpert_py.runtime.api",
     "einops_einsum": "mixpert_py.runtime.products.einsum",
     "einsum": "mixpert_py.runtime.products.einsum",
-    "fused": "mixpert_py.runtime.products.fused",
     "imatmul": "mixpert_py.runtime.products.in_place",
     "inner": "mixpert_py.runtime.products.inner",
     "install": "mixpert_py.import_hook",

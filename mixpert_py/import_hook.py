@@ -86,13 +86,11 @@ class ImportHook:
         folder: str | None = None,
         plan: Plan | None = None,
         scheme: str | None = None,
-        fuse: bool = False,
     ) -> None:
         self.packages = packages
         self.folder = folder
         self.plan = plan
         self.scheme = scheme
-        self.fuse = fuse
         self.rewritten: dict[str, SourceModule] = {}
         self.left: dict[str, str] = {}
         self._refused: dict[str, str] = {}  # those of `left` that cannot be rewritten
@@ -177,7 +175,7 @@ class ImportHook:
             return _no_source(loader)
         file = str(spec.origin)
         source = SourceModule(file, config.module_name(Path(file)))
-        given = source.module, file, self.plan, self.scheme, self.fuse
+        given = source.module, file, self.plan, self.scheme
         try:
             text = Path(file).read_bytes()
             made = in_memory.rewritten(text, *given)

@@ -93,11 +93,8 @@ class Analysis:
         return tuple(product for product in self.products if product.site.reason is None)
 
 
-def find_products(raw: bytes, module: str, fuse: bool = False) -> Analysis:
-    """Find every product of a file. Raises SourceError as `pipeline.analyze` does.
-
-    fuse: whether sums may become one call with the product in them.
-    """
+def find_products(raw: bytes, module: str) -> Analysis:
+    """Find every product of a file. Raises SourceError as `pipeline.analyze` does."""
     source = decode(raw, module)
     is_looked_up = LOOKED_UP.search(source.text) is not None
     if not is_looked_up and not (
@@ -112,7 +109,7 @@ def find_products(raw: bytes, module: str, fuse: bool = False) -> Analysis:
     with refusing_depth(module):
         scopes = bindings.read(tree)
         comments = pragma.read(source.text)
-        products = _products(source, tree, scopes, comments, fuse)
+        products = _products(source, tree, scopes, comments)
         return Analysis(source, tree, scopes, products, comments, warned)
 
 
@@ -199,10 +196,7 @@ def _mentions_product(tree: ast.Module) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A product before it is confirmed and numbered. `at`: the node that has its location.
-
-    core: the product within a fused sum, after which the site is named; else the node itself.
-    """
+    """A product before it is confirmed and numbered. `at`: the node that has its location."""
 
     node: ast.expr | ast.stmt
     at: ast.expr | ast.stmt
@@ -214,18 +208,13 @@ class _Candidate:
         """This candidate, left alone if a reason is given and it had none."""
         return replace(self, match=replace(self.match, reason=self.match.reason or reason))
 
-    @property
-    def core(self) -> ast.expr | ast.stmt:
-        return self.match.product or self.at
 
-
-def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iterator[_Candidate]:
+def _candidates(text: str, tree: ast.Module, scopes: Scopes) -> Iterator[_Candidate]:
     """Every product in preorder, with the reason why no call can stand in its place, if any."""
     compiled = _compiled_arguments(scopes) if any(word in text for word in COMPILER_WORDS) else {}
     pythran = "pythran" in text and PYTHRAN.search(text)
     whole = "compiled by Pythran" if pythran else None
     stack: list[tuple[Any, str | None, ast.expr | None]] = [(tree, whole, None)]
-    fused: set[ast.AST] = set()
     words = WORDS | _aliases(scopes)
     nodes: Iterable[Any] = scopes.scope_of
     lines = sorted(
@@ -242,16 +231,12 @@ def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iter
         if isinstance(node, ast.JoinedStr):
             string = string or node  # Python 3.11 has no usable locations inside
         stack += [(child, barred, string) for child in children(node)]
-        if type(node) not in MAY_BE_PRODUCT or node in fused:
-            continue
-        if not fuse and not _may_be_product(node, words):
+        if type(node) not in MAY_BE_PRODUCT or not _may_be_product(node, words):
             continue
         scope = scopes.scope_of[node.target if isinstance(node, ast.AugAssign) else node]
         reason = "inside a compiled function" if scope.is_compiled() else barred
-        if found := find(node, scope, fuse and reason is None):
+        if found := find(node, scope):
             spelling, match = found
-            if match.product is not None:
-                fused.add(match.product)
             match = replace(match, reason=reason or match.reason)
             yield _Candidate(node, string or node, scope, spelling, match)
 
@@ -341,9 +326,9 @@ def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
 
 
 def _products(
-    source: Source, tree: ast.Module, scopes: Scopes, comments: Pragmas, fuse: bool
+    source: Source, tree: ast.Module, scopes: Scopes, comments: Pragmas
 ) -> tuple[Product, ...]:
-    found = [(source.span(c.at), c) for c in _candidates(source.text, tree, scopes, fuse)]
+    found = [(source.span(c.at), c) for c in _candidates(source.text, tree, scopes)]
     if sum(end - start for (start, end), _ in found) > MAX_CHARACTERS:
         raise SourceError(f"{source.module}: long products nested too deeply; the file is skipped")
     found.sort(key=lambda placed: (placed[0][0], -placed[0][1]))
@@ -353,7 +338,7 @@ def _products(
         candidate.left(comments.reason(*on) or _unreadable(candidate.node, source))
         for (_, candidate), on in zip(found, lines, strict=True)
     ]
-    cores = [source.span(candidate.core) for candidate in candidates]
+    cores = [source.span(candidate.at) for candidate in candidates]
     reasons = _confirm(source, tree, candidates, cores)
     ids = _ids(source, tree, scopes, candidates, cores)
     products = []
@@ -378,7 +363,7 @@ def _ids(
     module = module_in_ids(source.module)
     prefixes = [
         f"{module}:{c.scope.qualname}/{c.match.kind}"
-        f"~{call_site.expression_hash(c.match.product or c.node, scopes.scope_of)}"
+        f"~{call_site.expression_hash(c.node, scopes.scope_of)}"
         for c in candidates
     ]
     order = sorted(range(len(cores)), key=lambda i: (cores[i][0], -cores[i][1]))

@@ -39,15 +39,13 @@ NOTHING_IMPORTED: Mapping[str, frozenset[str]] = MappingProxyType({})
 _analysis = lru_cache(maxsize=4)(find_products)
 
 
-def analyze(source: bytes, module: str, fuse: bool = False) -> tuple[CallSite, ...]:
+def analyze(source: bytes, module: str) -> tuple[CallSite, ...]:
     """Every product of a file in source order, those left alone too.
-
-    fuse: sums such as `c += a @ b` are one site with their product, under its id.
 
     Nothing of the file is imported or run. Raises SourceError, in one line, if the file is too
     large or too deep, or if Python would not accept it.
     """
-    return tuple(product.site for product in _analysis(source, module, fuse).products)
+    return tuple(product.site for product in _analysis(source, module).products)
 
 
 def require_syntax(source: bytes, module: str) -> None:
@@ -58,9 +56,9 @@ def require_syntax(source: bytes, module: str) -> None:
     parse(decode(source, module).text, module)
 
 
-def pragmas(source: bytes, module: str, fuse: bool = False) -> Pragmas:
+def pragmas(source: bytes, module: str) -> Pragmas:
     """The pragmas of a file with products. Raises SourceError as `analyze` does."""
-    return _analysis(source, module, fuse).comments
+    return _analysis(source, module).comments
 
 
 def rewrite(
@@ -68,15 +66,14 @@ def rewrite(
     module: str,
     plan: Plan | None = None,
     scheme: str | None = None,
-    fuse: bool = False,
 ) -> bytes:
     """The file with its products as runtime calls; without such a product, the very same bytes.
 
-    A site takes its comment's scheme, else the plan's, else `scheme`, else none is written. fuse:
-    as in `analyze`. Rewriting twice equals rewriting once. Raises SourceError as `analyze` does,
+    A site takes its comment's scheme, else the plan's, else `scheme`, else none is written.
+    Rewriting twice equals rewriting once. Raises SourceError as `analyze` does,
     and if the result's syntax tree is not the one that `rewrite_tree` makes.
     """
-    analysis = _analysis(source, module, fuse)
+    analysis = _analysis(source, module)
     if not analysis.rewritten:
         return source
     name = imports.alias(analysis.tree, analysis.source.text)
@@ -103,14 +100,13 @@ def rewrite_tree(
     filename: str,
     plan: Plan | None = None,
     scheme: str | None = None,
-    fuse: bool = False,
 ) -> ast.Module:
     """The same change made to the syntax tree, to be compiled and run instead of the file.
 
     Every node keeps its original location, so tracebacks and debuggers show the file's own lines;
     the import has line 1 and stands behind the docstring. The tree is the caller's own.
     """
-    analysis = _analysis(source, module, fuse)
+    analysis = _analysis(source, module)
     if not analysis.rewritten:
         return parse(analysis.source.text, module)
     if analysis.warned:
@@ -144,7 +140,7 @@ def dependencies(
     imported: a module, as the file spells it where it imports it → the sites that calls of its
     functions may reach.
     """
-    analysis = _analysis(source, module, False)
+    analysis = _analysis(source, module)
     tree, scopes = analysis.tree, analysis.scopes
     with refusing_depth(module):
         if imported and not analysis.products:  # the file has not been parsed

@@ -40,7 +40,6 @@ class Options:
     verbose: bool
     plan_path: str | None
     scheme: str | None
-    fuse: bool
 
     @property
     def is_standard_input(self) -> bool:
@@ -126,7 +125,6 @@ class Options:
     shell_complete=complete_schemes,
     help="Write this scheme into every call.",
 )
-@click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
 @as_record(Options)
 def rewrite(options: Options) -> int:
     """Replace matrix products by calls into MixPert-Py.
@@ -138,17 +136,17 @@ def rewrite(options: Options) -> int:
     from mixpert_py.sources import rewriting
 
     options.require_one_way()
-    scheme, fuse = options.scheme, options.fuse
+    scheme = options.scheme
     config.check_scheme(scheme)
     plan = config.load_plan(options.plan_path) if options.plan_path else None
     if options.is_standard_input:
         source, file = _standard_input()
-        result = rewriting.rewrite_source(source, file, "stdin", plan, scheme, fuse)
+        result = rewriting.rewrite_source(source, file, "stdin", plan, scheme)
         return _finish([result], _task(options, 1), options)
     files = options.files()
     if not (options.write or options.preview) and any(map(os.path.isdir, options.paths)):
         raise click.UsageError("a folder needs -w, --diff or --check")
-    results = rewriting.rewrite_files(files, plan, scheme, options.jobs, fuse)
+    results = rewriting.rewrite_files(files, plan, scheme, options.jobs)
     return _finish(results, _task(options, len(files)), options)
 
 

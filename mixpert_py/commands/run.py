@@ -33,7 +33,6 @@ class Options:
     plan_path: str | None
     scheme: str | None
     backend: str | None
-    fuse: bool
     profile: bool
     strict: bool
     json_path: str | None
@@ -84,7 +83,6 @@ class Options:
     shell_complete=complete_backends,
     help="reference: emulate tensor cores in NumPy.",
 )
-@click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
 @click.option("--profile", is_flag=True, help="Print what ran at each product, and why.")
 @click.option(
     "--strict",
@@ -115,7 +113,7 @@ def run(options: Options) -> int:
     if options.module is not None and options.code is not None:
         raise click.UsageError("give one of -m and -c")
     # Before the program is looked up: `-m package.module` imports the package for that.
-    hook = running.project_hook(options.script, options.fuse, options.packages)
+    hook = running.project_hook(options.script, options.packages)
     program = options.program()
     plan = config.plan_for(program.filename if program.is_file else None, options.plan_path)
     others: list[str] = []
@@ -164,7 +162,7 @@ def run(options: Options) -> int:
         deviations = running.fallback_lines(program, records) if options.strict else []
         if options.strict:
             deviations += running.stale_lines(program, hook, trace)
-            deviations += running.refused_lines(program, options.fuse)
+            deviations += running.refused_lines(program)
         for line in deviations:
             click.echo(f"mixpert: {line}", err=True)
     return exit_code or int(bool(deviations or (options.strict and (unused or others or refused))))

@@ -23,7 +23,6 @@ class Options:
     paths: tuple[str, ...]
     exclude: tuple[str, ...]
     jobs: int
-    fuse: bool
     as_json: bool
     form: str
 
@@ -33,7 +32,6 @@ class Options:
 @click.argument("paths", nargs=-1, metavar="PATH…", shell_complete=complete_files)
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these files of folders out.")
 @click.option("-j", "jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N")
-@click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
 @click.option("--json", "as_json", is_flag=True, help="As --format json: print a JSON list.")
 @form_option
 @as_record(Options)
@@ -51,7 +49,7 @@ def sites(options: Options) -> int:
     files += map(source_files.SourceFile, libraries, map(os.path.dirname, libraries))
     records = []
     problems = 0
-    for result in rewriting.rewrite_files(files, jobs=options.jobs, fuse=options.fuse):
+    for result in rewriting.rewrite_files(files, jobs=options.jobs):
         if result.problem is not None:
             click.echo(f"mixpert: {result.problem}", err=True)
             problems += 1

@@ -168,15 +168,15 @@ def standard_input(arguments: tuple[str, ...] = ()) -> Program:
     return Program(source, "<stdin>", ("-", *arguments), "__main__", "")
 
 
-def compiled(program: Program, fuse: bool = False) -> CodeType:
+def compiled(program: Program) -> CodeType:
     """The program's rewritten code; a source beyond the rewriter's limits is run as it is.
 
-    Warns in that case. fuse: as in `pipeline.analyze`. Raises RefusedProgramError if Python does
+    Warns in that case. Raises RefusedProgramError if Python does
     not accept the source.
     """
     try:
         with named(program.argv[0], program.module):
-            made = in_memory.rewritten(program.source, program.module, program.filename, fuse=fuse)
+            made = in_memory.rewritten(program.source, program.module, program.filename)
     except SourceError as refused:
         try:
             as_it_is = _as_it_is(program)

@@ -31,16 +31,14 @@ if TYPE_CHECKING:
 Places = dict[str, tuple[str, "CallSite"]]
 
 
-def project_hook(
-    script: str | None, fuse: bool = False, packages: Sequence[str] = ()
-) -> ImportHook:
+def project_hook(script: str | None, packages: Sequence[str] = ()) -> ImportHook:
     """The import hook for the project of a script, or of the current folder; installed. Where that
     folder was removed there is no project.
 
-    fuse: as in `pipeline.analyze`, for the program too. packages: whose modules it rewrites as
+    packages: whose modules it rewrites as
     well; none: those that the project names. Raises SourceError for one that cannot be.
     """
-    hook = ImportHook(folder=_folder_of(script), fuse=fuse)
+    hook = ImportHook(folder=_folder_of(script))
     hook.packages = tuple(packages) or config.packages_of(hook.folder)
     require(hook.packages, [os.path.dirname(script or "") or os.curdir])
     hook.install()
@@ -76,7 +74,7 @@ def run(
     what the program itself raises is printed as `python` prints it.
     """
     require_backend(backend)
-    rewritten = launcher.compiled(program, hook.fuse)
+    rewritten = launcher.compiled(program)
     scheme = None if uses is None else uses.scheme
     context = Context(
         scheme=scheme,
@@ -285,13 +283,13 @@ def _shown(program: Program, places: Places, site: str) -> str:
     return f"{file}:{place.line}: {place.expression}"
 
 
-def refused_lines(program: Program, fuse: bool = False) -> list[str]:
+def refused_lines(program: Program) -> list[str]:
     """A line if the program's own file cannot be rewritten, so that its products are native."""
     from mixpert_py.passes.pipeline import analyze
 
     try:
         with named(program.argv[0], program.module):
-            analyze(program.source, program.module, fuse)
+            analyze(program.source, program.module)
     except SourceError as error:
         return [f"{error}: it runs as it is"]
     return []

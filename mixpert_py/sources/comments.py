@@ -5,20 +5,20 @@ from mixpert_py.errors import PlanError, SourceError
 from mixpert_py.passes.pipeline import pragmas
 
 
-def require_known(source: bytes, module: str, fuse: bool = False) -> None:
+def require_known(source: bytes, module: str) -> None:
     """Raise SourceError, naming the line, for a `# mixpert:` comment that is not known.
 
     A file without a product is not checked. The passes cannot do this: they know no scheme.
     """
-    wrong = problem(source, module, fuse)
+    wrong = problem(source, module)
     if wrong is not None:
         line, reason = wrong
         raise SourceError(f"{module}: line {line}: {reason}")
 
 
-def problem(source: bytes, module: str, fuse: bool = False) -> tuple[int, str] | None:
+def problem(source: bytes, module: str) -> tuple[int, str] | None:
     """The first line with such a comment, and what is wrong with it."""
-    found = pragmas(source, module, fuse)
+    found = pragmas(source, module)
     wrong = {
         line: f"{comment!r} is not known: wanted `# mixpert: off`, `# mixpert: off-file` or "
         "`# mixpert: scheme=NAME`"

@@ -43,7 +43,6 @@ def rewritten(
     file: str,
     plan: Plan | None = None,
     scheme: str | None = None,
-    fuse: bool = False,
 ) -> InMemory | None:
     """The code of a rewritten source; None if there is nothing in it to rewrite.
 
@@ -51,12 +50,12 @@ def rewritten(
     cache folder. Raises SourceError, which names the module, if it cannot be rewritten or Python
     does not accept it.
     """
-    place, state = _key(source, module, file, plan, scheme, fuse)
+    place, state = _key(source, module, file, plan, scheme)
     cache = CodeCache(config.cache_folder() / "code")
     payload = cache.load(place, state)
     if payload is None:
         with warnings.catch_warnings(record=True) as caught:
-            payload = _payload(source, module, file, plan, scheme, fuse)
+            payload = _payload(source, module, file, plan, scheme)
         for warning in caught:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
@@ -90,14 +89,13 @@ def rewritten_tree(
     file: str,
     plan: Plan | None,
     scheme: str | None,
-    fuse: bool = False,
 ) -> ast.Module:
     """The rewritten tree; runtime calls that stood in the source get schemes and blocks, too."""
     from mixpert_py.passes.pipeline import rewrite_tree
     from mixpert_py.sources import comments
 
-    comments.require_known(source, module, fuse)
-    tree = rewrite_tree(source, module, file, plan, scheme, fuse)
+    comments.require_known(source, module)
+    tree = rewrite_tree(source, module, file, plan, scheme)
     name_everywhere(_imported_names(tree.body))
     if plan is None and scheme is None:
         return tree
@@ -136,17 +134,15 @@ def _wanted(site: object, written: str | None, plan: Plan | None, scheme: str | 
     return {"scheme": scheme}
 
 
-def _payload(
-    source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None, fuse: bool
-) -> bytes:
+def _payload(source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None) -> bytes:
     """The rewritten code as bytes; none where there is nothing to rewrite."""
     from mixpert_py.passes.pipeline import analyze
 
     written_before = ALIAS.encode() in source
-    if not written_before and all(site.reason for site in analyze(source, module, fuse)):
+    if not written_before and all(site.reason for site in analyze(source, module)):
         return b""
     try:
-        tree = rewritten_tree(source, module, file, plan, scheme, fuse)
+        tree = rewritten_tree(source, module, file, plan, scheme)
         # What an earlier rewriting, or a person, has written may import this package anywhere.
         nodes = ast.walk(tree) if written_before else tree.body
         names = tuple(_imported_names(nodes))
@@ -174,13 +170,13 @@ def is_alias(name: str) -> bool:
 
 
 def _key(
-    source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None, fuse: bool
+    source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None
 ) -> tuple[bytes, bytes]:
     """The cache key of a file's code, from its place and plan; and the state of its source."""
     sites = [(site.id, site.scheme, site.block) for site in plan.site] if plan else []
     # A text has no place, and the current folder, which would be asked for, may have been removed.
     full = os.path.abspath(file) if os.path.exists(file) else file
-    place = repr((full, module, _python(), sites, scheme, fuse))
+    place = repr((full, module, _python(), sites, scheme))
     state = repr((sha256(source).digest(), file, importlib.util.MAGIC_NUMBER, _version()))
     return place.encode("utf-8", "surrogatepass"), state.encode("utf-8", "surrogatepass")
 

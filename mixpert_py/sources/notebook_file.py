@@ -37,9 +37,7 @@ class Followed:
     flow: Dependencies
 
 
-def rewrite_notebook(
-    raw: bytes, module: str, plan: Plan | None, scheme: str | None, fuse: bool
-) -> Changed:
+def rewrite_notebook(raw: bytes, module: str, plan: Plan | None, scheme: str | None) -> Changed:
     """The notebook with its products as runtime calls, and the import in the first such cell.
 
     Raises SourceError as `pipeline.rewrite` does, and for what is no notebook.
@@ -50,9 +48,9 @@ def rewrite_notebook(
     added = not imports.is_imported(tree, name)
     head = f"import {imports.PACKAGE} as {name}\n" * added
     source = f"{head}{program.text}".encode()
-    program.require_known_comments(source, module, fuse, added)
-    sites = analyze(source, module, fuse)
-    new = rewrite(source, module, plan, scheme, fuse).decode().split("\n")[added:]
+    program.require_known_comments(source, module, added)
+    sites = analyze(source, module)
+    new = rewrite(source, module, plan, scheme).decode().split("\n")[added:]
     old = program.text.split("\n")
     if len(new) != len(old):
         raise SourceError(f"{module}: the number of lines changes; the notebook is left as it is")
@@ -165,9 +163,9 @@ class _Program:
         ]
         return tuple(placed), tuple(self.cells[cell].number for cell in cells)
 
-    def require_known_comments(self, source: bytes, module: str, fuse: bool, added: bool) -> None:
+    def require_known_comments(self, source: bytes, module: str, added: bool) -> None:
         """`comments.require_known`, the line counted in its cell. added: as in `changed`."""
-        wrong = comments.problem(source, module, fuse)
+        wrong = comments.problem(source, module)
         if wrong is not None:
             line, reason = wrong
             line -= 1 + added

@@ -83,13 +83,9 @@ def rewrite_files(
     plan: Plan | None = None,
     scheme: str | None = None,
     jobs: int = 1,
-    fuse: bool = False,
 ) -> Iterator[Rewritten]:
-    """Rewrite each file in memory, in order. A file that cannot be has a `problem`.
-
-    fuse: as in `pipeline.analyze`.
-    """
-    return _each(partial(_rewrite_file, plan=plan, scheme=scheme, fuse=fuse), files, jobs)
+    """Rewrite each file in memory, in order. A file that cannot be has a `problem`."""
+    return _each(partial(_rewrite_file, plan=plan, scheme=scheme), files, jobs)
 
 
 def rewrite_source(
@@ -98,20 +94,19 @@ def rewrite_source(
     module: str,
     plan: Plan | None = None,
     scheme: str | None = None,
-    fuse: bool = False,
 ) -> Rewritten:
     """Rewrite a source text. Raises SourceError if it does not parse, or for a comment that
     names an unknown scheme or is not known.
     """
     with named(file.path, module):
         if file.path.endswith(source_files.NOTEBOOK):
-            made = notebook_file.rewrite_notebook(source, module, plan, scheme, fuse)
+            made = notebook_file.rewrite_notebook(source, module, plan, scheme)
             return Rewritten(file, made.sites, source, made.source, cells=made.cells)
-        comments.require_known(source, module, fuse)
-        sites = analyze(source, module, fuse)
+        comments.require_known(source, module)
+        sites = analyze(source, module)
         if file.is_named and not sites:
             require_syntax(source, module)
-        return Rewritten(file, sites, source, rewrite(source, module, plan, scheme, fuse))
+        return Rewritten(file, sites, source, rewrite(source, module, plan, scheme))
 
 
 def _each(
@@ -131,12 +126,12 @@ def _lost(file: SourceFile) -> Rewritten:
     return Rewritten(file, problem=f"{file.path}: {reason}")
 
 
-def _rewrite_file(file: SourceFile, plan: Plan | None, scheme: str | None, fuse: bool) -> Rewritten:
+def _rewrite_file(file: SourceFile, plan: Plan | None, scheme: str | None) -> Rewritten:
     try:
         source = source_files.read(file.path)
         with time_limit(MAX_SECONDS, file.path):
             module = config.module_name(Path(file.path))
-            return rewrite_source(source, file, module, plan, scheme, fuse)
+            return rewrite_source(source, file, module, plan, scheme)
     except MixPertError as error:
         return Rewritten(file, problem=str(error))
 

@@ -1,25 +1,20 @@
 """The ways to write a product.
 
-A function of a library is a row of the table in `functions.py`. Operators, assignments, methods and
-fused sums, which change more than a name, have a file each; a new file is added to `find`.
+A function of a library is a row of the table in `functions.py`. Operators, assignments and
+methods, which change more than a name, have a file each; a new file is added to `find`.
 """
 
 import ast
 
 from mixpert_py.passes.scope import Scope
-from mixpert_py.passes.spellings import assign, functions, fused, matrix, method, operator
+from mixpert_py.passes.spellings import assign, functions, matrix, method, operator
 from mixpert_py.passes.spellings.functions import WORDS as WORDS
 from mixpert_py.passes.spellings.spelling import Match as Match
 from mixpert_py.passes.spellings.spelling import Spelling as Spelling
 
 
-def find(node: ast.AST, scope: Scope, fuse: bool = False) -> tuple[Spelling, Match] | None:
-    """The spelling of a product and its Match; None if the node is no product.
-
-    fuse: whether sums may become one call with the product in them.
-    """
-    if fuse and (sum_ := fused.read(node)):
-        return fused, Match("matmul", product=sum_.product)
+def find(node: ast.AST, scope: Scope) -> tuple[Spelling, Match] | None:
+    """The spelling of a product and its Match; None if the node is no product."""
     if operator.matches(node):
         return operator, Match("matmul")
     if match := matrix.find(node, scope):

@@ -1,7 +1,7 @@
 """`x @= b` → `x = _mixpert.imatmul(x, b)`, `o.x[i] @= b` → `_mixpert.target(o.x)[i].imatmul(b)`.
 
 Every part of the target stands where it stood. Both forms evaluate what the statement does, once
-and in its order. The functions on targets also serve fused statements such as `c += a @ b`.
+and in its order.
 """
 
 import ast

@@ -23,14 +23,12 @@ class Match:
 
     kind: the word in the site's id. reason: why the product is left alone; None if it is
     rewritten. names: the qualified names that the called function may have; None: any, since the
-    runtime call decides by the function. product: the product within a fused sum, after which the
-    site is named.
+    runtime call decides by the function.
     """
 
     kind: str
     reason: str | None = None
     names: frozenset[str] | None = frozenset()
-    product: ast.expr | None = None
 
 
 class Parts(NamedTuple):

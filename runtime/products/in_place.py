@@ -1,8 +1,7 @@
 """`imatmul`: `a @= b`, under the scheme that is in force for this call.
 
 A rewritten `a @= b` is `a = imatmul(a, b)`; a rewritten `owner.name[key] @= b` is
-`target(owner.name)[key].imatmul(b)`, which reads and writes the place as the statement did. So does
-`target(owner.name)[key].fused(a, b, form="c+=ab")`, a rewritten `owner.name[key] += a @ b`.
+`target(owner.name)[key].imatmul(b)`, which reads and writes the place as the statement did.
 """
 
 import operator
@@ -15,7 +14,6 @@ from numpy import ndarray
 from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.context import passes
 from mixpert_py.runtime.gpu.foreign import may_be_on_device
-from mixpert_py.runtime.products.fused import fused
 from mixpert_py.runtime.products.rearranged import not_rearranged
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
@@ -65,7 +63,7 @@ def _product(a: object, b: object, *, out: object = None) -> Any:
 
 
 def target(owner: object) -> "_Owner":
-    """A proxy of an object, through which `imatmul` and `fused` write attributes and elements."""
+    """A proxy of an object, through which `imatmul` writes attributes and elements."""
     return _Owner(owner)
 
 
@@ -96,7 +94,3 @@ class _Place:
     def imatmul(self, b: object, **given: Any) -> None:
         """`place @= b`. Arguments as in the function `imatmul`."""
         self._store(imatmul(self._value, b, **given))
-
-    def fused(self, *operands: object, form: str, **given: Any) -> None:
-        """`place += a @ b`, say. Arguments as in the function `fused`, without c."""
-        self._store(fused(self._value, *operands, form=form, **given))

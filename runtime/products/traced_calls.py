@@ -22,7 +22,6 @@ MODULES = (
     "api",
     "products.blas",
     "products.einsum",
-    "products.fused",
     "products.in_place",
     "products.inner",
     "products.multi_dot",

@@ -92,7 +92,7 @@ class Sample:
     def load(cls, path: Path) -> "Sample":
         """Rewrite a sample. Raises SourceError if unreadable, MixPertError without a part."""
         source, module = source_files.read_whole(path), path.stem
-        made = in_memory.rewritten(source, module, str(path), fuse=True)
+        made = in_memory.rewritten(source, module, str(path))
         if made is None:
             raise MixPertError(f"{path}: has no product")
         functions: dict[str, Any] = {"__name__": module, "__file__": str(path)}
@@ -100,7 +100,7 @@ class Sample:
         missing = [name for name in PARTS if name not in functions]
         if missing:
             raise MixPertError(f"{path}: has no function {missing[0]}()")
-        sites = {site.id: site for site in analyze(source, module, fuse=True) if not site.reason}
+        sites = {site.id: site for site in analyze(source, module) if not site.reason}
         return cls(module, functions, sites, dependencies(source, module).edges)
 
     def problem(self, xp: ModuleType, arguments: Sequence[str]) -> "Problem":

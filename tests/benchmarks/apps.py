@@ -83,7 +83,7 @@ def markdown(result: Record) -> str:
         parts += [
             machine.table(COLUMNS, _rows(result["apps"])),
             "Milliseconds of GPU time of a program's work in cuBLAS FP32 through CuPy, and how many"
-            " times as fast it is in TF32, rewritten with `--fuse` without a plan (`faithful`), and"
+            " times as fast it is in TF32, rewritten without a plan (`faithful`), and"
             f" under a plan tuned for {result['apps'][0]['budget']:g}; relative Frobenius errors of"
             " its results against the program in float64.",
         ]

@@ -423,7 +423,7 @@ def kinds_of_files() -> dict[str, tuple[str, Callable[[Path], object]]]:
         "model.toml": (model, device_model.load),
         "nb.ipynb": (
             NOTEBOOK,
-            lambda path: rewrite_notebook(path.read_bytes(), "nb", None, None, False),
+            lambda path: rewrite_notebook(path.read_bytes(), "nb", None, None),
         ),
     }
 

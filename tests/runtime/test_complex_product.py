@@ -10,7 +10,6 @@ import pytest
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
-from mixpert_py.runtime.products.fused import fused
 from mixpert_py.runtime.products.in_place import imatmul
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import multi_dot
@@ -221,10 +220,6 @@ def test_every_spelling(dtype: str) -> None:
         "einsum of three": (lambda: einsum("ij,jk,kl", a, b, c, site=SITE), a @ b @ c),
         "multi_dot": (lambda: multi_dot([a, b, c], site=SITE), a @ b @ c),
         "in place": (in_place, a @ b),
-        "fused": (
-            lambda: fused(2j, (a, b), 3, c, form="alpha*ab+beta*c", site=SITE),
-            2j * (a @ b) + 3 * c,
-        ),
         "vector": (lambda: matmul(a[0], b, site=SITE), a[0] @ b),
         "real": (lambda: matmul(a.real, b, site=SITE), a.real @ b),
     }

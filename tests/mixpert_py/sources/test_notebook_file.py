@@ -33,7 +33,7 @@ def notebook(cells: list[str] = CELLS, *, lists: bool = True, **changes: Any) ->
 
 
 def rewrite(raw: bytes) -> Changed:
-    return rewrite_notebook(raw, "nb", None, None, fuse=False)
+    return rewrite_notebook(raw, "nb", None, None)
 
 
 FORMS: list[dict[str, Any]] = [

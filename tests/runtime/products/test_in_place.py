@@ -148,30 +148,6 @@ def test_a_place_is_read_and_written_once_in_the_order_of_the_statement() -> Non
     np.testing.assert_array_equal(vars(ours)["inner"], vars(theirs)["inner"])
 
 
-def test_a_sum_in_a_place() -> None:
-    def step(name: str, value: Any) -> Any:
-        steps.append(name)
-        return value
-
-    steps: list[str] = []
-    c, a = np.ones((4, 2)), np.arange(4.0).reshape(2, 2)
-    expected = c.copy()
-    expected[1:3] -= a @ a
-    view = c[1:]
-    found: Any = target(step("owner", c))[step("key", slice(1, 3))]
-    found.fused(step("a", a), step("b", a), form="c-=ab", site=SITE)
-    np.testing.assert_array_equal(c, expected)
-    np.testing.assert_array_equal(view, expected[1:])
-    assert steps == ["owner", "key", "a", "b"]
-    held = [2.0, "x"]
-    found = target(held)[0]
-    found.fused(3.0, (np.ones(2), np.ones(2)), form="c+=alpha*ab", site=SITE)
-    assert held == [8.0, "x"]
-    found = target(held)[1]
-    with pytest.raises(TypeError):
-        found.fused(np.ones(2), np.ones(2), form="c-=ab", site=SITE)
-
-
 def test_places_that_are_not_there() -> None:
     with pytest.raises(AttributeError, match="nothing"):
         target(np.eye(2)).nothing.imatmul(1)
