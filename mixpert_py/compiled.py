@@ -12,14 +12,15 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import mixpert_py
-from mixpert_py.passes.fx import products as pass_over_graphs
-from mixpert_py.passes.fx.products import GraphProduct
 from mixpert_py.runtime import modules
 from mixpert_py.runtime.context import Context, Modules, current, use
+
+if TYPE_CHECKING:
+    from mixpert_py.passes.fx.products import GraphProduct
 
 PASS = "post_grad_custom_pre_pass"  # the place in Inductor's settings: before its own fusions
 COMPILER = "torch._dynamo"
@@ -166,6 +167,7 @@ def _pass_class() -> type[Any]:
 @cache
 def _version() -> str:
     """A hash of the files that decide which products are replaced."""
+    from mixpert_py.passes.fx import products as pass_over_graphs
     from mixpert_py.runtime import select
     from mixpert_py.runtime.gpu import break_even
     from mixpert_py.runtime.products import graph_operators
@@ -177,6 +179,7 @@ def _version() -> str:
 
 def _pass(graph: Graph, context: Context) -> None:
     """Replace the products of a graph that gain."""
+    from mixpert_py.passes.fx import products as pass_over_graphs
     from mixpert_py.runtime.products import graph_operators
 
     folders = (_folder(sys.modules["torch"]), _folder(mixpert_py))
@@ -188,7 +191,7 @@ def _pass(graph: Graph, context: Context) -> None:
         pass_over_graphs.replace(graph, product, operator, *chosen)
 
 
-def _choice(product: GraphProduct, context: Context) -> tuple[Any, ...] | None:
+def _choice(product: "GraphProduct", context: Context) -> tuple[Any, ...] | None:
     """The site, scheme, block and backend of a product that is to be replaced; None: it stays."""
     from mixpert_py.runtime.products import graph_operators, torch_sites
 
