@@ -58,7 +58,8 @@ def corpus() -> Rows:
     for name in ("NOOP", "REWRITES"):
         table: list[tuple[Any, ...]] = getattr(test_spellings, name)
         programs = [str(row[1]).encode() for row in sorted(table, key=str)]
-        rows[f"spellings {name}"] = digest(*programs, *map(rewritten, programs))
+        # A table that has grown is another row, which is new and does not differ.
+        rows[f"spellings {name} {digest(*programs)}"] = digest(*map(rewritten, programs))
     for package, distribution in PACKAGES.items():
         found = importlib.util.find_spec(package)
         if found is None or found.origin is None:
