@@ -116,7 +116,7 @@ def test_the_plan_of_a_rewritten_notebook_fits_its_cells(
 ) -> None:
     path = tmp_path / "analysis.ipynb"
     raw = json.dumps(CELLS).encode()
-    sites = rewrite_notebook(raw, module_name(path), None, None, False).sites
+    sites = rewrite_notebook(raw, module_name(path), None, None).sites
     assert [site.expression for site in sites] == ["b @ b", "x @ x", "x.dot(x)"]
     schemes = ["fp16", "int8x6", "native"]
     entries = [Site(id=site.id, scheme=name) for site, name in zip(sites, schemes, strict=True)]

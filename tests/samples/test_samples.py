@@ -198,7 +198,8 @@ def test_prints_a_sensible_figure_and_the_same_when_rewritten(
 @pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.py")), ids=lambda sample: sample.stem)
 def test_every_product_is_found_and_rewritten(sample: Path) -> None:
     source = sample.read_bytes()
-    sites = [site for site in analyze(source, sample.stem) if site.kind != "vdot"]  # is listed only
+    listed = ("vdot", "cov")  # which are left native
+    sites = [site for site in analyze(source, sample.stem) if site.kind not in listed]
     assert len(sites) == sum(map(is_product, ast.walk(ast.parse(source))))
     assert [site.expression for site in sites if site.reason] == []
 

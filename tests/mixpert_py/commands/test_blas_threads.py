@@ -14,7 +14,7 @@ import numpy as np
 names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 with open(os.path.join(os.path.dirname(__file__), "seen"), "a") as file:
     print(*(os.environ.get(name) for name in names), file=file)
-a = np.random.default_rng(0).standard_normal((100, 100))
+a = np.random.default_rng(0).standard_normal((400, 400))
 b = a @ a
 """
 OTHER = (
