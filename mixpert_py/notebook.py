@@ -450,6 +450,7 @@ def _settings(options: Any, line: str) -> "TuningOptions":
         command=f"%%mixpert {line}",
         device=options.device,
         until=UNTIL,
+        margin=tuning.MARGIN,
     )
 
 

@@ -88,6 +88,7 @@ def report(
 def _record(plan: Path) -> "Record":
     """Raises MixPertError where there is none."""
     from mixpert_py.errors import MixPertError
+    from mixpert_py.runtime.schemes import schemes
     from mixpert_py.tuner.report.record import read
     from mixpert_py.tuning import trials
 
@@ -95,11 +96,11 @@ def _record(plan: Path) -> "Record":
         found = trials.latest_in(plan)
         if found is None:
             raise MixPertError(f"{plan}: there is no finished tuning in it, or no such file")
-        return read(found, str(plan))
+        return read(found, str(plan), schemes())
     found = trials.latest(plan)
     if found is None:
         raise MixPertError(f"{plan}: no tuning is kept beside it; `mixpert tune` keeps one there")
-    return read(found, str(trials.beside(plan)))
+    return read(found, str(trials.beside(plan)), schemes())
 
 
 def _give(content: str, output: str | None) -> None:

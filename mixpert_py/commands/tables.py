@@ -31,7 +31,7 @@ from mixpert_py.tuner.report.summary import (
     Program,
     allowed,
     callers_text,
-    gained,
+    gain_text,
     rate_text,
     reached,
     size,
@@ -40,7 +40,6 @@ from mixpert_py.tuner.report.summary import (
     why,
 )
 from mixpert_py.tuner.report.summary import rows as rows_of
-from mixpert_py.tuner.report.summary import times as report_times
 from mixpert_py.tuner.report.table import Report
 from mixpert_py.tuner.report.unit import clock_unit, error_text, share_text
 
@@ -116,10 +115,9 @@ def print_tuned(tuned: "TuningResult", runs: str = "fresh processes") -> None:
     runs: those of the verification.
     """
     console = _Console()
-    outcome, found = tuned.outcome, tuned.verification
-    # The times of fresh processes in turn, not those of single trials.
-    again = None if tuned.predicted else (found.native_seconds, found.seconds)
-    console.print(Report(outcome, tuned.limits.metric, tuned.predicted, tuned.device, again))
+    console.print(
+        Report(tuned.outcome, tuned.limits.metric, tuned.predicted, tuned.device, tuned.gain)
+    )
     console.print()
     console.print(Text(_verdict(tuned, runs)))
     if tuned.limits.only is None:
@@ -133,6 +131,10 @@ def _verdict(tuned: "TuningResult", runs: str = "fresh processes") -> str:
     outcome, found = tuned.outcome, tuned.verification
     if outcome.interrupted:
         return "Interrupted: the plan was not verified."
+    unit = clock_unit((found.native_lowered,))
+    times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
+    if tuned.reverted:
+        return f"Verified in {runs}: no faster ({times}); every product stays native."
     if not outcome.lowered:
         return UNCLEAR if tuned.unclear else "Every product stays native."
     error = f"error {error_text(found.error)}"
@@ -148,10 +150,6 @@ def _verdict(tuned: "TuningResult", runs: str = "fresh processes") -> str:
     verified = f"Verified in {runs}: {error}"
     if tuned.predicted:
         return f"{verified}."
-    unit = clock_unit((found.native_lowered,))
-    times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
-    if tuned.reverted:
-        return f"Verified in {runs}: no faster ({times}); every product stays native."
     verified = f"{verified}, time in the lowered products {times}."
     return f"{verified} {UNCLEAR}" if tuned.unclear else f"{verified}{whole_program(found)}"
 
@@ -165,13 +163,10 @@ UNCLEAR = (
 
 def whole_program(found: "Verification") -> str:
     """A note where the whole program's time does not show the gain of its products; else empty."""
-    gain = found.native_seconds - found.seconds
-    if abs(gain) <= found.spread:
-        vary = clock_unit((found.spread,)).quantity(found.spread)
-        return f" The program's own times vary by {vary}, more than they differ."
-    if gain < 0:
-        return " The program takes longer all the same: is the machine busy, or the run too short?"
-    return ""
+    if found.native_seconds * (1 - found.program.mean) > found.spread:
+        return ""
+    vary = clock_unit((found.spread,)).quantity(found.spread)
+    return f" Whole runs vary by {vary}, more than the gain."
 
 
 def value_line(value: Criterion) -> str:
@@ -363,10 +358,9 @@ def print_report(record: "Record", program: "Program") -> None:
     """Print the summary of `mixpert report`: what was gained, each product, and why it stopped."""
     found = rows_of(record, program)
     unit = time_unit(record)
-    before, after = report_times(record)
     console = _Console()
     console.print(Text(verdict(record, found)))
-    console.print(Text(f"Time: {unit.quantity(before)} → {unit.quantity(after)}{gained(record)}"))
+    console.print(Text(f"Time: {gain_text(record.gain, unit)}"))
     console.print(Text(f"Error: {size(record, reached(record))} {allowed(record)}"))
     for note in program.notes:
         console.print(Text(note))

@@ -71,6 +71,7 @@ class Options:
     dask: str | None
     search: str
     until: str
+    margin: str | None
     front: bool
     hold_outs: tuple[str, ...]
     seeds: str | None
@@ -122,6 +123,8 @@ class Options:
 
     def _require_front(self) -> None:
         """Raise UsageError for what a search for all budgets does not take."""
+        if self.margin is not None:
+            raise click.UsageError("--margin is for one budget, not for --front")
         if self.hold_outs:
             raise click.UsageError("--hold-out judges one budget: give it with the --error of one")
         if self.search != SEARCHES[0]:
@@ -133,16 +136,13 @@ class Options:
                 f"--front with --criterion {absolute[0]}: give --error, the largest of interest"
             )
 
-    def share_left(self) -> float:
-        """The share of --until. Raises UsageError where it is none."""
-        number, percent, rest = self.until.partition("%")
-        try:
-            share = float(number) / (100 if percent else 1)
-        except ValueError:
-            share = nan
-        if rest or not 0 <= share < 1:
-            raise click.UsageError(f"--until is a part of the time, such as 1%, not {self.until}")
-        return share
+    def kept(self) -> float:
+        """The share of --margin; by default, other data has a half unless there are hold-outs."""
+        if self.margin is None:
+            from mixpert_py.tuning.options import MARGIN
+
+            return 0.0 if self.hold_outs or self.front else MARGIN
+        return _share("--margin is a part of the budget, such as 50%", self.margin)
 
     def other_arguments(self) -> tuple[tuple[str, ...], ...]:
         """The arguments of each hold-out; of one with {seed}, for each of the seeds, each once.
@@ -166,6 +166,18 @@ class Options:
             raise click.UsageError(f"--seeds are for {SEED} in --hold-out, as in '--seed {SEED}'")
         # One that is named twice tells no more of other inputs than one.
         return tuple(dict.fromkeys(found))
+
+
+def _share(wanted: str, text: str) -> float:
+    """A share of 0 to 1, such as 1% or 0.01. Raises UsageError, with what is wanted, for others."""
+    number, percent, rest = text.partition("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = nan
+    if rest or not 0 <= share < 1:
+        raise click.UsageError(f"{wanted}, not {text}")
+    return share
 
 
 def _seeds(text: str) -> range:
@@ -262,6 +274,12 @@ def _seeds(text: str) -> range:
     show_default=True,
     help="End the search where no run is predicted to gain so much of the program's time; 0: any "
     "gain is worth a run.",
+)
+@click.option(
+    "--margin",
+    metavar="SHARE",
+    help="The part of the budget that is kept for data the program is not tuned on; default: 50%, "
+    "or 0 with --hold-out.",
 )
 @click.option(
     "--front",
@@ -369,7 +387,8 @@ def _settings(options: Options, taken: list[str]) -> "TuningOptions":
         workers=None if options.workers == "gpus" else int(options.workers),
         device=options.device,
         dask=options.dask,
-        until=options.share_left(),
+        until=_share("--until is a part of the time, such as 1%", options.until),
+        margin=options.kept(),
         front=options.front,
     )
 

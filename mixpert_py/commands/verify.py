@@ -176,7 +176,7 @@ def _headline(found: "PlanVerdict", holds: bool) -> str:
     verdict = "holds" if holds else "does not hold"
     measured, limits = found.verification, found.options.limits
     if measured is None:
-        return f"{verdict}: {found.problem}"
+        return f"{verdict}: {found.problem or 'the plan lowers no product'}"
     if found.holds and not holds:
         calls = "1 product was" if found.outside == 1 else f"{found.outside} products were"
         return f"{verdict}: {calls} less accurate than when the plan was made"
@@ -207,13 +207,12 @@ def _details(found: "PlanVerdict") -> list[str]:
 
 
 def _times(found: "PlanVerdict") -> list[str]:
+    from mixpert_py.tuner.report.summary import SAME_SETTINGS, gain_text
     from mixpert_py.tuner.report.unit import clock_unit
 
     measured = found.verification
     if measured is None:
         return []
-    if not found.lowers:
-        return ["  every product stays native"]
     if found.emulated:
         return ["  the schemes were emulated: their times say nothing"]
     products = clock_unit((measured.native_lowered,))
@@ -222,9 +221,9 @@ def _times(found: "PlanVerdict") -> list[str]:
     return [
         f"  lowered products {products.number(measured.native_lowered)} → "
         f"{products.quantity(measured.lowered)}{still}",
-        f"  whole program {whole.number(measured.native_seconds)} → "
-        f"{whole.quantity(measured.seconds)}, its own times vary by "
+        f"  whole program {gain_text(measured.gain(found.pace), whole)}; whole runs vary by "
         f"{clock_unit((measured.spread,)).quantity(measured.spread)}",
+        f"  {SAME_SETTINGS}",
     ]
 
 
@@ -238,6 +237,8 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
     measured = {} if found.verification is None else asdict(found.verification)
     measured.pop("errors", None)
     ratio = measured.pop("ratio", None)
+    measured.pop("whole", None)
+    gain = found.verification and found.verification.gain(found.pace)
     counts = measured.pop("counts", {})
     limits = found.options.limits
     return {
@@ -248,6 +249,7 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
         **{key: x if isinstance(x, str) else finite(x) for key, x in measured.items()},
         "values": msgspec.to_builtins(value_entries(found.values)),
         "counts": {name: list(pair) for name, pair in counts.items()},
+        "gain": gain and msgspec.to_builtins(gain),
         "ratio": ratio and {end: finite(x) for end, x in ratio.items()},
         "faster": FASTER[found.pace],
         "stale": list(found.stale),

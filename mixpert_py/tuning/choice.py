@@ -8,6 +8,7 @@ compared, is compared itself. The flow through libraries is not read, so their p
 by variables, and printed attributes of their objects, that come of calls into them.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ UNSEEN = (
     "--compare an attribute, such as model.coef_, or stdout."
 )
 RESIDUAL = 1e-3  # of the size of its operands: a difference that is smaller is a residual
+# Names of values that a program throws away, as pylint takes them (`dummy-variables-rgx`).
+UNUSED = re.compile(r"_+$|_\w*[^\W_]$|dummy$|ignored_|unused_")
 FLOATS, INTEGERS = "fc", "iu"  # kinds of dtype
 
 Links = Mapping[str, Collection[str]]
@@ -87,7 +90,10 @@ def choose(
     beside its operands. named: values that have limits of their own, which are always compared.
     libraries: whether the program calls products of libraries.
     """
-    variables = [name for name in flow.names if name in kinds]
+    asked = {*named, *flow.uses.shown}
+    variables = [
+        name for name in flow.names if name in kinds and (name in asked or not UNUSED.match(name))
+    ]
     floats = {name for name in variables if kinds[name] in FLOATS}
     tiny = {name for name in floats if ratios.get(name, 1.0) <= RESIDUAL}
     residuals = tiny - set(named) - flow.uses.shown

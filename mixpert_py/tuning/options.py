@@ -16,6 +16,7 @@ Array = npt.NDArray[Any]
 AUTO = "auto"  # the ladder of the machine that runs, or is emulated
 FLOAT64, NATIVE = "float64", "native"  # the runs that errors may be measured against
 DEFAULT_CRITERION = "frobenius"
+MARGIN = 0.5  # the part of a budget that a tuning without hold-outs leaves for other data
 DIFFERING = "differing"  # the criterion of decisions
 DECISIONS = "biu"  # kinds of dtype: truth values, labels, indices, counts
 
@@ -236,6 +237,7 @@ class TuningOptions:
     device: the GPU for which times are predicted. dask: the address of a cluster that runs trials.
     until: the part of the time below which what is left to gain ends the search. front: whether
     the fastest plan within each of many budgets is searched, of which `limits` are the loosest.
+    margin: the part of the budget that the search leaves for other data.
     """
 
     limits: Limits
@@ -254,3 +256,4 @@ class TuningOptions:
     until: float = 0.0
     front: bool = False
     packages: tuple[str, ...] = ()
+    margin: float = 0.0

@@ -429,7 +429,7 @@ def _subject(
         "reference": options.reference,
         "compare": options.compare,
         "backend": origin.backend,
-        "search": [options.search, options.until, options.front],
+        "search": [options.search, options.until, options.front, options.margin],
         "hold_out": [options.hold_outs, there and there.record()],
         "ladder": options.ladder,
         "gpu": None if gpu is None else gpu.name,

@@ -170,7 +170,8 @@ def record(result: "TuningResult", path: str) -> dict[str, Any]:
             plan_file=path,
             schemes=result.plan.schemes(),
             values=value_entries(result.plan.criterion),
-            verification=_verification(result.verification),
+            verification=None if result.reverted else _verification(result.verification),
+            gain=result.gain,
             reverted=result.reverted,
             unclear=result.unclear,
             hold_out=finite(held.error) if held else None,
@@ -195,17 +196,10 @@ def front_record(result: "FrontResult", paths: Sequence[str] = ()) -> dict[str, 
 
 def _step(step: "TuningResult", path: str) -> StepEntry:
     outcome, found = step.outcome, step.verification
-    before, after, program = outcome.start.seconds, outcome.best.seconds, None
-    if not step.predicted:
-        # Of the program's time only the products' is compared in turn, and told from the noise.
-        before = found.native_seconds
-        after = before - (found.native_lowered - found.lowered)
-        program = found.native_seconds / found.seconds if found.seconds else None
     return StepEntry(
         budget=finite(outcome.budget),
         error=finite(found.error),
-        gain=finite(before / after) if after > 0 else None,
-        program=finite(program),
+        gain=step.gain.times if step.predicted else finite(1 / found.program.mean),
         lowered=sum(verdict.before != verdict.after for verdict in outcome.verdicts),
         schemes=step.plan.schemes(),
         plan_file=path,
@@ -230,7 +224,6 @@ def _verification(found: "Verification") -> VerificationEntry:
         error=finite(found.error),
         worst=found.worst,
         native_seconds=finite(found.native_seconds),
-        seconds=finite(found.seconds),
         spread=finite(found.spread),
         native_lowered=finite(found.native_lowered),
         lowered=finite(found.lowered),

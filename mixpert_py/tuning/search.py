@@ -27,12 +27,14 @@ from mixpert_py.tuner.records import (
     plan_key,
 )
 from mixpert_py.tuner.report.operands import small_entries
+from mixpert_py.tuner.report.record import Gain, searched_gain
+from mixpert_py.tuner.report.unit import budget_text, share_text
 from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning import record
 from mixpert_py.tuning.decisions import decisive_products
 from mixpert_py.tuning.hangs import HangGuard
 from mixpert_py.tuning.hold_out import HoldOutErrors
-from mixpert_py.tuning.options import Limits
+from mixpert_py.tuning.options import Limits, TuningOptions
 from mixpert_py.tuning.prepare import Prepared
 from mixpert_py.tuning.verify import Verification, notes_on, summary, verify
 
@@ -62,6 +64,14 @@ class TuningResult:
     notes: tuple[str, ...] = ()
 
     @property
+    def gain(self) -> Gain:
+        """The gain that every report shows."""
+        if self.predicted or self.outcome.interrupted:
+            return searched_gain(self.outcome, self.predicted)
+        timed = self.reverted or self.outcome.lowered
+        return self.verification.gain(self.verification.pace if timed else None)
+
+    @property
     def worth_writing(self) -> bool:
         """Whether the plan is better than none: not that of a search that had just begun."""
         return self.outcome.lowered or not self.outcome.interrupted
@@ -72,25 +82,31 @@ def tune_program(prepared: Prepared) -> TuningResult:
     ProgramError if the program fails there.
     """
     options, clock = prepared.options, prepared.clock
-    outcome = search(prepared, options.limits.budget, options.search)
+    budget = options.limits.budget * (1 - options.margin)
+    if not prepared.clock.native.error <= budget:
+        budget = options.limits.budget  # the program itself takes more, and nothing can be kept
+    outcome = replace(search(prepared, budget, options.search), budget=options.limits.budget)
     outcome, verification = _verified(prepared, outcome)
     complete = outcome.lowered and not outcome.interrupted
-    reverted = complete and not clock.predicts and verification.ratio.pace is Pace.NOT_FASTER
+    reverted = complete and not clock.predicts and verification.pace is Pace.NOT_FASTER
     unclear = not (reverted or clock.predicts or outcome.interrupted) and _is_unclear(
         outcome, verification
     )
     # An interrupted search has asked the hold-out about another plan, or about none.
     judged = prepared.hold_outs is not None and complete and not reverted
     hold_out = prepared.hold_outs.errors() if prepared.hold_outs and judged else None
+    notes = (
+        *_notes(prepared, outcome, verification),
+        *_kept(options, budget, is_lowered=outcome.lowered and not reverted),
+    )
     if reverted:
-        schemes, errors = prepared.problem.start, outcome.start.errors
-    else:
-        schemes = outcome.plan
-        errors = outcome.best.errors if outcome.interrupted else verification.errors
+        outcome = _taken_back(outcome, prepared.problem.start)
+    at_search = outcome.interrupted or reverted
+    errors = outcome.best.errors if at_search else verification.errors
     criteria = record.criteria(
         options.limits, options.reference, errors, hold_out.values if hold_out else None
     )
-    plan = plan_of(prepared, outcome, schemes, criteria, gain=Pace.UNCLEAR if unclear else "")
+    plan = plan_of(prepared, outcome, outcome.plan, criteria, gain=Pace.UNCLEAR if unclear else "")
     return TuningResult(
         outcome,
         plan,
@@ -101,8 +117,36 @@ def tune_program(prepared: Prepared) -> TuningResult:
         unclear=unclear,
         hold_out=hold_out,
         device=clock.device,
-        notes=_notes(prepared, outcome, verification),
+        notes=notes,
     )
+
+
+def _kept(options: TuningOptions, budget: float, *, is_lowered: bool) -> list[str]:
+    """A sentence on the part of the budget that the search left for other data."""
+    if not (is_lowered and options.margin and options.limits.budget):
+        return []
+    if budget == options.limits.budget:
+        return ["The program natively needs the whole budget: none is kept for other data."]
+    searched = f", {budget_text(budget)}" if options.limits.only else ""
+    part = share_text(1 - options.margin)
+    return [f"Tuned to {part} of the budget{searched}; the rest is kept for other data."]
+
+
+def _taken_back(outcome: Outcome, start: Schemes) -> Outcome:
+    """The outcome of a search whose plan was no faster when it was verified: the start."""
+    verdicts = tuple(
+        replace(
+            verdict,
+            after=verdict.before,
+            seconds_after=verdict.seconds_before,
+            reason=Reason.NOT_FASTER,
+            detail="",
+        )
+        if verdict.before != verdict.after
+        else verdict
+        for verdict in outcome.verdicts
+    )
+    return replace(outcome, plan=dict(start), verdicts=verdicts, best=outcome.start)
 
 
 def _notes(prepared: Prepared, outcome: Outcome, verification: Verification) -> tuple[str, ...]:
@@ -181,7 +225,7 @@ def _verified(prepared: Prepared, outcome: Outcome) -> tuple[Outcome, Verificati
 def _is_unclear(outcome: Outcome, verification: Verification) -> bool:
     """Whether measured times do not tell if the plan, or any other, is faster than the program."""
     if outcome.lowered:
-        return verification.ratio.pace is Pace.UNCLEAR
+        return verification.pace is Pace.UNCLEAR
     return leaves_undecided(outcome)
 
 

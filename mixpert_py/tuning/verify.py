@@ -21,6 +21,7 @@ from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.tuner.ratio import LOOKS, Pace, Ratio
 from mixpert_py.tuner.records import largest_of_each
+from mixpert_py.tuner.report.record import Gain, finite
 from mixpert_py.tuning.baseline import establish
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import TuningOptions
@@ -45,25 +46,68 @@ class Verification:
 
     error: the largest error of the planned runs against the reference, or the largest share of a
     budget (see `Limits`); worst: the value that has it; errors: the largest error of each value.
-    native_seconds, seconds: wall-clock time of the program; spread: between the slowest and the
-    fastest run of the same kind, the larger of both. native_lowered, lowered: time in the products
-    that the plan lowers; ratio: of these, by pairs of runs. counts: an integer of the program, or a
-    call site for the number of its calls → what it is natively, and under the plan, where these
-    differ: most often a number of iterations. printed: a line of numbers that the program prints
-    natively, and as it is under the plan, if any differs by more than the budget.
+    native_seconds: wall-clock time of the program; spread: between the slowest and the fastest run
+    of the same kind, the larger of both. native_lowered: time in the products that the plan
+    lowers; ratio, whole: of these, and of the whole runs, by pairs of runs. counts: an integer of
+    the program, or a call site for the number of its calls → what it is natively, and under the
+    plan, where these differ: most often a number of iterations. printed: a line of numbers that the
+    program prints natively, and as it is under the plan, if any differs by more than the budget.
     """
 
     error: float
     worst: str
     native_seconds: float
-    seconds: float
     spread: float
     native_lowered: float
-    lowered: float
     ratio: Ratio
+    whole: Ratio = field(default_factory=Ratio)
     errors: Mapping[str, float] = field(default_factory=dict)
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     printed: str = ""
+
+    @property
+    def lowered(self) -> float:
+        """The time under the plan in the products that it lowers."""
+        return self.native_lowered * self.ratio.mean
+
+    @property
+    def program(self) -> Ratio:
+        """The time of the program under the plan over its native time.
+
+        The ratio of the lowered products, weighed with their part of the time: never beyond the
+        limit of Amdahl (1967). Where whole runs show for certain that the gain is smaller, such as
+        by more iterations, theirs counts.
+        """
+        return self.whole if self._is_lost else self._carried
+
+    @property
+    def pace(self) -> Pace:
+        """Whether the plan is faster, by the products that it lowers."""
+        return self.whole.pace if self._is_lost else self.ratio.pace
+
+    @property
+    def _carried(self) -> Ratio:
+        part = min(self.native_lowered / self.native_seconds, 1.0) if self.native_seconds else 0.0
+        ratio = self.ratio
+        return Ratio(*(1 - part + part * x for x in (ratio.mean, ratio.least, ratio.most)))
+
+    @property
+    def _is_lost(self) -> bool:
+        return self.whole.least > self._carried.most
+
+    def gain(self, pace: Pace | None) -> Gain:
+        """The gain that every report shows. pace: None where nothing was lowered or timed."""
+        before, ratio = finite(self.native_seconds), self.program
+        if before is None or pace is not Pace.FASTER:
+            return Gain(before=before, after=before, verdict="" if pace is None else pace.value)
+        return Gain(
+            before=before,
+            after=before * ratio.mean,
+            times=1 / ratio.mean,
+            least=1 / ratio.most,
+            most=1 / ratio.least if ratio.least > 0 else None,
+            verdict="faster",
+        )
 
     @property
     def sentences(self) -> list[str]:
@@ -137,9 +181,6 @@ def summary(
 ) -> Verification:
     """The verification of runs that were made; the planned ones are judged."""
 
-    def time_in(runs: Sequence[ProgramRun]) -> float:
-        return median(_seconds_in(run, lowered) for run in runs)
-
     def spread(runs: Sequence[ProgramRun]) -> float:
         seconds = [run.seconds for run in runs]
         return max(seconds) - min(seconds)
@@ -150,11 +191,10 @@ def summary(
         worst.error,
         worst.worst,
         native_seconds=median(run.seconds for run in natives),
-        seconds=median(run.seconds for run in planned),
         spread=max(spread(natives), spread(planned)),
-        native_lowered=time_in(natives),
-        lowered=time_in(planned),
+        native_lowered=median(_seconds_in(run, lowered) for run in natives),
         ratio=pair_ratio(natives, planned, lowered),
+        whole=pair_ratio(natives, planned),
         errors=largest_of_each(run.errors for run in planned),
         counts=_different_counts(natives, planned),
     )
@@ -197,18 +237,21 @@ def _different_counts(
 
 
 def pair_ratio(
-    natives: Sequence[ProgramRun], planned: Sequence[ProgramRun], lowered: Sequence[str]
+    natives: Sequence[ProgramRun],
+    planned: Sequence[ProgramRun],
+    lowered: Sequence[str] | None = None,
 ) -> Ratio:
     """The time in the lowered products under a plan over their native time, by pairs of runs.
 
+    lowered: None for whole runs.
     The runs of two plans are compared in the same way.
     """
     pairs = zip(natives, planned, strict=True)
     return Ratio.of([(_seconds_in(a, lowered), _seconds_in(b, lowered)) for a, b in pairs])
 
 
-def _seconds_in(run: ProgramRun, sites: Sequence[str]) -> float:
-    return sum(run.site_seconds.get(site, 0.0) for site in sites)
+def _seconds_in(run: ProgramRun, sites: Sequence[str] | None) -> float:
+    return run.seconds if sites is None else sum(run.site_seconds.get(site, 0.0) for site in sites)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +259,10 @@ class PlanVerdict:
     """The result of running a program under a plan file in fresh processes.
 
     problem: why there is no verification: the program fails under the plan, or has none of the
-    plan's products. stale: sites of the plan that the program lacks; silent: those that it has and
-    did not call; fallbacks: site → reason → calls that did not take the planned scheme. lowers:
-    whether the plan lowers a product. emulated: whether the times are those of an emulation, and
-    without meaning. notes: sentences on what was compared, and on counts that differ.
+    plan's products. A plan that lowers nothing needs none. stale: sites of the plan that the
+    program lacks; silent: those that it has and did not call; fallbacks: site → reason → calls that
+    did not take the planned scheme. lowers: whether the plan lowers a product. emulated: whether
+    the times are those of an emulation, and without meaning. notes: sentences on what was compared, and on counts that differ.
     """
 
     options: TuningOptions
@@ -236,7 +279,9 @@ class PlanVerdict:
     def holds(self) -> bool:
         """Whether every error is within its budget and no site is stale."""
         found = self.verification
-        return found is not None and found.error <= self.options.limits.budget and not self.stale
+        if found is None:
+            return not (self.problem or self.lowers or self.stale)
+        return found.error <= self.options.limits.budget and not self.stale
 
     @property
     def outside(self) -> int:
@@ -254,7 +299,7 @@ class PlanVerdict:
     def pace(self) -> Pace | None:
         """Whether the products that the plan lowers gain by it; None where that was not timed."""
         found = self.verification
-        return None if found is None or self.emulated or not self.lowers else found.ratio.pace
+        return None if found is None or self.emulated or not self.lowers else found.pace
 
 
 def check_plan(
@@ -277,6 +322,10 @@ def check_plan(
     stale = _stale(plan, entries, project.modules)
     if not entries:
         return PlanVerdict(options, problem="it has none of the plan's call sites", stale=stale)
+    schemes = {site: entry.scheme for site, entry in entries.items()}
+    lowered = lowered_by(schemes)
+    if not lowered:
+        return PlanVerdict(options, stale=stale)
     compare = options.compare or _compared(plan.provenance.command)
     experiment = Experiment(
         program,
@@ -291,14 +340,12 @@ def check_plan(
     if baseline is None:
         return PlanVerdict(options, problem="it calls no matrix product", stale=stale)
     options = replace(options, limits=experiment.comparison.judge.limits)
-    schemes = {site: entry.scheme for site, entry in entries.items()}
     emulated = emulates(options.backend)
     try:
         natives, planned = _run_in_turn(experiment, baseline.reference, schemes, timed=not emulated)
     except (ProgramError, ShapeError) as failure:
         return PlanVerdict(options, problem=f"under the plan, {failure}", stale=stale)
     traces = planned[-1].result.sites
-    lowered = lowered_by(schemes)
     verification = replace(
         summary(natives, planned, lowered), printed=_different_line(experiment, planned[-1])
     )
@@ -312,7 +359,7 @@ def check_plan(
             for site in entries
             if site in traces and traces[site].reasons
         },
-        lowers=bool(lowered),
+        lowers=True,
         emulated=emulated,
         notes=notes_on(experiment, verification),
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Outcome, Reason, Verdict
-from mixpert_py.tuner.report.record import read, record
+from mixpert_py.tuner.report.record import Gain, read, record
 from mixpert_py.tuner.report.summary import MEANING
 from mixpert_py.tuner.report.table import Report
 from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit, error_text, share_text
@@ -66,13 +66,17 @@ def test_words_that_occur_are_explained(typical: Outcome) -> None:
 
 @pytest.mark.parametrize("width", [100, 120])
 def test_table_shows_every_column(outcome: Outcome, width: int) -> None:
-    text = printed(Report(outcome), width)
+    gain = Gain(before=2.5, after=2.0, times=1.25, least=1.2, most=1.3, verdict="faster")
+    text = printed(Report(outcome, gain=gain), width)
     assert all(len(line) <= width for line in text.splitlines())
     words = " ".join(text.split())
-    assert words.startswith("Program: 2.50 → 2.00 s (1.25× as fast), frobenius error 7.0e-06 of ")
+    assert words.startswith(
+        "Program: 2.50 → 2.00 s (1.25× as fast, 1.20 to 1.30), frobenius error 7.0e-06 of "
+    )
     assert " 1e-05 allowed, 4 plans tried." in words
     lines = [" ".join(x.split()) for x in text.splitlines()]
-    assert lines[2:4] == [
+    table = lines.index("") + 1
+    assert lines[table : table + 2] == [
         "% of level why it",
         "site line expression time native → error time, s stopped",
     ]
@@ -87,8 +91,9 @@ def test_table_shows_every_column(outcome: Outcome, width: int) -> None:
 
 def test_a_busy_machine_does_not_change_the_parts_of_the_time(outcome: Outcome) -> None:
     """Once the program took 2.5 s, and twice as long when it was timed again."""
-    text = printed(Report(outcome, seconds=(5.0, 4.5)), 120)
-    assert text.startswith("Program: 5.00 → 4.50 s (1.11× as fast)")
+    gain = Gain(before=5.0, after=5.0, verdict="cannot tell")
+    text = printed(Report(outcome, gain=gain), 120)
+    assert text.startswith("No measurable gain. Program: 5.00 s, frobenius error")
     assert text.partition("\n")[2] == printed(Report(outcome), 120).partition("\n")[2]
 
 
@@ -236,7 +241,7 @@ def test_record_round_trips_through_json(outcome: Outcome) -> None:
     assert read(entry, "x") == record(outcome)
     assert entry["plan"] == dict(outcome.plan)
     assert (entry["unit"], entry["criterion"], entry["budget"]) == ("seconds", "frobenius", 1e-5)
-    assert (entry["time_before"], entry["error"]) == (2.5, 7e-6)
+    assert (entry["gain"]["before"], entry["error"]) == (2.5, 7e-6)
     solve = entry["operators"][1]
     assert (solve["id"], solve["line"]) == (SOLVE, 42)
     assert (solve["before"], solve["after"]) == ("native", "float32")

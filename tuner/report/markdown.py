@@ -14,12 +14,11 @@ from mixpert_py.tuner.report.summary import (
     callers_text,
     chosen,
     error_name,
-    gained,
+    gain_text,
     reached,
     rows,
     size,
     time_unit,
-    times,
     trial_error,
     tuning_facts,
     verdict,
@@ -39,18 +38,17 @@ def markdown(record: Record, program: Program) -> str:
 def _lines(record: Record, program: Program) -> Iterator[str]:
     found = rows(record, program)
     unit = time_unit(record)
-    before, after = times(record)
     yield f"# {_plain(program.name or 'A tuning')}"
     yield ""
     yield verdict(record, found)
     yield ""
-    yield f"- Time: {unit.quantity(before)} → {unit.quantity(after)}{gained(record)}"
+    yield f"- Time: {gain_text(record.gain, unit)}"
     yield f"- Error: {size(record, reached(record))} {allowed(record)}"
     yield from (f"- {name}: {_code(value)}" for name, value in tuning_facts(record))
     yield from (f"\n> {_plain(note)}" for note in program.notes)
     if record.steps is not None:
         yield "\n## Accuracy and speed\n"
-        yield from _table(step_names(record), step_rows(record), right=range(5))
+        yield from _table(step_names(record), step_rows(record), right=range(4))
         yield f"\n{' '.join(notes(record))} The rest is that of the fastest step."
     yield "\n## Products\n"
     yield from _operators(found, unit)

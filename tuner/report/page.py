@@ -23,6 +23,7 @@ SHARED = (
     "callers_text",
     "counted",
     "error_name",
+    "gain_card",
     "other_inputs",
     "size",
     "trial_error",
@@ -46,7 +47,6 @@ def page(record: Record, program: Program) -> str:
 
     found = summary.rows(record, program)
     by_site = {row.entry.id: row for row in found}
-    before, after = summary.times(record)
     return _template().render(
         record=record,
         program=program,
@@ -57,10 +57,7 @@ def page(record: Record, program: Program) -> str:
         best=summary.chosen(record),
         unit=summary.time_unit(record),
         table_unit=summary.time_unit(record, [row.entry.time_before for row in found]),
-        headline_unit=summary.time_unit(record, (before, after)),
-        before=before,
-        after=after,
-        ratio=summary.speedup(record),
+        headline_unit=summary.time_unit(record),
         error=summary.reached(record),
         kept=sum(trial.reason == Reason.KEPT for trial in record.trials[1:]),
         plane=Markup(charts.plane(record)),

@@ -3,6 +3,7 @@
 Times are in `unit`; a number that is not finite, or unknown, is None.
 """
 
+from collections.abc import Collection
 from math import isfinite
 from typing import Literal
 
@@ -68,13 +69,28 @@ class TrialEntry(Entry, frozen=True, kw_only=True):
     reason: str
 
 
+class Gain(Entry, frozen=True, kw_only=True):
+    """The time of the program before and after, in the unit of the record.
+
+    verdict: a `Pace`, or "predicted", or "" where nothing was lowered or verified. times: how many
+    times as fast the program is, and least and most its interval; None unless it is faster. Where
+    it is not, `after` is `before`.
+    """
+
+    before: float | None = None
+    after: float | None = None
+    times: float | None = None
+    least: float | None = None
+    most: float | None = None
+    verdict: Literal["", "predicted", "faster", "not faster", "cannot tell"] = ""
+
+
 class VerificationEntry(Entry, frozen=True, kw_only=True):
     """Measurements in fresh processes, in seconds; `lowered`: time in the lowered products."""
 
     error: float | None
     worst: str
     native_seconds: float | None
-    seconds: float | None
     spread: float | None
     native_lowered: float | None
     lowered: float | None
@@ -99,15 +115,13 @@ class InputEntry(Entry, frozen=True, kw_only=True):
 class StepEntry(Entry, frozen=True, kw_only=True):
     """One step of a staircase, verified in fresh processes.
 
-    budget: the one in the plan file of the step. gain: how many times as fast the program is, by
-    the times of its products; program: by those of whole runs, None where times are predicted.
+    budget: the one in the plan file of the step. gain: how many times as fast the program is.
     lowered: the number of products. plan_file: empty where none was written.
     """
 
     budget: float | None
     error: float | None
     gain: float | None
-    program: float | None
     lowered: int
     schemes: dict[str, str]
     plan_file: str = ""
@@ -118,12 +132,13 @@ class Record(Entry, frozen=True, kw_only=True):
 
     criterion: None where the values have limits of their own: all errors that are not one value's
     are shares of a budget then, the largest of those that the values take.
-    plan: what the search found; schemes: what the plan file says, which differs where the plan was
-    reverted. unclear: whether the machine did not tell if the plan is faster. time_before,
-    time_after, error: of the search's own runs. hold_out: the plan's largest error on other inputs,
-    hold_outs; hold_out_rate: the part of such inputs that is over the budget at most. notes:
-    sentences on what was compared, and on what a plan changes besides. steps: of the search for all
-    budgets, the most accurate first, and the rest is that of the last step; None where one budget
+    plan: what the search found; schemes: what the plan file says. reverted: whether a plan was
+    found and taken back, since it was no faster: `plan` is the start of the search then. unclear:
+    whether the machine did not tell if the plan is faster. gain: the time before and after, that
+    all reports show; error: of the search's own runs. hold_out: the plan's largest error on other
+    inputs, hold_outs; hold_out_rate: the part of such inputs that is over the budget at most.
+    notes: sentences on what was compared, and on what a plan changes besides. steps: of the search
+    for all budgets, the most accurate first, and the rest is that of the last step; None where one budget
     was searched. left_out: plans of that search that are no steps.
     """
 
@@ -133,8 +148,7 @@ class Record(Entry, frozen=True, kw_only=True):
     criterion: str | None
     budget: float | None
     error: float | None
-    time_before: float | None
-    time_after: float | None
+    gain: Gain = Gain()
     plan: dict[str, str]
     operators: list[OperatorEntry]
     trials: list[TrialEntry]
@@ -175,20 +189,47 @@ def record(
         criterion=criterion,
         budget=finite(outcome.budget),
         error=finite(outcome.best.error),
-        time_before=finite(outcome.start.seconds),
-        time_after=finite(outcome.best.seconds),
+        gain=searched_gain(outcome, predicted),
         plan=dict(outcome.plan),
         operators=[_operator(verdict, outcome.share(verdict)) for verdict in outcome.verdicts],
         trials=[_trial(trial) for trial in outcome.trials],
     )
 
 
-def read(entries: object, name: str) -> Record:
-    """The record in plain data. Raises MixPertError, in one line, if there is none in it."""
+def searched_gain(outcome: Outcome, predicted: bool) -> Gain:
+    """The gain that a search predicts; without predictions, the program's time and no verdict."""
+    before = finite(outcome.start.seconds)
+    if not (predicted and outcome.lowered):
+        return Gain(before=before, after=before)
+    after = finite(outcome.best.seconds)
+    times = before / after if before and after else None
+    return Gain(before=before, after=after, times=times, verdict="predicted")
+
+
+def read(entries: object, name: str, known: Collection[str] | None = None) -> Record:
+    """The record in plain data. known: the names of all schemes; None: not checked.
+
+    Raises MixPertError, in one line, if there is no record in it, or one with an unknown scheme.
+    """
     try:
-        return msgspec.convert(entries, Record)
+        found = msgspec.convert(entries, Record)
     except ValueError as error:  # what JSON calls text need not be valid Unicode
         raise MixPertError(f"{name}: not the result of a tuning: {one_line(error)}") from None
+    unknown = [] if known is None else sorted(_schemes(found) - set(known))
+    if unknown:
+        raise MixPertError(f"{name}: not the result of a tuning: unknown scheme {unknown[0]!r}")
+    return found
+
+
+def _schemes(record: Record) -> set[str]:
+    """Every scheme that a record names."""
+    plans = [record.plan, record.schemes, *(step.schemes for step in record.steps or ())]
+    for trial in record.trials:
+        plans += [trial.plan, trial.changed]
+    found = {scheme for plan in plans for scheme in plan.values()}
+    for entry in record.operators:
+        found |= {entry.before, entry.after, *entry.local_errors}
+    return found
 
 
 def finite(value: float | None) -> float | None:

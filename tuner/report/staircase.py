@@ -7,24 +7,22 @@ from mixpert_py.tuner.report.unit import budget_text, share_text
 
 def step_names(record: Record) -> tuple[str, ...]:
     """The headings of the table of steps."""
-    gain = "gain, predicted" if record.predicted else "gain of the products"
+    gain = "gain, predicted" if record.predicted else "gain"
     if record.unit == "products":
         gain = "fewer products, predicted"
-    whole = () if record.predicted else ("of whole runs",)
-    return ("budget", error_name(record), gain, *whole, "products lowered")
+    return ("budget", error_name(record), gain, "products lowered")
 
 
 def step_rows(record: Record) -> list[tuple[str, ...]]:
     """The cells of the table: the program as it is, then each step."""
-    total, whole = len(record.operators), not record.predicted
+    total = len(record.operators)
     start = record.trials[0].error if record.trials else None
-    rows = [("as it is", size(record, start), "1.00×", *["1.00×"] * whole, f"0 of {total}")]
+    rows: list[tuple[str, ...]] = [("as it is", size(record, start), "1.00×", f"0 of {total}")]
     for step in record.steps or ():
         row = (
             step_budget(record, step),
             size(record, step.error),
             _times(step.gain),
-            *[_times(step.program)] * whole,
             f"{step.lowered} of {total}",
         )
         rows.append(row)

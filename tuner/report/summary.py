@@ -5,10 +5,17 @@ from dataclasses import dataclass, field
 from math import inf
 from statistics import median
 
+from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report.record import OperatorEntry, Record, TrialEntry, ValueEntry
+from mixpert_py.tuner.report.record import Gain, OperatorEntry, Record, TrialEntry, ValueEntry
 from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text, share_text
 
+NO_GAIN = ", no measurable gain"
+# How times were compared: `python` itself lets OpenBLAS's idle threads spin for longer.
+SAME_SETTINGS = (
+    "Times are measured in fresh processes, native and planned in turn, with the same BLAS "
+    "settings in both."
+)
 COLORS = 6  # of levels below native, most accurate first; the style sheet has them
 
 # The meaning of a reason: of a trial, or of the level below the one that an operator was left at.
@@ -17,7 +24,8 @@ MEANING: Mapping[str, str] = {
     Reason.NOT_FASTER: "It saves no time, or less than the clock's noise.",
     Reason.NO_GAIN: "As fast and as exact as before: there is nothing to win.",
     Reason.NOT_TAKEN: "No call of the product could use the level: it ran as before.",
-    Reason.OVER_BUDGET: "It ran, and the program's error was over the budget.",
+    Reason.OVER_BUDGET: "It ran, and the program's error was over the budget, or its part that is "
+    "used.",
     Reason.HOLD_OUT: "It ran within the budget, but not on the data that was held out.",
     Reason.FAILED: "The program failed under it, or left nothing to compare.",
     Reason.BOTTOM: "There is no lower level.",
@@ -106,8 +114,6 @@ def levels(record: Record) -> dict[str, int]:
 
 def chosen(record: Record) -> TrialEntry | None:
     """The trial whose plan was written; None if no trial was kept in the record."""
-    if record.reverted:
-        return record.trials[0] if record.trials else None
     same = [trial for trial in record.trials if trial.plan == record.plan]
     return same[-1] if same else None
 
@@ -116,37 +122,55 @@ def time_unit(record: Record, times: Iterable[float | None] | None = None) -> Un
     """One unit for these times; by default, for the times of the program."""
     if record.unit == "products":
         return PRODUCTS
-    times = (record.time_before, record.time_after) if times is None else times
+    times = (record.gain.before, record.gain.after) if times is None else times
     return clock_unit(time or 0.0 for time in times)
 
 
-def times(record: Record) -> tuple[float | None, float | None]:
-    """Program time before and after, taken from fresh processes where they measured it."""
-    fresh = record.verification
-    if record.reverted:
-        return record.time_before, record.time_before
-    if not record.predicted and fresh is not None and not record.interrupted:
-        return fresh.native_seconds, fresh.seconds
-    return record.time_before, record.time_after
+def gain_text(gain: Gain, unit: Unit) -> str:
+    """The program's time before and after, and how many times as fast that is.
+
+    Slice products are no time, and fewer of them no speed.
+    """
+    before = unit.quantity(gain.before)
+    if gain.verdict in (Pace.NOT_FASTER, Pace.UNCLEAR):
+        return before + NO_GAIN
+    if not gain.verdict:
+        return before
+    text = f"{unit.number(gain.before)} → {unit.quantity(gain.after)}"
+    if gain.times is None:
+        return text
+    return f"{text} ({times_text(gain)} {'fewer' if unit is PRODUCTS else 'as fast'}{_ends(gain)})"
 
 
-def speedup(record: Record) -> float | None:
-    """How many times as fast the program became; None if either time is unknown."""
-    before, after = times(record)
-    return before / after if before and after else None
+def times_text(gain: Gain) -> str:
+    """How many times as fast the program is."""
+    return "unknown" if gain.times is None else f"{gain.times:.2f}×"
 
 
-def gained(record: Record) -> str:
-    """The gain in words, in parentheses: slice products are no time, and fewer of them no speed."""
-    ratio = speedup(record)
-    word = "fewer" if record.unit == "products" else "as fast"
-    return f" ({ratio:.2f}× {word})" if ratio else ""
+def _ends(gain: Gain) -> str:
+    """The interval of a measured gain."""
+    if gain.least is None or gain.most is None:
+        return ""
+    return f", {gain.least:.2f} to {gain.most:.2f}"
+
+
+def gain_card(record: Record) -> tuple[str, str]:
+    """The gain and a line about it, for the page."""
+    gain = record.gain
+    below = {
+        "predicted": "fewer slice products" if record.unit == "products" else "as fast, predicted",
+        "faster": f"as fast{_ends(gain)}, measured in turn",
+        "not faster": "the plan is not faster",
+        "cannot tell": "this machine did not tell",
+        "": "not verified" if record.interrupted else "nothing was lowered",
+    }[gain.verdict]
+    if gain.verdict in (Pace.NOT_FASTER, Pace.UNCLEAR):
+        return "No measurable gain", below
+    return times_text(gain) if gain.verdict else "–", below
 
 
 def reached(record: Record) -> float | None:
     """The error of the plan that was written, from a fresh process where it was verified."""
-    if record.reverted:
-        return record.trials[0].error if record.trials else None
     if record.verification is not None and not record.interrupted:
         return record.verification.error
     return record.error
@@ -176,7 +200,7 @@ def verdict(record: Record, found: Sequence[Row]) -> str:
     elif record.device:
         sentences.append(f"Times are predicted: those of the products on one {record.device}.")
     elif lowered and record.verification is not None and not record.interrupted:
-        sentences.append("Times are measured, in fresh processes, native and planned in turn.")
+        sentences.append(SAME_SETTINGS)
     return " ".join(sentences)
 
 

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import inf
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import Outcome, Reason, Verdict
 from mixpert_py.tuner.report.fitted import CALLERS, EXPRESSION, Column, fitted
-from mixpert_py.tuner.report.summary import MEANING, brief, callers_text
+from mixpert_py.tuner.report.record import Gain, searched_gain
+from mixpert_py.tuner.report.summary import MEANING, NO_GAIN, brief, callers_text, gain_text
 from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text, share_text
 
 
@@ -19,16 +20,16 @@ class Report:
     """Headline and table, for `rich`'s print; readable from 60 columns up and without colour.
 
     criterion: None where errors are shares of several budgets. predicted: whether times are
-    predicted, in seconds of `device` or, without one, in slice products. seconds: of the program,
-    before and after, where it was timed again since the search: the headline's. An operator's part
-    of the time is its part in the search, where both were timed together.
+    predicted, in seconds of `device` or, without one, in slice products. gain: the headline's;
+    None: what the search knows of it. An operator's part of the time is its part in the search,
+    where both were timed together.
     """
 
     outcome: Outcome
     criterion: str | None = "frobenius"
     predicted: bool = False
     device: str = ""
-    seconds: tuple[float, float] | None = None
+    gain: Gain | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.headline()
@@ -43,24 +44,19 @@ class Report:
     def headline(self) -> Text:
         """Program time before → after, error against budget, and whether anything was lowered."""
         outcome, text = self.outcome, Text()
+        gain = self.gain or searched_gain(outcome, self.predicted)
         if outcome.interrupted:
             text.append("Interrupted; the best plan so far. ")
         if not outcome.best.error <= outcome.budget:
             text.append("Over the budget before anything is lowered; every product stays. ")
         elif not outcome.lowered:
             text.append("Every product stays as it was. ")
+        if gain.verdict in (Pace.NOT_FASTER, Pace.UNCLEAR):
+            text.append("No measurable gain. ")
         place = f" for the products on {self.device}" if self.device else ""
         text.append(f"Predicted{place}: " if self.predicted else "Program: ")
-        before, after = self.seconds or (outcome.start.seconds, outcome.best.seconds)
-        unit = self._unit((before, after))
-        if outcome.lowered:
-            text.append(f"{unit.number(before)} → {unit.quantity(after)}", style="bold")
-            if before < inf and after > 0:
-                # Slice products are no time: fewer of them are not told as speed.
-                gain = "fewer" if unit is PRODUCTS else "as fast"
-                text.append(f" ({before / after:.2f}× {gain})")
-        else:
-            text.append(unit.quantity(before), style="bold")
+        unit = self._unit(time for time in (gain.before, gain.after) if time is not None)
+        text.append(gain_text(gain, unit).removesuffix(NO_GAIN), style="bold")
         if self.criterion is None:
             text.append(", errors at most ")
             text.append(share_text(outcome.best.error), style="bold")

@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -48,7 +50,7 @@ def test_a_page_of_a_tuning(tuned: Path, mixpert: Mixpert) -> None:
     assert "2 of 2 products lowered" in text
     assert "</script>&lt;b" not in text
     assert '<pre class="graph">' in text
-    assert text.count('role="note"') == 1
+    assert text.count('role="note"') == 2
     assert 'role="note">Compared: c. Left out: b (steps to these)' in text
 
 
@@ -104,8 +106,10 @@ def test_the_program_may_be_elsewhere(tuned: Path, mixpert: Mixpert) -> None:
     (tuned / "other").mkdir()
     (tuned / "m.py").rename(tuned / "other/m.py")
     text = mixpert("report", "m.mixpert.toml", "other/m.py", "--md").out
-    assert [line for line in text.splitlines() if line.startswith("> ")] == [
-        line for line in text.splitlines() if line.startswith("> Compared: c.")
+    notes = [line for line in text.splitlines() if line.startswith("> ")]
+    assert [note.partition(".")[0] for note in notes] == [
+        "> Compared: c",
+        "> Tuned to 50 % of the budget, 5e-4; the rest is kept for other data",
     ]
 
 
@@ -140,7 +144,7 @@ def test_without_a_form_a_summary_is_printed(tuned: Path, mixpert: Mixpert, widt
     assert "2 of 2 products lowered." in text
     assert "Time: " in text
     assert "np.dot(b, a)" in text
-    assert "over budget: It ran, and the program's error was over the budget." in text
+    assert "over budget: It ran, and the program's error was over the budget, or" in text
     assert all(len(line) <= width for line in done.out.splitlines())
 
 
@@ -168,3 +172,21 @@ def test_one_form_is_wanted(mixpert: Mixpert, options: tuple[str, ...]) -> None:
     done = mixpert("report", "m.mixpert.toml", *options)
     assert done.code == 2
     assert done.err.startswith("Usage: ")
+
+
+@pytest.mark.parametrize(
+    ("part", "key"),
+    [("operators", "before"), ("operators", "after"), ("trials", "plan"), ("", "schemes")],
+)
+def test_a_scheme_that_there_is_not(tuned: Path, mixpert: Mixpert, part: str, key: str) -> None:
+    with closing(sqlite3.connect(tuned / "m.mixpert.trials.db")) as store:
+        (text,) = store.execute("SELECT record FROM tuning").fetchone()
+        record = json.loads(text)
+        entry = record[part][0] if part else record
+        entry[key] = "nope" if isinstance(entry[key], str) else dict.fromkeys(entry[key], "nope")
+        store.execute("UPDATE tuning SET record = ?", (json.dumps(record),))
+        store.commit()
+    for form in (["--html", "out"], ["--md"], []):
+        done = mixpert("report", "m.mixpert.toml", *form)
+        assert done.code == 2
+        assert "unknown scheme 'nope'" in done.one_clear_line()

@@ -435,3 +435,24 @@ def test_a_second_tuning_of_one_plan_says_so(chain: Path, mixpert: Mixpert) -> N
     assert first.returncode == 0
     again = mixpert("tune", *options, str(chain))  # nobody else is there any more
     assert (again.code, again.err) == (0, "")
+
+
+def test_half_of_the_budget_is_kept_for_other_data(tmp_path: Path, mixpert: Mixpert) -> None:
+    """The error of int8x6 is 0.5 to 1 of this budget; without a margin it is taken."""
+    (tmp_path / "s.py").write_text(
+        "import numpy as np\nr = np.random.default_rng(0)\na = r.standard_normal((96, 96))\nc = a @ a\n"
+    )
+    options = "--backend", "reference", "--compare", "c", "--json", "s.py"
+    found = json.loads(mixpert("tune", "--error", "1e-3", "--margin", "0", *options).out)
+    budget = 1.4 * found["error"]
+    kept = json.loads(mixpert("tune", "--error", f"{budget}", *options).out)
+    assert kept["error"] <= budget / 2
+    assert kept["budget"] == budget
+    assert "Tuned to 50 % of the budget" in kept["notes"][-1]
+    whole = json.loads(mixpert("tune", "--error", f"{budget}", "--margin", "0", *options).out)
+    assert whole["schemes"] == found["schemes"] != kept["schemes"]
+    assert not any("Tuned to" in note for note in whole["notes"])
+    held = mixpert("tune", "--error", f"{budget}", "--hold-out", "1", *options)
+    assert json.loads(held.out)["schemes"] == found["schemes"]
+    assert mixpert("tune", "--error", "1", "--margin", "1", "s.py").code == 2
+    assert mixpert("tune", "--front", "--margin", "0.1", "s.py").code == 2

@@ -10,6 +10,7 @@ import pytest
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Criterion, Plan, Provenance, Site, save
 from mixpert_py.tuner.ratio import Pace, Ratio
+from mixpert_py.tuner.report.record import Gain
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.verify import PlanVerdict, Verification
 from tests.mixpert_py.command import Mixpert
@@ -24,6 +25,7 @@ def unused(x):
     return x @ x
 """
 
+NARROW = CHAIN.replace("(48, 48))", "(48, 48)).astype('f4')")
 EXACT = "exact = (a[:, :, None] * a).sum(1)\n"
 
 
@@ -116,12 +118,12 @@ def test_fallbacks_are_told(tmp_path: Path, mixpert: Mixpert) -> None:
 
 
 def test_narrow_products_are_judged_against_float64(tmp_path: Path, mixpert: Mixpert) -> None:
-    write(tmp_path, "native", CHAIN.replace("(48, 48))", "(48, 48)).astype('f4')"))
+    write(tmp_path, "float32", NARROW, backend="native")
     said = mixpert("verify", "p.toml", "chain.py", "--json")
     assert said.code == 0, said
     found = json.loads(said.out)
     assert 1e-8 < found["error"] < 1e-6
-    assert found["faster"] is None
+    assert found["gain"]["before"] == found["native_seconds"]
 
 
 def test_what_the_plans_command_compared_is_compared(tmp_path: Path, mixpert: Mixpert) -> None:
@@ -176,7 +178,7 @@ def test_values_with_budgets_of_their_own(tmp_path: Path, mixpert: Mixpert) -> N
 
 
 def test_the_plans_reference_is_the_reference(tmp_path: Path, mixpert: Mixpert) -> None:
-    made = write(tmp_path, "native", CHAIN.replace("(48, 48))", "(48, 48)).astype('f4')"))
+    made = write(tmp_path, "float32", NARROW, backend="native")
     entry = Criterion("c", "frobenius", 1e-9, reference="native")
     save(Plan(provenance=made.provenance, criterion=[entry], site=made.site), tmp_path / "p.toml")
     assert mixpert("verify", "p.toml", "chain.py").code == 0
@@ -238,7 +240,7 @@ def test_a_program_that_fails_natively(tmp_path: Path, mixpert: Mixpert) -> None
 
 
 def test_no_longer_faster_holds_and_says_so() -> None:
-    found = Verification(1e-6, "c", 2.0, 2.0, 0.1, 1.0, 0.99, Ratio(0.99, 0.985, 1.0))
+    found = Verification(1e-6, "c", 2.0, 0.1, 1.0, Ratio(0.99, 0.985, 1.0))
     judged = PlanVerdict(TuningOptions(Limits(Limit(1e-5))), found, lowers=True)
     assert judged.holds
     assert judged.pace is Pace.NOT_FASTER
@@ -264,3 +266,28 @@ def test_products_that_are_less_accurate_than_planned(tmp_path: Path, mixpert: M
     save(msgspec.structs.replace(made, guard="off", site=sites), tmp_path / "p.toml")
     assert (tmp_path / "p.toml").read_text().count('guard = "off"') == 1
     assert mixpert("verify", "--strict", "p.toml", "chain.py").code == 0
+
+
+def test_a_plan_that_lowers_nothing_holds_without_a_run(tmp_path: Path, mixpert: Mixpert) -> None:
+    write(tmp_path, "native", f"{CHAIN}raise SystemExit(3)\n")
+    said = mixpert("verify", "p.toml", "chain.py")
+    assert (said.code, said.out) == (0, "p.toml: holds: the plan lowers no product\n")
+    found = json.loads(mixpert("verify", "--json", "p.toml", "chain.py").out)
+    assert (found["holds"], found["gain"]) == (True, None)
+
+
+def test_a_gain_is_that_of_the_lowered_products() -> None:
+    """Of 6 % of the time no plan can make more than 1.06 ×, whatever two runs took."""
+    found = Verification(0.0, "c", 10.0, 3.0, 0.6, Ratio(0.5, 0.4, 0.6), Ratio(0.78, 0.3, 1.5))
+    gain = found.gain(found.pace)
+    assert (gain.before, gain.after) == (10.0, pytest.approx(9.7))
+    assert (gain.least, gain.most) == (pytest.approx(1 / 0.976), pytest.approx(1 / 0.964))
+    assert replace(found, ratio=Ratio(1e-9, 0.0, 1e-8)).program.mean >= 1 - 0.06
+    unclear = replace(found, ratio=Ratio(0.5, 0.1, 2.0))
+    assert unclear.gain(unclear.pace) == Gain(before=10.0, after=10.0, verdict="cannot tell")
+
+
+def test_a_program_that_takes_longer_all_the_same_has_no_gain() -> None:
+    """Such as one that needs more iterations under the plan."""
+    found = Verification(0.0, "c", 10.0, 0.1, 6.0, Ratio(0.5, 0.4, 0.6), Ratio(1.3, 1.2, 1.4))
+    assert found.gain(found.pace) == Gain(before=10.0, after=10.0, verdict="not faster")

@@ -264,3 +264,11 @@ def test_printed_numbers_that_differ_are_told(tmp_path: Path) -> None:
 def test_printed_times_are_not_told(tmp_path: Path) -> None:
     found = tuned(tmp_path / "s.py", PRINTING.replace('"sizes",', 'time.time_ns(), "sizes",'))
     assert (lowered(found), len(found.notes)) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["_", "__", "_rest", "dummy", "unused_r"])
+def test_what_a_program_throws_away_is_no_result(name: str) -> None:
+    text = f"import numpy as np\ny = np.eye(3)\nq, {name} = np.linalg.qr(y @ y)\n"
+    assert chosen(text, {}).compared == ("q",)
+    assert set(chosen(text, {}, name).compared) == {"q", name}
+    assert set(chosen(f"{text}print({name})\n", {}).compared) == {"q", name}

@@ -19,6 +19,7 @@ from mixpert_py.tuning import prepare
 from mixpert_py.tuning import verify as module
 from mixpert_py.tuning.options import Limit, Limits
 from mixpert_py.tuning.paired import PairedTimes
+from mixpert_py.tuning.record import record
 from mixpert_py.tuning.search import TuningResult
 from mixpert_py.tuning.verify import LEAST_PAIRS, MOST_PAIRS, verify
 from tests.mixpert_py.tuning.chain import CHAIN, tuned
@@ -124,6 +125,16 @@ def test_a_plan_that_is_not_faster_in_fresh_processes_is_taken_back(
     assert found.reverted
     assert not found.unclear
     assert set(found.plan.schemes().values()) == {"native"}
+    entry = record(found, "p.toml")
+    start = dict.fromkeys(SITES, "native")
+    assert entry["plan"] == entry["schemes"] == start
+    assert {row["after"] for row in entry["operators"]} == {"native"}
+    assert {row["reason"] for row in entry["operators"]} == {"not faster"}
+    assert entry["error"] == entry["trials"][0]["error"]
+    assert entry["verification"] is None
+    assert entry["gain"]["before"] == entry["gain"]["after"]
+    assert entry["gain"]["verdict"] == "not faster"
+    assert "no faster" in _verdict(found)
 
 
 class Runs:

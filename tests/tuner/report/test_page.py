@@ -13,7 +13,7 @@ from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.report import charts, figures
 from mixpert_py.tuner.report import page as pages
 from mixpert_py.tuner.report.page import TRIALS_SHOWN, calls_text, page
-from mixpert_py.tuner.report.record import InputEntry, Record
+from mixpert_py.tuner.report.record import Gain, InputEntry, Record
 from mixpert_py.tuner.report.summary import Program
 from tests.tuner.report.records import A, B, many, not_finite, small
 
@@ -60,7 +60,7 @@ class Parsed(HTMLParser):
         not_finite(),
         msgspec.structs.replace(small(), interrupted=True),
         msgspec.structs.replace(small(), trials=[], error=None),
-        msgspec.structs.replace(small(), budget=None, time_before=None),
+        msgspec.structs.replace(small(), budget=None, gain=Gain()),
     ],
     ids=["small", "kept", "none", "one", "fifty", "not-finite", "interrupted", "empty", "any"],
 )

@@ -15,7 +15,7 @@ from tests.tuner.report.records import small
 def stepped(*steps: tuple[float, float, float], **changes: object) -> Record:
     """A record with steps of these budgets, errors and gains."""
     entries = [
-        StepEntry(budget=b, error=e, gain=g, program=g - 0.01, lowered=at, schemes={})
+        StepEntry(budget=b, error=e, gain=g, lowered=at, schemes={})
         for at, (b, e, g) in enumerate(steps, 1)
     ]
     return msgspec.structs.replace(small(), steps=entries, **changes)  # type: ignore[arg-type]
@@ -26,16 +26,16 @@ THREE = (1e-8, 3e-9, 1.2), (1e-5, 8e-6, 2.0), (1e-2, 5e-3, 12.0)
 
 def test_a_row_for_the_program_and_for_each_step() -> None:
     record = stepped(*THREE)
-    assert step_names(record)[-2:] == ("of whole runs", "products lowered")
+    assert step_names(record) == ("budget", "error", "gain", "products lowered")
     assert step_rows(record) == [
-        ("as it is", "0", "1.00×", "1.00×", "0 of 3"),
-        ("1e-8", "3.0e-09", "1.20×", "1.19×", "1 of 3"),
-        ("1e-5", "8.0e-06", "2.00×", "1.99×", "2 of 3"),
-        ("1e-2", "5.0e-03", "12.00×", "11.99×", "3 of 3"),
+        ("as it is", "0", "1.00×", "0 of 3"),
+        ("1e-8", "3.0e-09", "1.20×", "1 of 3"),
+        ("1e-5", "8.0e-06", "2.00×", "2 of 3"),
+        ("1e-2", "5.0e-03", "12.00×", "3 of 3"),
     ]
 
 
-def test_predicted_times_have_no_whole_runs() -> None:
+def test_a_predicted_gain_says_so() -> None:
     record = stepped(*THREE, device="NVIDIA H200")
     assert step_names(record) == ("budget", "error", "gain, predicted", "products lowered")
     assert step_rows(record)[1] == ("1e-8", "3.0e-09", "1.20×", "1 of 3")
@@ -83,4 +83,4 @@ def test_the_page_has_the_picture_and_the_table() -> None:
     text = page(stepped(*THREE), Program("s.py"))
     for name in ("1.20×  within 1e-8", "2.00×  within 1e-5", "12.00×  within 1e-2"):
         assert name in text
-    assert '<td class="right">11.99×</td>' in text
+    assert '<td class="right">12.00×</td>' in text

@@ -6,19 +6,17 @@ import msgspec
 import pytest
 
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report.record import Record, ValueEntry, VerificationEntry
+from mixpert_py.tuner.report.markdown import markdown
+from mixpert_py.tuner.report.page import page
+from mixpert_py.tuner.report.record import Gain, Record, ValueEntry, VerificationEntry
 from mixpert_py.tuner.report.summary import (
     COLORS,
     MEANING,
     Program,
     allowed,
-    chosen,
     levels,
-    reached,
     rows,
     size,
-    speedup,
-    times,
     tuning_facts,
     verdict,
     visible,
@@ -30,7 +28,6 @@ FRESH = VerificationEntry(
     error=2e-5,
     worst="x",
     native_seconds=8.0,
-    seconds=2.0,
     spread=0.1,
     native_lowered=5.0,
     lowered=1.0,
@@ -50,25 +47,32 @@ def test_rows_have_the_numbers_of_the_graph() -> None:
     assert {row.entry.id: row.number for row in found} == {A: 4, C: 2, B: 5}
 
 
-def test_times_are_those_of_fresh_processes() -> None:
-    record = small()
-    assert times(record) == (record.time_before, record.time_after)
-    verified = changed(record, verification=FRESH)
-    assert (times(verified), speedup(verified), reached(verified)) == ((8.0, 2.0), 4.0, 2e-5)
-    assert times(changed(verified, interrupted=True)) == times(record)
-    assert times(changed(verified, unit="products")) == times(record)
-    assert speedup(not_finite()) is None
+GAIN = Gain(before=2.0, after=1.6, times=1.25, least=1.2, most=1.3, verdict="faster")
 
 
-def test_a_reverted_plan_is_the_start() -> None:
-    start = dict.fromkeys((A, B, C), "native")
-    record = changed(small(), reverted=True, schemes=start, verification=FRESH)
-    assert (speedup(record), reached(record)) == (1.0, 0.0)
-    assert chosen(record) is record.trials[0]
-    found = rows(record, Program("m.py"))
-    assert {row.level for row in found} == {"native"}
-    assert all(row.time_after == row.entry.time_before for row in found)
-    assert "no faster in fresh processes" in verdict(record, found)
+@pytest.mark.parametrize(
+    ("gain", "text", "card"),
+    [
+        (GAIN, "2.00 → 1.60 s (1.25× as fast, 1.20 to 1.30)", "1.25×"),
+        (Gain(before=2.0, after=2.0, verdict="cannot tell"), "2.00 s, no measurable gain", None),
+        (Gain(before=2.0, after=2.0, verdict="not faster"), "2.00 s, no measurable gain", None),
+        (Gain(before=2.0, after=2.0), "2.00 s", "–"),
+        (Gain(), "unknown", "–"),
+    ],
+)
+def test_every_form_shows_the_same_gain(gain: Gain, text: str, card: str | None) -> None:
+    record = changed(small(), gain=gain, verification=FRESH)
+    program = Program("m.py")
+    assert f"\n- Time: {text}\n" in markdown(record, program)
+    shown = page(record, program)
+    assert f"<strong>{card or 'No measurable gain'}</strong>" in shown
+    assert shown.count("× as fast") == 0
+    assert ("<strong>1.60 <small>s" in shown) == (gain is GAIN)
+
+
+def test_a_reverted_plan_says_so() -> None:
+    record = changed(small(), reverted=True)
+    assert "no faster in fresh processes" in verdict(record, rows(record, Program("m.py")))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_a_reverted_plan_is_the_start() -> None:
     [
         (
             changed(small(), verification=FRESH),
-            "2 of 3 products lowered. Times are measured, in fresh processes",
+            "2 of 3 products lowered. Times are measured in fresh processes",
         ),
         (small(budget=0.0), "Every product stays as it was."),
         (changed(small(), interrupted=True), "Interrupted: this is the best plan so far"),
