@@ -103,7 +103,8 @@ class Cell:
         head = f"from {EARLIER} import {', '.join(called)}\n" if called else ""
         reached = others | ({LIBRARY} if tops else set())
         flow = dependencies((head + self.text).encode(), self.module, {EARLIER: reached})
-        uses = replace(flow.uses, feeds={}, later={})
+        shown = flow.uses.shown | ({VALUE} if self.last else set())  # as a notebook shows it
+        uses = replace(flow.uses, feeds={}, later={}, shown=shown)
         return without_library(replace(flow, uses=uses, ids=tuple({*flow.ids, *others})))
 
     def run(self) -> object:

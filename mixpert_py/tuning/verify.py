@@ -262,7 +262,8 @@ class PlanVerdict:
     plan's products. A plan that lowers nothing needs none. stale: sites of the plan that the
     program lacks; silent: those that it has and did not call; fallbacks: site → reason → calls that
     did not take the planned scheme. lowers: whether the plan lowers a product. emulated: whether
-    the times are those of an emulation, and without meaning. notes: sentences on what was compared, and on counts that differ.
+    the times are those of an emulation, and without meaning. notes: sentences on what was compared,
+    and on counts that differ.
     """
 
     options: TuningOptions

@@ -138,8 +138,8 @@ class Record(Entry, frozen=True, kw_only=True):
     all reports show; error: of the search's own runs. hold_out: the plan's largest error on other
     inputs, hold_outs; hold_out_rate: the part of such inputs that is over the budget at most.
     notes: sentences on what was compared, and on what a plan changes besides. steps: of the search
-    for all budgets, the most accurate first, and the rest is that of the last step; None where one budget
-    was searched. left_out: plans of that search that are no steps.
+    for all budgets, the most accurate first, and the rest is that of the last step; None where one
+    budget was searched. left_out: plans of that search that are no steps.
     """
 
     plan_file: str = ""

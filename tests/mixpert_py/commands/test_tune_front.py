@@ -51,7 +51,6 @@ def test_a_table_then_plans_and_pages_without_another_run(small: Path, mixpert: 
     assert mixpert("report", store, "--html", "page").code == 0
     page = (small.parent / "page" / "index.html").read_text("utf-8")
     assert "Accuracy and speed" in page
-    assert page.count('class="stairs"') == 1
     summary, markdown = mixpert("report", store), mixpert("report", store, "--md")
     for budget in budgets:
         assert f"| {budget} |" in markdown.out
@@ -68,7 +67,6 @@ def test_json_has_every_step_and_its_schemes(small: Path, mixpert: Mixpert) -> N
     assert [step["gain"] for step in steps] == sorted(step["gain"] for step in steps)
     assert steps[-1]["schemes"] == found["schemes"]
     assert all((small.parent / step["plan_file"]).is_file() for step in steps)
-    assert {step["program"] for step in steps} == {None}, "emulated times are none"
 
 
 def test_errors_as_parts_of_several_budgets(chain: Path, mixpert: Mixpert) -> None:
