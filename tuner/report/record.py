@@ -3,15 +3,19 @@
 Times are in `unit`; a number that is not finite, or unknown, is None.
 """
 
+import json
 from collections.abc import Collection
 from math import isfinite
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from mixpert_py.errors import MixPertError, one_line
 from mixpert_py.plan import Provenance
 from mixpert_py.tuner.records import Outcome, Trial, Verdict
+
+# An error or a budget: pictures have room for powers of ten around it.
+Size = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +67,7 @@ class TrialEntry(Entry, frozen=True, kw_only=True):
     changed: dict[str, str]
     plan: dict[str, str]
     time: float | None
-    error: float | None
+    error: Size | None
     problem: str | None
     gain: float | None
     reason: str
@@ -88,7 +92,7 @@ class Gain(Entry, frozen=True, kw_only=True):
 class VerificationEntry(Entry, frozen=True, kw_only=True):
     """Measurements in fresh processes, in seconds; `lowered`: time in the lowered products."""
 
-    error: float | None
+    error: Size | None
     worst: str
     native_seconds: float | None
     spread: float | None
@@ -101,15 +105,15 @@ class ValueEntry(Entry, frozen=True, kw_only=True):
 
     name: str
     criterion: str
-    budget: float | None
-    error: float | None
+    budget: Size | None
+    error: Size | None
 
 
 class InputEntry(Entry, frozen=True, kw_only=True):
     """Another input: its arguments, and the plan's error there."""
 
     arguments: str
-    error: float | None
+    error: Size | None
 
 
 class StepEntry(Entry, frozen=True, kw_only=True):
@@ -119,8 +123,8 @@ class StepEntry(Entry, frozen=True, kw_only=True):
     lowered: the number of products. plan_file: empty where none was written.
     """
 
-    budget: float | None
-    error: float | None
+    budget: Size | None
+    error: Size | None
     gain: float | None
     lowered: int
     schemes: dict[str, str]
@@ -146,8 +150,8 @@ class Record(Entry, frozen=True, kw_only=True):
     unit: Literal["seconds", "products"]
     interrupted: bool
     criterion: str | None
-    budget: float | None
-    error: float | None
+    budget: Size | None
+    error: Size | None
     gain: Gain = Gain()
     plan: dict[str, str]
     operators: list[OperatorEntry]
@@ -157,7 +161,7 @@ class Record(Entry, frozen=True, kw_only=True):
     verification: VerificationEntry | None = None
     reverted: bool = False
     unclear: bool = False
-    hold_out: float | None = None
+    hold_out: Size | None = None
     hold_outs: list[InputEntry] = []
     hold_out_rate: float | None = None
     steps: list[StepEntry] | None = None
@@ -212,6 +216,7 @@ def read(entries: object, name: str, known: Collection[str] | None = None) -> Re
     Raises MixPertError, in one line, if there is no record in it, or one with an unknown scheme.
     """
     try:
+        json.dumps(entries, allow_nan=False)  # Python reads numbers that JSON has not
         found = msgspec.convert(entries, Record)
     except ValueError as error:  # what JSON calls text need not be valid Unicode
         raise MixPertError(f"{name}: not the result of a tuning: {one_line(error)}") from None

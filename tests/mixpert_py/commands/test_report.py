@@ -190,3 +190,15 @@ def test_a_scheme_that_there_is_not(tuned: Path, mixpert: Mixpert, part: str, ke
         done = mixpert("report", "m.mixpert.toml", *form)
         assert done.code == 2
         assert "unknown scheme 'nope'" in done.one_clear_line()
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -1.0, 1e308])
+def test_numbers_that_no_tuning_has(tuned: Path, mixpert: Mixpert, number: float) -> None:
+    with closing(sqlite3.connect(tuned / "m.mixpert.trials.db")) as store:
+        (text,) = store.execute("SELECT record FROM tuning").fetchone()
+        record = {**json.loads(text), "budget": number}
+        store.execute("UPDATE tuning SET record = ?", (json.dumps(record),))
+        store.commit()
+    done = mixpert("report", "m.mixpert.toml", "--html", "out")
+    assert done.code == 2
+    assert "not the result of a tuning" in done.one_clear_line()
