@@ -66,7 +66,7 @@ class TrialEntry(Entry, frozen=True, kw_only=True):
 
     changed: dict[str, str]
     plan: dict[str, str]
-    time: float | None
+    time: Size | None
     error: Size | None
     problem: str | None
     gain: float | None
