@@ -69,7 +69,8 @@ class TuningResult:
         if self.predicted or self.outcome.interrupted:
             return searched_gain(self.outcome, self.predicted)
         timed = self.reverted or self.outcome.lowered
-        return self.verification.gain(self.verification.pace if timed else None)
+        pace = self.verification.pace if timed else None
+        return self.verification.gain(pace, self.outcome.start.seconds)
 
     @property
     def worth_writing(self) -> bool:

@@ -95,9 +95,14 @@ class Verification:
     def _is_lost(self) -> bool:
         return self.whole.least > self._carried.most
 
-    def gain(self, pace: Pace | None) -> Gain:
-        """The gain that every report shows. pace: None where nothing was lowered or timed."""
-        before, ratio = finite(self.native_seconds), self.program
+    def gain(self, pace: Pace | None, native_seconds: float | None = None) -> Gain:
+        """The gain that every report shows. pace: None where nothing was lowered or timed.
+
+        native_seconds: of the program, where other figures of the report go by another time than
+        that of these runs.
+        """
+        before = finite(self.native_seconds if native_seconds is None else native_seconds)
+        ratio = self.program
         if before is None or pace is not Pace.FASTER:
             return Gain(before=before, after=before, verdict="" if pace is None else pace.value)
         return Gain(
