@@ -9,7 +9,7 @@ import copy
 import hashlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,6 +74,7 @@ def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., 
 
     graph_operators.operators()  # code from PyTorch's caches calls them, too
     torch: Any = sys.modules["torch"]
+    lock: Any = sys.modules[COMPILER].convert_frame.compile_lock  # under which Dynamo calls this
     again = torch.fx.GraphModule(model, copy.deepcopy(model.graph))
     tracing = torch._guards.TracingContext.try_get()
     known: list[tuple[Context, Callable[..., Any]]] = []
@@ -82,7 +83,8 @@ def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., 
         from torch._inductor import config
         from torch._inductor.compile_fx import compile_fx
 
-        chained = patches.get(PASS) or getattr(config, PASS)
+        others = patches.get(PASS) or getattr(config, PASS) or ()
+        chained = others if isinstance(others, list | tuple) else (others,)
         made: Callable[..., Any] = compile_fx(
             graph, inputs, config_patches={**patches, PASS: _pass_class()(context, chained)}
         )
@@ -97,7 +99,12 @@ def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., 
             function = compile_for(context, graph)
         env: Any = getattr(getattr(tracing, "fake_mode", None), "shape_env", None)
         extents = [at for at, x in enumerate(inputs) if isinstance(x, torch.SymInt)]
-        needs = env and env.produce_guards_expression([inputs[at] for at in extents])
+        try:
+            needs = (
+                env and extents and env.produce_guards_expression([inputs[at] for at in extents])
+            )
+        except (AssertionError, IndexError):  # of an extent that only a part of the graph knows
+            return again  # type: ignore[no-any-return]
         if not needs:
             return function
 
@@ -115,8 +122,10 @@ def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., 
         for other, function in known:
             if other is context or _is_alike(other, context):
                 return function(*arguments)
-        known.append((context, compile_anew(context)))
-        return known[-1][1](*arguments)
+        with lock:
+            function = compile_anew(context)
+        known.append((context, function))
+        return function(*arguments)
 
     run.__dict__.update(getattr(first, "__dict__", {}))
     return run
@@ -138,17 +147,22 @@ def _is_alike(one: Context, other: Context) -> bool:
 @cache
 def _pass_class() -> type[Any]:
     """The class of Inductor's passes, which is there once Inductor is imported."""
-    from torch._inductor.custom_graph_pass import CustomGraphPass
+    from torch._inductor import custom_graph_pass
 
-    class ProductsPass(CustomGraphPass):  # type: ignore[misc]
-        """Products that gain under a context become the runtime's operators."""
+    base: Any = custom_graph_pass.CustomGraphPass
+    knowing: Any = getattr(custom_graph_pass, "CustomInferenceAwareGraphPass", base)
 
-        def __init__(self, context: Context, chained: Any) -> None:
+    class ProductsPass(knowing):  # type: ignore[misc]
+        """Products that gain under a context become the runtime's operators, after the program's
+        own passes.
+        """
+
+        def __init__(self, context: Context, chained: Sequence[Any]) -> None:
             self._context, self._chained = context, chained
 
-        def __call__(self, graph: Graph) -> None:
-            if self._chained is not None:
-                self._chained(graph)
+        def __call__(self, graph: Graph, **inference: bool) -> None:
+            for other in self._chained:
+                other(graph, **(inference if isinstance(other, knowing) else {}))
             with use(self._context):
                 _pass(graph, self._context)
 
@@ -156,10 +170,10 @@ def _pass_class() -> type[Any]:
             """What PyTorch's caches know compiled code by. Where anybody chose a scheme, call sites
             are in that code, which the caches do not compare: then it is found by none.
             """
-            chained = None if self._chained is None else self._chained.uuid()
-            if self._context.has_choices() or (chained is None) is not (self._chained is None):
+            chained = [other.uuid() if isinstance(other, base) else None for other in self._chained]
+            if self._context.has_choices() or not all(chained):
                 return uuid4().hex
-            return _version(), chained
+            return _version(), *chained
 
     return ProductsPass
 

@@ -7,11 +7,12 @@ what comes before and after it becomes a graph each.
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 
 NOTE = "mixpert"  # the key of the note in a node's `custom` field
@@ -36,8 +37,17 @@ def _method(a: Any, b: Any, *rest: Any, **named: Any) -> Any:
     return a.dot(b, *rest, **named)
 
 
-# Functions without a parameter `native` that has a function for its default: what the program did.
-NATIVE = {"matmul": operator.matmul, "dot_method": _method, "imatmul": operator.imatmul}
+# What a call without a function `native` is in a graph. Dynamo knows NumPy's functions where code
+# looks them up alone.
+NATIVE: Mapping[str, Callable[..., Any]] = {
+    "dot": lambda *operands, **named: np.dot(*operands, **named),
+    "dot_method": _method,
+    "einsum": lambda *operands, **named: np.einsum(*operands, **named),
+    "imatmul": operator.imatmul,
+    "inner": lambda *operands, **named: np.inner(*operands, **named),
+    "multi_dot": lambda *operands, **named: np.linalg.multi_dot(*operands, **named),
+    "tensordot": lambda *operands, **named: np.tensordot(*operands, **named),
+}
 _done = False
 
 
@@ -57,9 +67,10 @@ def follow() -> None:
                 continue
             native = _native_of(function)
             if native is None or substitute is None:
-                _leave(function)
+                function._torchdynamo_disable = True  # type: ignore[attr-defined]
             else:
                 substitute(function, skip_signature_check=True)(_traced(native))
+            _skip(function)  # where it is not read in a graph, it is called from between two
 
 
 def _native_of(function: FunctionType) -> Callable[..., Any] | None:
@@ -68,12 +79,10 @@ def _native_of(function: FunctionType) -> Callable[..., Any] | None:
     defaults = function.__kwdefaults__ or {}
     if function.__name__.startswith("_") or "site" not in defaults:
         return None
-    if function.__name__ in NATIVE:
-        return NATIVE[function.__name__]
     code = function.__code__
-    if "native" not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
-        return None
-    return defaults.get("native") or operator.matmul
+    takes_native = "native" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    default = operator.matmul if takes_native else None
+    return NATIVE.get(function.__name__, default)
 
 
 def _traced(default: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,13 +116,12 @@ def _traced(default: Callable[..., Any]) -> Callable[..., Any]:
     return noted if hasattr(torch.fx.traceback, "annotate") else plain  # from 2.9 on
 
 
-def _leave(function: FunctionType) -> None:
-    """Let Dynamo leave a function, and all that it calls, as it is."""
+def _skip(function: FunctionType) -> None:
+    """Let Dynamo make no graphs of a call of a function, nor of what that calls."""
     try:
         dynamo: Any = import_module("torch._C._dynamo.eval_frame")
         skip = dynamo._FrameExecStrategy(dynamo._FrameAction.SKIP, dynamo._FrameAction.SKIP)
         set_strategy = dynamo.set_code_exec_strategy
     except (AttributeError, ImportError):
         return
-    function._torchdynamo_disable = True  # type: ignore[attr-defined]
     set_strategy(function.__code__, skip)

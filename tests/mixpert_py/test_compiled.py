@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import mixpert_py
@@ -115,6 +116,19 @@ def test_shapes_that_change_keep_their_scheme() -> None:
     assert counters["stats"]["unique_graphs"] == 1
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_graph_with_branches_runs_under_another_scheme(dynamic: bool) -> None:
+    def product(a: Any, b: Any) -> Any:
+        return torch.cond(a.sum() > 0, lambda a, b: a @ b, lambda a, b: a @ b, (a, b))
+
+    a, b = torch.randn(64, 64), torch.randn(64, 64)
+    call = torch.compile(product, fullgraph=True, dynamic=dynamic)
+    for scheme in ("native", "int8x1"):
+        with precision(scheme, backend="reference"):
+            result = call(a, b)
+        torch.testing.assert_close(result, a @ b, rtol=0.1, atol=1)
+
+
 def test_a_scheme_written_at_a_call_holds_in_a_graph() -> None:
     a, b = torch.randn(8, 32), torch.randn(32, 4)
 
@@ -139,6 +153,55 @@ def test_the_backend_by_name() -> None:
     torch.testing.assert_close(call(a, b), a @ b, rtol=1e-6, atol=1e-6)
     with precision(SCHEME, backend="reference"):
         torch.testing.assert_close(call(a, b), emulated(a, b), rtol=1e-6, atol=1e-6)
+
+
+def test_the_programs_own_passes_run_first() -> None:
+    from torch._inductor import config, custom_graph_pass
+
+    seen: list[Any] = []
+
+    def plain(graph: Any) -> None:
+        seen.append([str(node.target) for node in graph.nodes if node.op == "call_function"])
+
+    class Aware(custom_graph_pass.CustomInferenceAwareGraphPass):  # type: ignore[misc, name-defined]
+        def __call__(self, graph: Any, is_inference: bool) -> None:
+            seen.append(is_inference)
+
+        def uuid(self) -> str:
+            return "aware"
+
+    a, b = torch.randn(8, 32), torch.randn(32, 4)
+    with mixpert_py.runtime.context.use(under_run()):
+        options = {compiled.PASS: [plain, Aware()]}
+        torch.compile(lambda a, b: a @ b, options=options)(a, b)
+    assert seen == [["aten.mm.default"], True]
+    with config.patch(compiled.PASS, plain):
+        result = in_one_graph(lambda a, b: a @ b, a, b)
+    assert seen[2:] == [["aten.mm.default"]]
+    torch.testing.assert_close(result, emulated(a, b), rtol=1e-6, atol=1e-6)
+
+
+CALLS_OF_NUMPY = {
+    "dot": lambda a, b: mixpert_py.dot(a, b, site="m:f/dot~1#0", native=np.dot),
+    "einsum": lambda a, b: mixpert_py.einsum("ij,jk", a, b, site="m:f/einsum~1#0"),
+    "inner": lambda a, b: mixpert_py.inner(a, b.T, site="m:f/inner~1#0"),
+    "multi_dot": lambda a, b: mixpert_py.multi_dot([a, b], site="m:f/multi_dot~1#0"),
+    "tensordot": lambda a, b: mixpert_py.tensordot(a, b, 1, site="m:f/tensordot~1#0"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS_OF_NUMPY)
+def test_rewritten_calls_of_numpy_are_in_a_graph(name: str) -> None:
+    a, b = torch.randn(8, 32), torch.randn(32, 4)
+    result = in_one_graph(CALLS_OF_NUMPY[name], a.numpy(), b.numpy())
+    torch.testing.assert_close(torch.from_numpy(result), emulated(a, b), rtol=1e-6, atol=1e-6)
+
+
+def test_a_call_between_two_graphs_is_not_read() -> None:
+    a, site = np.arange(8.0), "m:f/inner~2#0"
+    call = torch.compile(lambda a: mixpert_py.inner(a, a, native=np.convolve, site=site) + 1)
+    np.testing.assert_array_equal(call(a), np.convolve(a, a) + 1)
+    assert sum(counters["graph_break"].values()) <= 1
 
 
 def test_the_operators_keep_pytorchs_rules() -> None:
