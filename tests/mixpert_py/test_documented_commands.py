@@ -38,7 +38,7 @@ MODULES: dict[str, click.Command | None] = {
 SAMPLE = """\
 import sys
 import numpy as np
-a = np.random.default_rng(0).standard_normal((40, 40))
+a = np.random.default_rng(0).standard_normal((400, 400))
 {names} = a @ a
 print(a.sum())
 """
@@ -294,5 +294,6 @@ def test_it_runs(folder: Path, mixpert: Mixpert, words: Words, typed: Words) -> 
         said = forked(*arguments, folder=folder)
     else:
         said = mixpert(*arguments, **environment)
-    assert said.code == 0, said
+    # A tuning ends with 1 where the pairs of runs do not show that its plan is faster.
+    assert said.code in ((0, 1) if arguments[0] == "tune" else (0,)), said
     assert said.out

@@ -154,7 +154,7 @@ def test_no_address(mixpert: Mixpert, tmp_path: Path) -> None:
 
 def test_dask_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MixPertError, match=r"pip install 'mixpert-py\[dask\]'"):
+    with pytest.raises(MixPertError, match=r"pip install '\.\[dask\]'"):
         tuned(program(folder), replace(OPTIONS, dask="tcp://127.0.0.1:9"))
 
 
