@@ -19,7 +19,7 @@ from torch._dynamo.utils import counters  # noqa: E402
 SCHEME = "int8x3"
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def threads_end() -> Iterator[None]:
     """Idle threads of Inductor would keep PyTorch's kernels replaced for the tests that follow."""
     yield
@@ -27,6 +27,8 @@ def threads_end() -> Iterator[None]:
 
     AsyncCompile.pool().shutdown()
     AsyncCompile.pool.cache_clear()
+    with precision("native"):  # at its end the kernels are put back
+        pass
 
 
 @pytest.fixture(autouse=True)
