@@ -483,7 +483,7 @@ def test_precision_comes_before_what_stands_at_a_site(load: Load) -> None:
 def test_the_example_in_the_docs_does_what_it_shows(
     load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (ROOT / "docs" / "library.md").read_text("utf-8")
+    text = (ROOT / "docs" / "accelerate.md").read_text("utf-8")
     example = text.partition("```python\n")[2].partition("```")[0]
     assert 'accelerate("net.mixpert.toml")' in example
     program = f"import numpy as np\nx = w = np.random.default_rng(0).random((16, 16))\n{example}"
