@@ -11,7 +11,7 @@ import numpy as np
 import mixpert_py
 from mixpert_py.cli import main
 from mixpert_py.runtime.gpu.event_clock import EventClock, in_turn
-from tests.benchmarks import contenders, machine, staircase
+from tests.benchmarks import contenders, machine
 from tests.benchmarks.machine import table
 from tests.benchmarks.timing import summary
 
@@ -20,7 +20,6 @@ SCHEMES = ("crt16", "crt14", "crt12", "crt9", "crt7", "int8x10")
 NATIVE = "cuBLAS FP64"
 LINES = 64  # rows and columns whose elements are compared with exact ones
 ROUNDS = 7
-LEVELS, LEVEL_SIZES = (NATIVE, "crt14", "crt12", "crt9"), (2048, 4096, 8192)  # the README's
 
 Record = dict[str, Any]
 
@@ -78,7 +77,7 @@ def markdown(result: Record) -> str:
     lines = []
     for name in dict.fromkeys(row["name"] for row in rows):
         of_name = {row["n"]: row for row in rows if row["name"] == name}
-        cells = [_cell(of_name[n], ".2f") if n in of_name else "" for n in sizes]
+        cells = [_cell(of_name[n]) if n in of_name else "" for n in sizes]
         lines.append([name, *cells, f"{max(row['error'] for row in of_name.values()):.1e}"])
     facts = result["machine"]
     return (
@@ -88,29 +87,8 @@ def markdown(result: Record) -> str:
     )
 
 
-def levels_markdown(result: Record, docs: str) -> str:
-    """The README's picture, and a table below it. docs: the link to the folder of pictures."""
-    rows = {(row["name"], row["n"]): row for row in result["rows"]}
-    last = LEVEL_SIZES[-1]
-    cells = [
-        [
-            name,
-            *(_cell(rows[name, n], ".1f") for n in LEVEL_SIZES),
-            f"{rows[name, last]['error']:.1e}",
-        ]
-        for name in LEVELS
-    ]
-    columns = ["float64", *(f"{n}³" for n in LEVEL_SIZES), f"error at {last}³"]
-    return (
-        f"{staircase.of_float64(result).embedded(docs)}\n{table(columns, cells)}\n\n"
-        "TFLOP/s of n³ float64 products (and how many times cuBLAS FP64's speed), packing "
-        "included, on the device alone; relative Frobenius error on normal data. "
-        f"{machine.text(result['machine'])}\n"
-    )
-
-
-def _cell(row: Record, spec: str) -> str:
-    return f"{row['tflops']:.0f} ({row['over_native']:{spec}}×)"
+def _cell(row: Record) -> str:
+    return f"{row['tflops']:.0f} ({row['over_native']:.2f}×)"
 
 
 @click.command()

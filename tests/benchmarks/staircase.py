@@ -1,4 +1,4 @@
-"""The README's two pictures: accuracy against speed, one step for each level of a ladder."""
+"""The pages' two pictures: accuracy against speed, one step for each level of a ladder."""
 
 from collections.abc import Collection, Sequence
 from html import escape
@@ -55,14 +55,13 @@ class Staircase(NamedTuple):
         """The message of the picture, for its alternative text."""
         base = self.vendor[0]
         said = [
-            f"{step.name} is {step.tflops / base.tflops:.1f} times as fast at an error of "
-            f"{step.error:.1e}"
+            f"{step.name} {step.tflops / base.tflops:.1f}× (error {step.error:.1e})"
             for step in self.steps
         ]
         return (
-            f"Each step down in accuracy is one up in speed. On one {self.device}, for "
-            f"{self.matrices} matrices, where {base.name} has an error of {base.error:.1e}: "
-            f"{'; '.join(said)}."
+            f"Each step down in accuracy is one up in speed. Beside {base.name} (error "
+            f"{base.error:.1e}), on one {self.device}, for {self.matrices} matrices: "
+            f"{', '.join(said)}."
         )
 
     def embedded(self, folder: str) -> str:

@@ -1,7 +1,7 @@
 """The tables of the pages, made from saved results: the one writer of them.
 
 Each table stands in a page between `<!-- bench NAME -->` and `<!-- end -->`. `python -m
-tests.benchmarks.tables` writes all of them, and draws the README's two pictures.
+tests.benchmarks.tables` writes all of them, and draws the two pictures.
 """
 
 import re
@@ -43,8 +43,12 @@ def parts() -> Mapping[str, tuple[str, Callable[[Record, str], str]]]:
         "numpy": ("apps", lambda found, docs: apps.host_sentence(found)),
         "gemm": ("gemm", lambda found, docs: gemm.speeds_markdown(found)),
         "families": ("gemm", lambda found, docs: gemm.families_markdown(found)),
-        "float64_levels": ("float64", float64.levels_markdown),
-        "float64": ("float64", lambda found, docs: float64.markdown(found)),
+        "float64": (
+            "float64",
+            lambda found, docs: (
+                f"{staircase.of_float64(found).embedded(docs)}\n{float64.markdown(found)}"
+            ),
+        ),
         "apps": ("apps", lambda found, docs: apps.markdown(found)),
         "programs": ("programs-gpu", lambda found, docs: programs.markdown(found)),
         "calls": ("dispatch", lambda found, docs: dispatch.markdown(found)),

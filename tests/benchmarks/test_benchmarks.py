@@ -68,7 +68,7 @@ def test_the_tables_of_products(result: dict[str, Any], monkeypatch: pytest.Monk
 def test_the_staircase(result: dict[str, Any], tmp_path: Any) -> None:
     stairs = staircase.of_float32(result, 64)
     assert [step.name for step in stairs.steps] == ["faithful", "int8x6", "int8x3"]
-    assert "int8x3 is 10.0 times as fast at an error of 1.0e-04" in stairs.sentence()
+    assert "int8x3 10.0× (error 1.0e-04)" in stairs.sentence()
     pytest.importorskip("matplotlib")
     staircase.draw(stairs, tmp_path)
     light, dark = ((tmp_path / f"staircase{end}.svg").read_text() for end in ("", "-dark"))
