@@ -128,7 +128,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _load(name: str, home: str, done: LockType | None = None) -> None:
-    """Make a public name one of this module. done: is released at the end."""
+    """Bind a public name to its object in this module. done: a lock that is released at the end."""
     try:
         value = getattr(import_module(home), name)
         if home.startswith("mixpert_py.runtime"):

@@ -1,4 +1,4 @@
-"""Budgets in a user's own tests: a function natively and under a plan, and how far they differ."""
+"""Budgets in a user's own tests: compare a function's native results with those under a plan."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -41,22 +41,25 @@ def assert_within_budget(
     strict: bool = False,
     **kwargs: Any,
 ) -> float:
-    """Raise AssertionError if function(*args, **kwargs) is over a plan's budget; return its error.
+    """Raise AssertionError if function(*args, **kwargs) exceeds a plan's budget; return its error.
 
-    plan: a plan file or a Plan. The products of the modules that it names, imported already, are
-    rewritten in memory meanwhile, whether or not `accelerate` or `install` did so before. The
-    function is called natively (twice), with every product in float64 if some are narrower and the
-    plan was not made with `--reference native`, and under the plan: on the GPU if there is one,
-    else emulated in NumPy. What it returns is compared (an array, a number, or tuples, lists and
-    dicts of them), and what it observes; the error that takes the largest share of its budget
-    counts, and NaN is over any. budget, criterion: for all that is compared, or value → its own,
-    and then no other is judged; default: what the plan says, by the names in it where its values
-    have limits of their own. strict: whether a product that is less accurate than when the plan was
-    made, and so runs natively, is over the budget, too. It must give the same each time: seed its
-    random numbers, and let it not change its arguments. Products in threads that it starts stay
-    native.
-    Raises BudgetError if it does not, PlanError for a plan that cannot be read or has no budget of
-    its own, ProgramError if there is nothing to compare or nothing ran under the plan.
+    plan: a plan file or a Plan. The modules that it names are rewritten in memory during the check,
+    even if `accelerate` or `install` has rewritten them before. The function is called natively
+    (twice), with every product in float64 if some are narrower and the plan was not made with
+    `--reference native`, and under the plan: on the GPU if there is one, else emulated in NumPy.
+    The returned values (an array, a number, or tuples, lists and dicts of them) and the observed
+    values are compared. The error that takes the largest share of its budget counts; NaN exceeds
+    any budget. Seed the function's random numbers, and let it not change its arguments. Products in
+    threads that it starts stay native.
+
+    budget, criterion: one for all compared values, or a mapping from values to their own; other
+    values are then not judged. The default is what the plan says, by name where its values have
+    limits of their own. strict: also fail if a product is less accurate than when the plan was
+    made, and therefore runs natively.
+
+    Raises BudgetError if the function's results vary too much, PlanError for a plan that cannot be
+    read or has no budget of its own, ProgramError if there is nothing to compare or nothing ran
+    under the plan.
     """
     __tracebackhide__ = True
     found = check(plan, partial(function, *args, **kwargs), budget, criterion, strict=strict)
@@ -67,9 +70,10 @@ def assert_within_budget(
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A function's result under a plan: the error of the value `worst`, and its limit.
+    """The result of a check. worst: the value with the largest share of its budget; its error and
+    limit.
 
-    outside: products that may not be less accurate than when the plan was made, and were.
+    outside: the products that were less accurate than when the plan was made.
     """
 
     plan: str
@@ -85,7 +89,7 @@ class Check:
 
     @property
     def sentence(self) -> str:
-        """A sentence on what does not hold: by how much, and the way out."""
+        """A sentence that says what does not hold, by how much, and what to do."""
         if self.error <= self.budget:
             return (
                 f"{self.plan}: {self.outside} products were less accurate than when the plan was "
@@ -105,7 +109,7 @@ def check(
     *,
     strict: bool = False,
 ) -> Check:
-    """The check that `assert_within_budget` makes. Raises as that does, except AssertionError."""
+    """The check behind `assert_within_budget`; it raises the same errors except AssertionError."""
     __tracebackhide__ = True
     name = "the plan" if isinstance(plan, Plan) else os.fspath(plan)
     loaded = plan if isinstance(plan, Plan) else config.load_plan(Path(plan))
@@ -176,9 +180,9 @@ def limits_of(
 
 
 def _under(plan: Plan, name: str, function: Callable[[], Any]) -> tuple[Values, int]:
-    """The values under a plan, and how many products were less accurate than when it was made.
+    """The values under a plan, and the number of products less accurate than when it was made.
 
-    Raises ProgramError where the plan decided nothing.
+    Raises ProgramError if the plan applied to no product.
     """
     __tracebackhide__ = True
     # Small products, too, take their schemes there: a plan that no call takes is within any budget.
@@ -238,7 +242,7 @@ def _require_numbers(native: Values) -> None:
 
 
 def _require_steady(native: Values, again: Values, judge: Judge) -> None:
-    """Raise BudgetError where the function differs from itself."""
+    """Raise BudgetError if two native calls of the function differ too much."""
     try:
         errors = judge.errors(native, again)
     except MixPertError as error:
@@ -253,7 +257,7 @@ def _require_steady(native: Values, again: Values, judge: Judge) -> None:
 
 
 def _require_planned(name: str, plan: Plan, trace: Trace) -> None:
-    """Raise ProgramError where the plan decided nothing: such a test could not fail."""
+    """Raise ProgramError if the plan applied to no product: such a test could not fail."""
     entries = {site: entry for site in trace.sites if (entry := plan.find(site)) is not None}
     if not entries:
         raise ProgramError(

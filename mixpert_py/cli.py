@@ -1,4 +1,4 @@
-"""The command line: options in, one call, exit code out. What the commands do is elsewhere.
+"""The command line: parses options, makes one call, and returns the exit code.
 
 The table of exit codes is in docs/commands.md.
 """
@@ -20,7 +20,7 @@ COMPLETION = "_MIXPERT_COMPLETE"  # set by the shell's completion script, as cli
 
 
 def main(command: click.Command | None = None, name: str = "mixpert") -> None:
-    """The console script; or another command, called `name`, with the same exit codes."""
+    """The console script, or another command, called `name`, with the same exit codes."""
     command = command or cli
     arguments = sys.argv[1:]
     if command is cli:
@@ -70,7 +70,9 @@ def _description(error: OSError) -> str:
 
 
 def _with_run(arguments: list[str]) -> list[str]:
-    """`mixpert script.py ARGS…` is `mixpert run script.py ARGS…`; a command's name comes first."""
+    """Insert `run`: `mixpert script.py ARGS…` means `mixpert run script.py ARGS…`. Commands come
+    first.
+    """
     word = arguments[0] if arguments else ""
     is_path = word.endswith(".py") or os.sep in word
     if is_path and word not in MODULES and not word.startswith("-"):
@@ -79,7 +81,7 @@ def _with_run(arguments: list[str]) -> list[str]:
 
 
 def _use_any_terminal(arguments: list[str]) -> None:
-    """Write what the terminal cannot show as escapes; with stdout closed, write nothing.
+    """Write characters that the terminal cannot show as escapes; write nothing if stdout is closed.
 
     A program that is run keeps the streams that it would have under `python`.
     """
@@ -104,7 +106,7 @@ def _flush_output() -> None:
 
 
 def _drop_output() -> None:
-    """Python flushes stdout once more at exit: give it something that takes it."""
+    """Give stdout a sink, because Python flushes it once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
@@ -119,7 +121,7 @@ MODULES = {
 
 
 class Commands(click.Group):
-    """The commands; a script may stand in the place of one."""
+    """The group of commands; a script may stand in place of a command."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in MODULES:

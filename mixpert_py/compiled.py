@@ -1,8 +1,8 @@
-"""Products of functions that `torch.compile` compiles: `backend`, and `follow` for all others.
+"""Products in functions that `torch.compile` compiles: `backend`, and `follow` for other calls.
 
-Inductor compiles as ever, with one pass more (`passes.fx`): products that gain become
-calls of the runtime's operators. What is in force when a graph is compiled decides; where something
-else is in force at a later call, the graph is compiled once more for that.
+Inductor compiles as usual, with one more pass (`passes.fx`), which replaces products that gain by
+the runtime's operators. The plan, scheme and backend in force during compilation decide. If others
+are in force at a later call, the graph is compiled again for them.
 """
 
 import copy
@@ -42,12 +42,12 @@ def backend(
 
 
 def follow() -> None:
-    """Have every `torch.compile` with Inductor do the same, now or once it is imported."""
+    """Install the pass in every `torch.compile` with Inductor, now or when Inductor is imported."""
     modules.when_imported(COMPILER, _install)
 
 
 def _install() -> None:
-    """Put `compiled` in the place of the step from `torch.compile` to Inductor."""
+    """Replace the step from `torch.compile` to Inductor by `compiled`."""
     from mixpert_py.runtime.products import traced_calls
 
     traced_calls.follow()
@@ -66,7 +66,8 @@ def _install() -> None:
 
 
 def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., Any]:
-    """A graph compiled by Inductor with the pass for what is in force, and anew when that changes.
+    """A graph compiled by Inductor with the pass, and again when the settings in force change.
+    patches: Inductor settings.
 
     patches: of Inductor's settings.
     """
@@ -91,8 +92,8 @@ def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., 
         return made
 
     def compile_anew(context: Context) -> Callable[..., Any]:
-        """The graph compiled for another context; where it needs more of the shapes than Dynamo
-        has asked for, it is not compiled for others.
+        """Compile the graph for another context. A graph that needs more facts about shapes than
+        Dynamo has is not compiled for others.
         """
         graph = torch.fx.GraphModule(again, copy.deepcopy(again.graph))
         with torch._guards.tracing(tracing):
@@ -132,7 +133,7 @@ def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., 
 
 
 def _is_alike(one: Context, other: Context) -> bool:
-    """Whether products have the same schemes under both contexts."""
+    """Whether both contexts give products the same schemes."""
     return (
         one.scheme == other.scheme
         and one.backend == other.backend
@@ -146,15 +147,15 @@ def _is_alike(one: Context, other: Context) -> bool:
 
 @cache
 def _pass_class() -> type[Any]:
-    """The class of Inductor's passes, which is there once Inductor is imported."""
+    """The base class of Inductor's passes; it exists after Inductor is imported."""
     from torch._inductor import custom_graph_pass
 
     base: Any = custom_graph_pass.CustomGraphPass
     knowing: Any = getattr(custom_graph_pass, "CustomInferenceAwareGraphPass", base)
 
     class ProductsPass(knowing):  # type: ignore[misc]
-        """Products that gain under a context become the runtime's operators, after the program's
-        own passes.
+        """The pass that replaces products by the runtime's operators, after the program's own
+        passes.
         """
 
         def __init__(self, context: Context, chained: Sequence[Any]) -> None:
@@ -167,8 +168,8 @@ def _pass_class() -> type[Any]:
                 _pass(graph, self._context)
 
         def uuid(self) -> Any:
-            """What PyTorch's caches know compiled code by. Where anybody chose a scheme, call sites
-            are in that code, which the caches do not compare: then it is found by none.
+            """The key of compiled code in PyTorch's caches. Code with chosen schemes contains call
+            sites, which the caches do not compare, so it has no key and is never found.
             """
             chained = [other.uuid() if isinstance(other, base) else None for other in self._chained]
             if self._context.has_choices() or not all(chained):
@@ -206,7 +207,7 @@ def _pass(graph: Graph, context: Context) -> None:
 
 
 def _choice(product: "GraphProduct", context: Context) -> tuple[Any, ...] | None:
-    """The site, scheme, block and backend of a product that is to be replaced; None: it stays."""
+    """The site, scheme, block and backend of a product to replace, or None if it stays."""
     from mixpert_py.runtime.products import graph_operators, torch_sites
 
     given = product.settings

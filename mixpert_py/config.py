@@ -50,7 +50,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
 
 
 def check_scheme(name: str | None) -> None:
-    """Raise PlanError for a scheme name that is none."""
+    """Raise PlanError if a scheme name is unknown."""
     from mixpert_py.runtime.schemes import get
 
     if name is not None:
@@ -58,8 +58,8 @@ def check_scheme(name: str | None) -> None:
 
 
 def without_device(schemes: Iterable[str]) -> str | None:
-    """One line on schemes that run natively on this machine; None: there are none, or a GPU may
-    be here.
+    """A line that names schemes that run natively here; None if there are none, or a GPU may be
+    here.
     """
     from mixpert_py.runtime.gpu import device
 
@@ -71,7 +71,7 @@ def without_device(schemes: Iterable[str]) -> str | None:
 
 
 def given_plan(plan: str | os.PathLike[str] | Plan | None, scheme: str | None) -> Plan | None:
-    """The plan that a caller gave, as such or as a file.
+    """The plan that a caller gave as an object or as a file.
 
     Raises PlanError if it is malformed, or if it or `scheme` names an unknown scheme.
     """
@@ -91,13 +91,13 @@ def given_plan(plan: str | os.PathLike[str] | Plan | None, scheme: str | None) -
 def plan_beside(script: str | os.PathLike[str]) -> Path:
     """The path of a script's plan file: `mlp.mixpert.toml` beside `mlp.py`.
 
-    The name is the first part of its site ids: a program knows no more of itself when it runs.
+    The name is the first part of the site ids, because a running program knows no more of its name.
     """
     return Path(script).with_name(f"{module_name(Path(script))}{SUFFIX}")
 
 
 def require_plan_place(path: Path) -> None:
-    """Raise PlanError where a plan could not be written, before anybody works for it."""
+    """Raise PlanError if a plan could not be written here, before any work is done for it."""
     try:
         files.require_place(path)
     except OSError as error:
@@ -105,21 +105,21 @@ def require_plan_place(path: Path) -> None:
 
 
 def plan_for(script: str | None, argument: str | None) -> Plan | None:
-    """The plan that a program runs under, by the order above. script: None where it is no file."""
+    """The plan that a program runs under, in the order above. script: None if it is not a file."""
     if argument is not None:
         return load_plan(argument)
     return _found(None if script is None else plan_beside(script))
 
 
 def _found(beside: Path | None) -> Plan | None:
-    """The plan that the environment names, else the one at `beside`, if it is there."""
+    """The plan that the environment names, else the file at `beside` if it exists."""
     if named := os.environ.get("MIXPERT_PLAN"):
         return load_plan(named)
     return load_plan(beside) if beside is not None and beside.is_file() else None
 
 
 def module_name(path: Path) -> str:
-    """The module of a file's site ids, as they have it: dotted from the topmost package folder."""
+    """The module in a file's site ids: the dotted name from the topmost package folder."""
     folder, name = os.path.split(os.path.abspath(path))
     stem = Path(name).stem
     parts = [] if stem == "__init__" else [stem]
@@ -142,10 +142,10 @@ def notebook_module(names: Mapping[str, object]) -> str | None:
 
 
 def blas_threads(workers: int = 1) -> int:
-    """Threads of BLAS in runs that are compared: their number changes results and times.
+    """The number of BLAS threads in runs that are compared, because it changes results and times.
 
-    The number that the environment sets, else each run's share of the cores. workers: how many runs
-    share the machine.
+    It is the number that the environment sets, or the run's share of the cores. workers: how many
+    runs share the machine.
     """
     for name in _THREAD_VARIABLES:
         number = os.environ.get(name, "").partition(",")[0]  # OpenMP: one number for each level
@@ -155,9 +155,9 @@ def blas_threads(workers: int = 1) -> int:
 
 
 def other_threads(plan: Plan) -> str | None:
-    """A sentence where a plan was tuned with another number of BLAS threads than this run has.
+    """A sentence if a plan was tuned with another number of BLAS threads than this run has.
 
-    None where the numbers are the same, or the times of the plan are not those of a processor.
+    None if the numbers are equal, or if the plan's times are not those of a processor.
     """
     tuned, now = plan.provenance.blas_threads, blas_threads()
     if tuned in (0, now) or plan.provenance.backend != "native":
@@ -177,8 +177,8 @@ def cache_folder() -> Path:
 def child_environment(threads: int | None = None, gpu: str | None = None) -> dict[str, str]:
     """The environment for a run of a user's program: ours, with a number of BLAS threads.
 
-    threads: set where the environment sets none; None for `blas_threads`. gpu: the only one that
-    the run is to see, as CUDA calls it.
+    threads: used if the environment sets none; None means `blas_threads`. gpu: CUDA's name of the
+    only GPU that the run may see.
     """
     is_set = any(os.environ.get(name) for name in _THREAD_VARIABLES)
     chosen = {} if is_set else thread_settings(threads or blas_threads())
@@ -187,21 +187,21 @@ def child_environment(threads: int | None = None, gpu: str | None = None) -> dic
 
 
 def thread_settings(threads: int) -> dict[str, str]:
-    """The variables that give BLAS so many threads."""
+    """Environment variables that set this number of BLAS threads."""
     return dict.fromkeys(_THREAD_VARIABLES, str(threads))
 
 
 def let_idle_threads_sleep() -> None:
-    """Let BLAS's threads leave the cores soon after a call; to be called before NumPy is imported.
+    """Make idle BLAS threads sleep soon after a call; call this before NumPy is imported.
 
-    Does nothing where the user has set how long they wait.
+    Has no effect if the user has set their waiting time.
     """
     for name, cycles in _IDLE_CYCLES.items():
         os.environ.setdefault(name, cycles)
 
 
 def gpu_names(count: int) -> tuple[str, ...]:
-    """The names that CUDA has for the GPUs that this process sees. count: their number."""
+    """CUDA's names of the GPUs that this process sees. count: their number."""
     named = [name.strip() for name in os.environ.get(_GPUS, "").split(",") if name.strip()]
     return tuple(named[:count]) if len(named) >= count else tuple(map(str, range(count)))
 
@@ -212,22 +212,22 @@ def environment() -> dict[bytes, bytes]:
 
 
 def restore_environment(before: Mapping[bytes, bytes]) -> None:
-    """Make the environment what it was."""
+    """Restore an earlier environment."""
     if os.environb != before:
         os.environb.clear()
         os.environb.update(before)
 
 
 def import_settings() -> dict[str, str]:
-    """The environment, which modules may read when they are imported: OMP_NUM_THREADS and such.
+    """Environment variables that modules may read on import, such as OMP_NUM_THREADS.
 
-    What scikit-learn puts there itself, for Intel's OpenMP, is left out.
+    Variables that scikit-learn sets for Intel's OpenMP are left out.
     """
     return {name: value for name, value in os.environ.items() if not name.startswith("KMP_")}
 
 
 def pass_to_children(file: str) -> None:
-    """Let children of this process find a file that was written for them."""
+    """Tell child processes where a file for them is."""
     os.environ[_FROM_PARENT] = file
 
 
@@ -237,7 +237,7 @@ def file_from_parent() -> str:
 
 
 def tuning_defaults(script: str) -> "project.TuningDefaults":
-    """The options of `mixpert tune` that a script's project has."""
+    """The options of `mixpert tune` that the script's project sets."""
     from mixpert_py.sources import project
 
     return project.tuning_defaults(str(_folder(script)))
@@ -251,16 +251,16 @@ def project_packages() -> tuple[str, ...]:
 
 
 def packages_of(folder: str | None) -> tuple[str, ...]:
-    """`[tool.mixpert] packages` of the project in a folder; none without a folder."""
+    """`[tool.mixpert] packages` of the project in a folder; empty without a folder."""
     from mixpert_py.sources import project
 
     return () if folder is None else project.packages(folder)
 
 
 def look_up_plans() -> None:
-    """Let the runtime find plans by itself, as a rewritten program needs it.
+    """Let the runtime find plans by itself, as rewritten programs need.
 
-    Does nothing in a process whose default context has been set already.
+    Has no effect if the default context of the process has been set.
     """
     from mixpert_py.runtime import context as contexts
 
@@ -280,7 +280,7 @@ def has_plans() -> bool:
 
 @cache
 def find_plan(module: str) -> Plan | None:
-    """The plan for the sites of a module, or None where there is none."""
+    """The plan for the sites of a module, or None."""
     from mixpert_py.sources import packages
 
     found = _found(_folder(_running_file()) / f"{module}{SUFFIX}")

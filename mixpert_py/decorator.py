@@ -1,6 +1,6 @@
-"""Functions with rewritten products: one under `@accelerate`, or for a while all of some modules.
+"""Rewrites functions: one under `@accelerate`, or temporarily all functions of some modules.
 
-Both compile the rewritten file that a function stands in, and take the function's code from it.
+Both compile the rewritten file of a function, and take the function's code from it.
 """
 
 import functools
@@ -48,7 +48,7 @@ def accelerate(
     scheme: str | None = None,
     plan: str | Path | Plan | None = None,
 ) -> Any:
-    """Rewrite a function's products, as `mixpert rewrite` would, and give it back.
+    """Rewrite a function's products as `mixpert rewrite` would, and return the function.
 
     scheme: for all of its products. plan: a Plan or a plan file, which comes before `scheme`; a
     product in neither runs under the context of its call. Either may also be given without its
@@ -102,7 +102,7 @@ def accelerate(
 
 
 def _is_suspended(function: object) -> bool:
-    """Return whether calls of a function end before its body has run, as a generator's do."""
+    """Return whether a call ends before the function's body has run, as a generator's call does."""
     return (
         inspect.isgeneratorfunction(function)
         or inspect.iscoroutinefunction(function)
@@ -111,7 +111,7 @@ def _is_suspended(function: object) -> bool:
 
 
 def _with_modules(function: Callable[..., Any], modules: Modules) -> Callable[..., Any]:
-    """The function, whose calls have the products that PyTorch makes itself covered."""
+    """Wrap a function so that its calls cover the products that PyTorch makes itself."""
     takes_small = modules.scheme is not None or modules.plan is not None
     # The context that was in force at the last call, and ours in it: what is known of products is
     # kept in a context.
@@ -132,7 +132,7 @@ def _with_modules(function: Callable[..., Any], modules: Modules) -> Callable[..
 
 
 def _with_a_look(function: Callable[..., Any], scheme: str) -> Callable[..., Any]:
-    """The function, which warns after its first call with products if none took the scheme."""
+    """Wrap a function to warn after its first call with products if none took the scheme."""
     is_known = False
 
     @functools.wraps(function)
@@ -217,8 +217,8 @@ def rewritten_modules(modules: Collection[str]) -> Iterator[None]:
 
 
 def functions() -> list[FunctionType]:
-    """All functions of this process. No other object is asked for its class, since a dead proxy
-    raises an error then, and some of PyTorch's give warnings.
+    """All functions of this process. Only functions are asked for their class, because a dead proxy
+    raises an error, and some objects of PyTorch give warnings.
     """
     return [function for function in gc.get_objects() if type(function) is FunctionType]
 
@@ -226,10 +226,10 @@ def functions() -> list[FunctionType]:
 def rewrite_in_place(
     files: Mapping[str, CodeType], namespace: Mapping[str, Any]
 ) -> list[tuple[FunctionType, CodeType]]:
-    """Give every function of a namespace the code that stands in its place in a rewritten file.
+    """Give every function of a namespace its code from a rewritten file.
 
-    files: a file, as code names it → its rewritten code. Returns the functions, with the code that
-    they had. Those that are rewritten already keep it, and those whose file has changed.
+    files: maps a file, as code names it, to its rewritten code. Returns the functions with their
+    earlier code. Functions that are already rewritten, or whose file has changed, keep their code.
     """
     before = []
     for function in functions():
@@ -246,7 +246,7 @@ def rewrite_in_place(
 
 
 def _rewritten_files(modules: Collection[str]) -> dict[str, CodeType]:
-    """The files of the modules that are imported, named as their code names them, rewritten."""
+    """The rewritten files of imported modules, by the names that code has for them."""
     files = {}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
@@ -264,7 +264,7 @@ def _rewritten_files(modules: Collection[str]) -> dict[str, CodeType]:
 
 
 def _source(function: FunctionType) -> tuple[bytes, str]:
-    """The whole file that a function stands in, and its name."""
+    """The whole file that contains a function, and the file's name."""
     try:
         file = inspect.getsourcefile(function)
         if file is None:
@@ -294,8 +294,7 @@ def _compiled(source: bytes, file: str) -> CodeType:
 def _is_of(function: FunctionType, code: CodeType) -> bool:
     """Whether a function runs this code of its source, which may have been edited since.
 
-    A function that was rewritten already, by this package or for pytest's assertions, cannot be
-    compared, and is taken to.
+    The code of an already rewritten function cannot be compared, and is accepted.
     """
     names = _names(function.__code__)
     ours = any(function.__globals__.get(name) is mixpert_py for name in names)

@@ -35,7 +35,7 @@ LAYOUTS = tuple(product((False, True), repeat=2))  # whether columns of A, and o
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the examination: its subject, what was found, and whether that is fine."""
+    """A line of the examination: its subject, what was found, and whether that is fine."""
 
     what: str
     found: str
@@ -124,7 +124,7 @@ def _gpu(gpu: "Device | Absent") -> str:
 
 
 def _device_model(gpu: "Device | Absent") -> str:
-    """Which one is in use, from where, and how old it is."""
+    """The device model in use, its origin and its age."""
     from mixpert_py.runtime import own_files
     from mixpert_py.runtime.gpu.device import Absent
     from mixpert_py.runtime.model import STANDS_IN, known_devices

@@ -1,4 +1,6 @@
-"""Every exception of MixPert-Py. A message names the place, what came, and the way out."""
+"""The exceptions of MixPert-Py. A message names the place, what came, what was wanted and the way
+out.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -45,7 +47,7 @@ class BudgetError(MixPertError):
 
 
 def one_line(text: object) -> str:
-    """A text from a file or a library as one line that a terminal can show."""
+    """Return a text from a file or a library as one line that a terminal can show."""
     line = short(str(text))
     if line.isprintable():
         return line
@@ -58,7 +60,7 @@ def short(text: str) -> str:
 
 
 def unknown_scheme(name: str, known: Iterable[str]) -> str:
-    """The message about a scheme's name that is none: the likely one, and all there are."""
+    """The message about an unknown scheme name: the most similar name, and all names."""
     from difflib import get_close_matches  # only where a name is wrong
 
     names = list(known)
@@ -69,7 +71,7 @@ def unknown_scheme(name: str, known: Iterable[str]) -> str:
 
 @contextmanager
 def named(path: str, module: str) -> Iterator[None]:
-    """Let a SourceError about a module name its file instead: `mlp.py: line 3: …`."""
+    """Prefix a SourceError with the name of its file: `mlp.py: line 3: …`."""
     try:
         yield
     except SourceError as error:
@@ -78,7 +80,7 @@ def named(path: str, module: str) -> Iterator[None]:
 
 @contextmanager
 def writing(path: object) -> Iterator[None]:
-    """Let the failure to write a file be a SourceError that names it, in one line."""
+    """Turn a failure to write a file into a SourceError of one line that names the file."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Files are replaced in one step: a reader, or a crash, sees the old bytes or the new ones.
+"""Replaces files in one step: a reader, or a crash, sees either the old bytes or the new bytes.
 
-What a process needs for a time only it holds a lock on as long as it lives. A killed process leaves
-it behind, and the next one that works in the same place removes it.
+A process holds a lock on its temporary files while it lives. If it is killed, the next process that
+works in the same place removes them.
 """
 
 import errno
@@ -30,7 +30,7 @@ OLD = 5.0  # seconds in which a live process has got its lock
 
 
 def require_place(path: Path) -> None:
-    """Raise OSError where `replace` could not put a file, as far as that is known before."""
+    """Raise OSError if it is known before writing that `replace` cannot write a file here."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     folder = path.parent
@@ -46,11 +46,11 @@ def require_place(path: Path) -> None:
 
 
 def replace(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Replace a file's bytes; links are followed, and an old file's owner stays.
+    """Replace a file's bytes; links are followed, and an existing file's owner stays.
 
-    mode: its permissions; None keeps the old ones. What is no regular file (a device, a pipe,
-    /dev/stdout) is written to, not replaced. Raises OSError, and leaves the old file, where that
-    cannot be done.
+    mode: its permissions; None keeps the old ones. A path that is not a regular file (a device, a
+    pipe, /dev/stdout) is written to, not replaced. Raises OSError, and leaves the old file, if the
+    file cannot be replaced.
     """
     if is_stream(path):
         with path.open("ab") as stream:
@@ -80,7 +80,7 @@ def replace(path: Path, content: bytes, mode: int | None = None) -> None:
 
 
 def _require_owner(path: Path) -> None:
-    """Raise PermissionError where a new file could not have the owner and the group of this one."""
+    """Raise PermissionError if a new file cannot have the owner and the group of the old one."""
     if not hasattr(os, "geteuid") or os.geteuid() == 0:
         return
     old, folder = path.stat(), path.parent.stat()
@@ -105,8 +105,8 @@ def _keep_owner(temporary: str, old: os.stat_result) -> None:
 def is_stream(path: Path) -> bool:
     """Return whether `replace` writes to a path instead of putting a new file in its place.
 
-    It does so for paths in /dev and /proc, but not in /dev/shm, which holds ordinary files in
-    memory, and for whatever exists and is no regular file.
+    This holds for paths in /dev and /proc, except /dev/shm, which holds ordinary files in memory,
+    and for any existing path that is not a regular file.
     """
     places = path.parts[1:3]
     if path.is_absolute() and places[:1] in (("dev",), ("proc",)) and places != ("dev", "shm"):
@@ -116,10 +116,9 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def temporary_folder() -> Iterator[str]:
-    """A folder for a run, which is removed with all that is in it.
+    """A folder for a run, which is removed with its content afterwards.
 
-    Raises OSError, which names the way out, where there is no room for it, or for what is written
-    there meanwhile.
+    Raises OSError, which names the way out, if there is no room for the folder or its content.
     """
     place = tempfile.gettempdir()
     try:
@@ -132,9 +131,9 @@ def temporary_folder() -> Iterator[str]:
 
 
 def require_room(folder: str | os.PathLike[str]) -> None:
-    """Raise OSError, which names the way out, where nothing can be written to a folder any more.
+    """Raise OSError, which names the way out, if nothing can be written to a folder any more.
 
-    To be asked where a process has failed that writes there: its own error may say nothing of it.
+    Call this after a process that writes there has failed: its own error may not mention the disk.
     """
     if hasattr(os, "statvfs"):
         found = os.statvfs(folder)
@@ -164,8 +163,8 @@ def _new_folder(place: str) -> Iterator[str]:
 def working_on(path: Path) -> Iterator[bool]:
     """Announce that this process works on a file; yields whether no other process does.
 
-    Processes of the same user on the same machine see each other. Where no lock can be had, this
-    one counts as the only one.
+    Processes of one user on one machine see each other. If no lock can be had, this process counts
+    as the only one.
     """
     name = sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
     place = os.path.join(tempfile.gettempdir(), f"{RUN_PREFIX}on-{name}")
@@ -199,7 +198,7 @@ def _lock_alone(descriptor: int) -> bool:
 
 
 def hold(path: str | os.PathLike[str]) -> int:
-    """Keep others from removing a file or a folder as long as the descriptor returned is open."""
+    """Keep others from removing a file or folder while the returned descriptor is open."""
     descriptor = os.open(path if fcntl is not None else os.devnull, os.O_RDONLY)
     _lock(descriptor)
     return descriptor
@@ -207,10 +206,10 @@ def hold(path: str | os.PathLike[str]) -> int:
 
 @cache
 def remove_abandoned(folder: str, prefix: str) -> None:
-    """Remove what killed processes of this user left in a folder; once in a process.
+    """Remove what killed processes of this user left in a folder, once in a process.
 
-    prefix: of the names. What is young, what a live process holds, what another user owns and links
-    are left, and all where the file system has no locks.
+    prefix: the beginning of the names. New files, files that a live process holds, other users'
+    files and links are kept. All files are kept if the file system has no locks.
     """
     with suppress(OSError), os.scandir(folder) as listing:
         for entry in listing:
@@ -236,7 +235,7 @@ def _remove_if_abandoned(path: str) -> None:
 
 
 def _lock(descriptor: int) -> None:
-    """Share a lock with all who use the same; nothing where there are none."""
+    """Take a shared lock; do nothing where there are no locks."""
     if fcntl is not None:
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

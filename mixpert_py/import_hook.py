@@ -1,8 +1,8 @@
-"""`install`: modules rewritten in memory as they are imported.
+"""`install`: rewrites modules in memory when they are imported.
 
-The hook calls the finders behind it for a module, and gives the spec that they find a loader with
-rewritten code. What it does not rewrite keeps its own loader, so that it is imported, cached and
-reported as if the hook were not there.
+The hook asks the finders behind it for a module, and gives the spec that they return a loader with
+rewritten code. Other modules keep their own loaders, so they are imported, cached and reported as
+without the hook.
 """
 
 import ast
@@ -42,16 +42,19 @@ def install(
     plan: str | os.PathLike[str] | Plan | None = None,
     scheme: str | None = None,
 ) -> "ImportHook":
-    """Rewrite the modules of these packages, and of all below them, when they are imported.
+    """Rewrite the modules of these packages, and all modules below them, when they are imported.
 
     packages: names such as "net" or "net.layers", or globs of module names, such as "net.*.deep";
-    None: those that the running program's project names under `[tool.mixpert] packages`. plan: a
-    Plan or a plan file, which comes before `scheme`; a product in neither runs under the context of
-    its call. The call-site ids are those of `mixpert rewrite`. Warns, once, of modules that are
-    imported already: those stay as they are. What else was left alone, and why, is in `left` of the
-    hook that is returned; end it with `uninstall`, or use it in a `with` statement: what was
-    rewritten by then stays rewritten. Warns of a scheme that needs a GPU where there is none.
-    Raises PlanError for an unknown scheme or a malformed plan.
+    None: the packages that the running program's project names under `[tool.mixpert] packages`.
+    plan: a Plan or a plan file, which comes before `scheme`; a product in neither runs under the
+    context of its call. The call-site ids are those of `mixpert rewrite`.
+
+    Warns once about modules that are imported already, because they stay unchanged. `left` of the
+    returned hook names all modules that stay unchanged, with reasons. End the hook with
+    `uninstall`, or use it in a `with` statement; modules that it has rewritten stay rewritten.
+
+    Warns if a scheme needs a GPU and there is none. Raises PlanError for an unknown scheme or a
+    malformed plan.
     """
     if packages is None:
         packages = config.project_packages()
@@ -67,17 +70,17 @@ def install(
 
 
 class SourceModule(NamedTuple):
-    """A module as it is known here: its file, and the first part of its site ids."""
+    """A module with source: its file, and the first part of its site ids."""
 
     path: str
     module: str
 
 
 class ImportHook:
-    """Rewrites modules of `packages`, or those that lie in `folder`, while it is installed.
+    """Rewrites the modules of `packages`, or those in `folder`, while it is installed.
 
-    rewritten: module name → what it was rewritten from. left: name → why it was left alone.
-    seconds: the time that rewriting took.
+    rewritten: maps module names to the sources that were rewritten. left: maps module names to the
+    reasons why modules stay unchanged. seconds: the time that rewriting took.
     """
 
     def __init__(
@@ -98,12 +101,12 @@ class ImportHook:
         self._here = threading.local()
 
     def install(self) -> None:
-        """Come before all other finders."""
+        """Put the hook before all other finders."""
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
 
     def uninstall(self) -> None:
-        """Rewrite no further module."""
+        """Rewrite no further modules."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
@@ -120,7 +123,7 @@ class ImportHook:
         self.uninstall()
 
     def check_modules(self) -> None:
-        """Note modules that are imported already, with a warning, and packages not found."""
+        """Warn about modules that are imported already, and note packages that were not found."""
         late = sorted(name for name in list(sys.modules) if self._is_named(name))
         for name in late:
             self.left[name] = "imported before the hook was installed"
@@ -140,7 +143,7 @@ class ImportHook:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec that the other finders find; it has rewritten code for a module of ours."""
+        """The spec from the other finders, with rewritten code if the module is to be rewritten."""
         if not self._is_named(name) and (self.folder is None or _is_own(name)):
             return None
         if getattr(self._here, "rewriting", False):
@@ -168,7 +171,7 @@ class ImportHook:
         return spec
 
     def _rewrite(self, spec: ModuleSpec) -> str | None:
-        """Give a module rewritten code, or say why not."""
+        """Give a module rewritten code, or note why that is not possible."""
         loader = spec.loader
         # A loader of another kind may do with the source what it likes: some rewrite it, too.
         if type(loader) is not SourceFileLoader and not (_is_pytests(loader) and spec.origin):
@@ -199,8 +202,10 @@ class ImportHook:
         self.packages = tuple(dict.fromkeys([*self.packages, *names]))
 
     def refused_lines(self) -> list[str]:
-        """A line for each imported module whose products are native, since its file cannot be
-        rewritten. One that Python does not accept either was not imported.
+        """A line for each imported module whose file cannot be rewritten, so that its products are
+        native.
+
+        Files that Python does not accept either were not imported.
         """
         return [
             f"{name}: {why.removeprefix(f'{name}: ')}: it runs as it is"
@@ -209,7 +214,7 @@ class ImportHook:
         ]
 
     def without_modules(self) -> list[str]:
-        """The packages of which the program has imported no module."""
+        """The packages from which the program has imported no module."""
         seen = {*self.rewritten, *self.left}
         return [name for name in self.packages if not any(matches(m, [name]) for m in seen)]
 
@@ -223,7 +228,7 @@ class ImportHook:
 
 
 class _Loader(SourceFileLoader):
-    """A source file's loader that has rewritten code for it."""
+    """A loader of a source file that uses rewritten code."""
 
     def __init__(self, name: str, path: str, code: CodeType) -> None:
         super().__init__(name, path)
@@ -234,14 +239,14 @@ class _Loader(SourceFileLoader):
 
 
 def _is_pytests(finder: object) -> bool:
-    """Whether a finder, or a loader, is pytest's, which rewrites assertions."""
+    """Whether a finder or loader is pytest's, which rewrites assertions."""
     return type(finder).__module__ == "_pytest.assertion.rewrite"
 
 
 def _with_assertions(hook: Any, tree: ast.Module, source: bytes, name: str, file: str) -> CodeType:
-    """The code of a rewritten tree, whose assertions pytest rewrites as well.
+    """The code of a rewritten tree in which pytest has rewritten the assertions as well.
 
-    pytest's own cache is left alone: other runs read it.
+    pytest's own cache is not used, because other runs read it.
     """
     from _pytest.assertion.rewrite import rewrite_asserts
 
@@ -252,9 +257,10 @@ def _with_assertions(hook: Any, tree: ast.Module, source: bytes, name: str, file
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """No search for unreachable cycles meanwhile: a fifth of the time of rewriting went into it.
+    """Context manager without garbage collection, which took a fifth of the rewriting time.
 
-    Syntax trees are a hundred thousand objects, which are all in use until the module is rewritten.
+    A syntax tree has some hundred thousand objects, which are all in use until the module is
+    rewritten.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -272,7 +278,7 @@ def _is_own(name: str) -> bool:
 def _found_by_others(
     hook: ImportHook, name: str, path: Sequence[str] | None, target: ModuleType | None
 ) -> ModuleSpec | None:
-    """The spec from the finders behind a hook; of several hooks for a module, the first has it."""
+    """The spec from the finders behind a hook. The first of several hooks rewrites the module."""
     finders: list[Any] = list(sys.meta_path)
     behind = finders[finders.index(hook) + 1 :] if hook in finders else finders
     for finder in behind:

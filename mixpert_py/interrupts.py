@@ -1,4 +1,4 @@
-"""Ctrl-C, and the signals that end a job, deferred where they would leave something half done."""
+"""Defers Ctrl-C, and the signals that end a job, where they would leave work half done."""
 
 import signal
 import threading
@@ -12,20 +12,22 @@ SIGNALS = [
 
 
 class Interrupt:
-    """Whether a signal came while signals are deferred."""
+    """Whether a signal arrived while signals were deferred."""
 
     def __init__(self) -> None:
         self._came = False
         self._lets_through = False
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if one was."""
+        """Raise KeyboardInterrupt if a signal arrived."""
         if self._came:
             raise KeyboardInterrupt
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
-        """One that comes in here, or came before, raises KeyboardInterrupt here."""
+        """Context manager: a signal inside the block, or pending before it, raises
+        KeyboardInterrupt.
+        """
         self._lets_through = True
         try:
             self.check()
@@ -34,12 +36,12 @@ class Interrupt:
             self._lets_through = False
 
     def take_over(self, outer: object) -> None:
-        """Let a signal that came to the outer one be this one's."""
+        """Take over a signal that the outer block has received."""
         if isinstance(outer, Interrupt) and outer._came:
             self._came, outer._came = True, False
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """The signals' handler."""
+        """Signal handler."""
         self._came = True
         if self._lets_through:
             self._lets_through = False  # a second one is not to end what the first one began
@@ -48,10 +50,10 @@ class Interrupt:
 
 @contextmanager
 def deferred_signals() -> Iterator[Interrupt]:
-    """Defer the signals until the caller checks for them.
+    """Defer the signals until the caller checks for them. Ignored signals stay ignored.
 
-    Those that are ignored stay ignored. Only the main thread gets signals, and may defer them.
-    One that a caller further out has deferred, and not checked for, is this caller's to check for.
+    Only the main thread receives signals and may defer them. A signal that an outer block has
+    deferred and not checked for is left to this block.
     """
     interrupt = Interrupt()
     before = {}

@@ -1,4 +1,4 @@
-"""This machine: what times that are measured on it depend on."""
+"""Facts about this machine on which measured times depend."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from mixpert_py import __version__
 
 
 def machine() -> dict[str, Any]:
-    """The facts that a time depends on."""
+    """The facts on which a time depends."""
     return {
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,

@@ -64,7 +64,7 @@ UNTIL = 0.01  # as `mixpert tune` has it
 
 
 class CellSyntaxError(Exception):
-    """A cell that Python does not accept, shown as IPython shows any such cell."""
+    """A syntax error in a cell, shown as IPython shows syntax errors."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__("".join(lines[-1:]))
@@ -75,10 +75,11 @@ class CellSyntaxError(Exception):
 
 
 class CellRewriter(ast.NodeTransformer):
-    """Rewrites every cell that is run, while it is installed in a shell.
+    """Rewrites every executed cell while it is installed in a shell.
 
-    IPython hands its `ast_transformers` a cell's tree without the text, and its
-    `input_transformers_post` the text: the last one seen is the tree's if it parses to the same.
+    IPython gives its `ast_transformers` a cell's tree without the text, and its
+    `input_transformers_post` the text. The last text belongs to the tree if it parses to the same
+    tree.
     """
 
     def __init__(self, magics: "MixPertMagics", plan: Plan | None, scheme: str | None) -> None:
@@ -94,18 +95,20 @@ class CellRewriter(ast.NodeTransformer):
         shell.ast_transformers.append(self)
 
     def uninstall(self) -> None:
-        """Leave the cells that are run from now on alone."""
+        """Leave later cells alone."""
         shell = self.magics.shell
         shell.input_transformers_post.remove(self.remember)
         shell.ast_transformers.remove(self)
 
     def remember(self, lines: list[str]) -> list[str]:
-        """Keep a cell's text, as the last of its transformers."""
+        """Keep a cell's text; this is the last of IPython's text transformers."""
         self.text = "".join(lines)
         return lines
 
     def visit(self, tree: Any) -> Any:
-        """Return a cell's whole tree rewritten; as it is where it is not that of the text."""
+        """Return the rewritten tree of a cell, or the tree itself if it does not belong to the
+        text.
+        """
         if self.text and _is_tree_of(tree, self.text):
             name = _name_of(self.text)
             return self.magics._rewritten(tree, self.text, name, self.plan, self.scheme)
@@ -113,14 +116,14 @@ class CellRewriter(ast.NodeTransformer):
 
 
 def _name_of(text: str) -> str:
-    """The name that IPython has given the latest cell of this text, with its lines."""
+    """IPython's name of the latest cell with this text, and its lines."""
     lines = text.splitlines(keepends=True)
     return next((name for name, it in reversed(linecache.cache.items()) if lines in it), "<cell>")
 
 
 def _is_tree_of(tree: ast.AST, text: str) -> bool:
-    """Return whether a text parses to a tree. That of a cell which `%%mixpert` has rewritten does
-    not.
+    """Return whether a text parses to a tree. This is false for a cell that `%%mixpert` has
+    rewritten.
     """
     try:
         with warnings.catch_warnings():
@@ -133,9 +136,11 @@ def _is_tree_of(tree: ast.AST, text: str) -> bool:
 
 @magics_class
 class MixPertMagics(Magics):
-    """places: the call sites of all cells so far, which later cells may reach by calling.
-    functions: those that `%mixpert on` rewrote in place, with the code that they had. plan: what
-    `%%mixpert --tune` has found.
+    """The magics.
+
+    places: the call sites of all cells so far, which later cells may reach by calls. functions:
+    functions that `%mixpert on` has rewritten in place, with their earlier code. plan: the result
+    of `%%mixpert --tune`.
     """
 
     shell: InteractiveShell
@@ -159,8 +164,8 @@ class MixPertMagics(Magics):
     @argument("--scheme", help="Run every product that the plan does not name under this scheme.")
     @line_magic("mixpert")  # type: ignore[arg-type]
     def switch(self, line: str) -> None:
-        """Rewrite the products of all cells that are run afterwards and of all functions of earlier
-        ones, or of none.
+        """Rewrite the products of all later cells and of functions of earlier cells, or stop doing
+        so.
         """
         options = parse_argstring(self.switch, line)
         if options.switch is None and not line.strip():
@@ -179,7 +184,7 @@ class MixPertMagics(Magics):
             self._start(plan, options.scheme)
 
     def _state(self) -> str:
-        """Which cells are rewritten, and under what, in one line."""
+        """A line that says which cells are rewritten, and under what."""
         if self.rewriter is None:
             return "off: only cells under %%mixpert are rewritten; `%mixpert on` rewrites all"
         scheme, plan = self.rewriter.scheme, self.rewriter.plan or self.plan
@@ -194,8 +199,8 @@ class MixPertMagics(Magics):
         self._rewrite_functions(plan, scheme)
 
     def stop(self) -> None:
-        """Rewrite no cell but those under `%%mixpert`; functions that were defined before `on` are
-        as they were, and no plan of `--tune` is in force.
+        """Rewrite only cells under `%%mixpert`, restore functions that were defined before `on`,
+        and end the plan of `--tune`.
         """
         if self.plan is not None:
             self._put_in_force(None)
@@ -221,7 +226,7 @@ class MixPertMagics(Magics):
         self.functions = rewrite_in_place(files, namespace)
 
     def _cells_of_functions(self) -> dict[str, str]:
-        """The texts of cells that have defined functions, by the names that code has for them."""
+        """The texts of cells that define functions, by the file names in their code."""
         names = {
             function.__code__.co_filename
             for function in functions()
@@ -286,7 +291,7 @@ class MixPertMagics(Magics):
     def _compiled(
         self, cell: str, plan: Plan | None, scheme: str | None
     ) -> tuple[CodeType, CodeType | None]:
-        """The cell's rewritten code, and that of the expression at its end."""
+        """The cell's rewritten code, and the code of the expression at its end."""
         shell = self.shell
         try:
             # The line of the magic itself stays one, so that lines count from the cell's top.
@@ -305,7 +310,7 @@ class MixPertMagics(Magics):
     def _rewritten(
         self, tree: ast.Module, text: str, name: str, plan: Plan | None, scheme: str | None
     ) -> ast.Module:
-        """A cell's tree with its products rewritten; as it is where that cannot be done."""
+        """A cell's tree with its products rewritten, or the tree itself if that is not possible."""
         source = text.encode("utf-8-sig")  # decoded already, whatever encoding it names
         module = config.notebook_module(self.shell.user_ns) or MODULE
         try:
@@ -341,9 +346,10 @@ class MixPertMagics(Magics):
             raise
 
     def _tune(self, options: Any, line: str, cell: str) -> None:
-        """Put the fastest plan in force under which a cell is within a budget, and show it.
+        """Find the fastest plan under which a cell is within a budget, put it in force, and show
+        it.
 
-        Raises UsageError where there is none, or the cell raises; all is then as it was.
+        Raises UsageError if there is none or the cell raises; all variables are then as before.
         """
         from mixpert_py.commands import tables
         from mixpert_py.plan import save
@@ -373,7 +379,7 @@ class MixPertMagics(Magics):
                 _say(f"{error}; it is in force")
 
     def _tuned(self, options: Any, line: str, cell: str) -> "TuningResult":
-        """The result of tuning a cell. Raises MixPertError where there is none."""
+        """The result of tuning a cell. Raises MixPertError if there is none."""
         from mixpert_py.tuning.cell import Cell, as_program, tune_cell
 
         code, last = self._compiled(cell, None, None)
@@ -395,7 +401,7 @@ class MixPertMagics(Magics):
         return tune_cell(program, self._places_shown(), settings, self.plan, options.output, _say)
 
     def _put_in_force(self, plan: Plan | None) -> None:
-        """Let all products that the plan names take their schemes, in whatever cell they are."""
+        """Put the plan in force for all products that it names, in any cell."""
         self.plan = plan
         context = replace(contexts.default(), plan=plan, by_id=plan is not None)
         contexts.set_default(context)
@@ -429,8 +435,9 @@ class MixPertMagics(Magics):
 
 
 def _settings(options: Any, line: str) -> "TuningOptions":
-    """The options of `--tune` as a tuning takes them; those that the project has, where none is
-    given. Raises MixPertError for one that cannot be taken.
+    """The tuning options from `--tune`, with the project's options as defaults.
+
+    Raises MixPertError for an invalid option.
     """
     from mixpert_py.tuning import options as tuning
 

@@ -1,9 +1,9 @@
-"""What this package imports, apart from what a program does that has a `queue.py` of its own.
+"""Keeps this package's imports apart from those of a program with, say, a `queue.py` of its own.
 
 In a process that runs a program, the program's folder comes first on sys.path, as under `python`.
-There may be files in it whose names are those of Python's modules, or of what this package needs.
-The program gets its own ones, though the others have been imported already; this package gets the
-others, though it imports some of them late.
+Its files may have the names of Python's modules, or of modules that this package needs. The program
+then gets its own modules, even if the others are imported already, and this package gets the
+others, even if it imports them later.
 """
 
 import os
@@ -20,8 +20,8 @@ SHARED = frozenset({"mixpert_py", "numpy"})  # the program and the runtime have 
 
 
 class _State:
-    """names: of top-level modules that are the program's own and others'. path: on which the others
-    are found. modules: the others that were imported.
+    """names: top-level modules that both the program and others have. path: where the others are
+    found. modules: the others that are imported.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class _State:
         self.is_importing = False
 
     def take_out(self, kept: Iterable[str] = ()) -> dict[str, ModuleType]:
-        """Take all modules of these names out of sys.modules, but those that are kept."""
+        """Remove all modules with these names from sys.modules, except those to keep."""
         names = self.names.difference(kept)
         found = [name for name in sys.modules if name.partition(".")[0] in names]
         return {name: sys.modules.pop(name) for name in found}
@@ -41,10 +41,10 @@ _state = _State()
 
 
 def keep_apart(folder: str, path: Sequence[str]) -> None:
-    """Let a program's folder come before what has been imported for this package.
+    """Put a program's folder before the modules that this package has imported.
 
-    folder: is about to come first on sys.path. path: sys.path without it. Modules that Python
-    itself has imported when it started stay: no program's come before those.
+    folder: will come first on sys.path. path: sys.path without it. Modules that Python imports at
+    its own start stay: a program's modules never come before them.
     """
     _state.path = list(path)
     _state.names = frozenset()
@@ -65,13 +65,13 @@ def keep_apart(folder: str, path: Sequence[str]) -> None:
 
 
 def path_before() -> list[str]:
-    """What is to come first on sys.path while this package is imported in a spawned child."""
+    """Entries that come first on sys.path while a spawned child imports this package."""
     return list(_state.path) if _state.names else []
 
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import for this package meanwhile, and not for the program."""
+    """Context manager: imports inside are this package's, not the program's."""
     if _state.is_importing:
         yield
         return
@@ -90,7 +90,7 @@ def importing() -> Iterator[None]:
 
 
 def _names(folder: str) -> set[str]:
-    """The names of modules that a folder may have; a folder without `__init__.py` is none."""
+    """The names of modules in a folder; a folder without `__init__.py` is not a module."""
     with suppress(OSError), os.scandir(folder or os.curdir) as entries:
         return {
             entry.name.partition(".")[0]
@@ -106,7 +106,7 @@ def _is_in(module: ModuleType | None, folder: str) -> bool:
 
 
 class _Finder:
-    """Finds the modules of this package, whose imports are its own, and those that it imports."""
+    """Finds the modules of this package and the modules that they import."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -31,15 +31,14 @@ SiteId = Annotated[str, msgspec.Meta(pattern=SITE_ID)]
 
 
 class PlanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A table of the plan file: immutable, and strict about its keys."""
+    """A table of the plan file: immutable, with unknown keys refused."""
 
 
 class Provenance(PlanTable, frozen=True):
-    """The origin of a plan: enough to see that it is stale.
+    """The origin of a plan, which shows whether it is stale.
 
-    gain: "cannot tell" where the machine did not tell whether the plan is faster. left_out:
-    variables of the program that were not compared by default: those from which compared ones are
-    computed, and residuals.
+    gain: "cannot tell" if the machine did not show whether the plan is faster. left_out: variables
+    of the program that were not compared by default: intermediate variables and residuals.
     """
 
     source: str = ""
@@ -55,7 +54,9 @@ class Provenance(PlanTable, frozen=True):
 
 
 class Criterion(PlanTable, frozen=True):
-    """One observed value, how its error is measured, what is allowed and what was reached."""
+    """The criterion for one observed value: how its error is measured, its budget and what was
+    reached.
+    """
 
     name: str
     metric: str
@@ -66,7 +67,7 @@ class Criterion(PlanTable, frozen=True):
 
 
 class Site(PlanTable, frozen=True):
-    """One call site and its scheme; the rest is what was measured when the plan was made."""
+    """A call site and its scheme, with what was measured when the plan was made."""
 
     id: SiteId
     scheme: str
@@ -81,9 +82,9 @@ class Site(PlanTable, frozen=True):
 
 
 def module_in_ids(name: str) -> str:
-    """A module's name as site ids have it: `_` for what would end it there, and for spaces.
+    """A module's name as in site ids: characters that would end it there, and spaces, become `_`.
 
-    Also for the bytes of a file's name that are no UTF-8: no plan could hold them.
+    So do bytes of a file's name that are not UTF-8, which no plan could hold.
     """
     return re.sub(r"[:/~#\s\ud800-\udfff]", "_", name) or "_"
 
@@ -94,10 +95,11 @@ def module_of(site: str) -> str:
 
 
 class Package(PlanTable, frozen=True):
-    """A package whose products the plan is about, too.
+    """A package whose products the plan includes.
 
-    name: as `--package` has it. distribution: what the package was installed as; version: of that,
-    for which alone the plan's entries hold. Both are empty where the package is in none.
+    name: as given to `--package`. distribution, version: the installed distribution, and its
+    version, for which alone the plan's entries hold; both are empty if no distribution has the
+    package.
     """
 
     name: str
@@ -120,14 +122,15 @@ class Plan(PlanTable, frozen=True):
     site: list[Site] = []
 
     def schemes(self) -> dict[str, str]:
-        """Site id → scheme name."""
+        """Maps site ids to scheme names."""
         return {site.id: site.scheme for site in self.site}
 
     def find(self, site_id: str) -> Site | None:
-        """The entry of a call site: by its id, else the only one with its kind and hash.
+        """The entry of a call site: by its id, else the only entry with its kind and hash.
 
-        The second way finds a site whose module was renamed, or whose function was: one of the two
-        must still be as it was, because `x @ y` has the same hash in any program. None: stale.
+        The second way finds a site after its module or its function was renamed. One of the two
+        must be unchanged, because `x @ y` has the same hash in any program. None if the site is
+        stale.
         """
         place, _, tail = site_id.partition("/")
         module, _, function = place.partition(":")
@@ -144,7 +147,7 @@ class Plan(PlanTable, frozen=True):
 
 
 def loads(text: str, name: str = "plan", known: Collection[str] | None = None) -> Plan:
-    """Parse a plan. `known` are the scheme names to accept; None accepts any.
+    """Parse a plan. known: the accepted scheme names; None accepts any.
 
     Raises PlanError, in one line that names the key and the line, on anything malformed.
     """
@@ -186,10 +189,11 @@ def load(path: str | os.PathLike[str], known: Collection[str] | None = None) -> 
 
 
 def dumps(plan: Plan, previous: str = "") -> str:
-    """The plan as TOML. Comments, layout and newlines of `previous`, an older plan, are kept.
+    """The plan as TOML.
 
-    What stands inline in `previous`, or in pieces, is written anew as tables. Bytes of file names
-    that are no UTF-8 are escaped.
+    Comments, layout and newlines of `previous`, an older plan, are kept. Inline tables in
+    `previous`, and tables in pieces, are written anew. Bytes of file names that are not UTF-8 are
+    escaped.
     """
     import tomlkit  # not above: every program under a plan reads it, few write one
 
@@ -212,10 +216,10 @@ def dumps(plan: Plan, previous: str = "") -> str:
 
 
 def save(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Write a plan file, keeping the comments of the one that was there, in one step.
+    """Write a plan file in one step, and keep the comments of an existing one.
 
-    Raises PlanError if it cannot be written, could not be read again, or would replace what is no
-    plan; the old file is then as it was.
+    Raises PlanError if the file cannot be written, could not be read again, or would replace a file
+    that is not a plan; the old file is then unchanged.
     """
     previous = _read(path) if os.path.exists(path) else ""
     try:
@@ -245,7 +249,9 @@ def _read(path: str | os.PathLike[str]) -> str:
 
 
 def _updated(table: object, row: dict[str, Any]) -> "Table":
-    """A table in place, so that a person's comments stay; a new one if it is no plain table."""
+    """Update a table in place to keep a person's comments; return a new one if it is not a plain
+    table.
+    """
     import tomlkit
     from tomlkit.items import Table
 
@@ -262,7 +268,7 @@ def _updated(table: object, row: dict[str, Any]) -> "Table":
 
 
 def _put(document: "TOMLDocument", name: str, item: "Table | AoT") -> None:
-    """Make an item that is not yet in its place the document's last, if there is anything in it."""
+    """Append an item to the document if it is not there yet and not empty."""
     if document.get(name) is item:
         return
     if name in document:

@@ -1,6 +1,6 @@
-"""TOML that people write, read within limits, and the lines of its keys for error messages.
+"""Reads TOML that people write, within limits, and finds the lines of its keys for messages.
 
-Neither the parser nor msgspec says the line of a key, and the parser's time grows with the square
+Neither the parser nor msgspec gives the line of a key, and the parser's time grows with the square
 of the number of a key's parts.
 """
 
@@ -32,9 +32,9 @@ BARE_KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
 def decoded(raw: bytes) -> str:
-    """The text of a file, of which one byte more than MAX_BYTES is enough.
+    """The text of a file. Of the bytes, one more than MAX_BYTES is enough.
 
-    Raises ValueError, in words that follow the file's name, if it is too large or no UTF-8.
+    Raises ValueError, in words that follow the file's name, if it is too large or not UTF-8.
     """
     if len(raw) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
@@ -47,7 +47,7 @@ def decoded(raw: bytes) -> str:
 def tables(text: str) -> dict[str, Any]:
     """The tables of a TOML text.
 
-    Raises ValueError, in words that follow the file's name, where it is none, is larger than
+    Raises ValueError, in words that follow the file's name, if the text is not TOML, is larger than
     MAX_BYTES or MOST_LINES, is nested too deeply, or has an integer that does not fit 64 bits.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
@@ -69,7 +69,7 @@ def tables(text: str) -> dict[str, Any]:
 
 
 def line_of(text: str, keys: list[str]) -> int:
-    """The 1-based line of a key (`["site", "[2]", "id"]`) in valid TOML, or of what holds it."""
+    """The 1-based line of a key (`["site", "[2]", "id"]`) in valid TOML, or of its table."""
     best, line = 0, 1
     for path, number in _places(text):
         common = sum(takewhile(bool, map(eq, path, keys)))
@@ -81,7 +81,7 @@ def line_of(text: str, keys: list[str]) -> int:
 def explained(message: str, tables: dict[str, Any]) -> tuple[list[str], str]:
     """The keys of the value that msgspec refuses, and the reason, from msgspec's message.
 
-    Mappings in them have strings as values.
+    Values of mappings in them are strings.
     """
     what, _, path = message.partition(" - at `$")
     keys = re.findall(r"[^.\[\]`]+|\[[\d.]+\]", path)
@@ -103,7 +103,7 @@ def shown(keys: list[str]) -> str:
 
 
 def _require_64_bits(found: dict[str, Any]) -> None:
-    """Raise ValueError for an integer that TOML does not have: Python might not even print it."""
+    """Raise ValueError for an integer beyond TOML's 64 bits: Python might not even print it."""
     values: list[Any] = [found]
     while values:
         value = values.pop()

@@ -12,7 +12,7 @@ LINE = re.compile(r": line (\d+): ")
 def site(record: dict[str, Any], what: str) -> str:
     """The notice about a product, as `Rewritten.records` describes it.
 
-    what: what becomes of it, such as "would be rewritten", or why nothing does.
+    what: what happens to it, such as "would be rewritten", or why nothing happens.
     """
     message = f"{record['expression']}: {what}"
     if cell := CELL.match(record["path"]):
@@ -38,8 +38,8 @@ def _command(kind: str, place: dict[str, Any], message: str) -> str:
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """Escape a text as GitHub asks: percent signs first, line ends, and of properties the signs
-    that end them.
+    """Escape a text as GitHub asks: percent signs first, then line ends, and in properties also the
+    separators.
     """
     for sign in f"%\r\n{more}":
         text = text.replace(sign, f"%{ord(sign):02X}")

@@ -1,4 +1,4 @@
-"""The command that says what is here, and gets it ready: `mixpert doctor`."""
+"""The command that says what was found, and prepares kernels: `mixpert doctor`."""
 
 import json
 from dataclasses import asdict
@@ -13,10 +13,10 @@ from mixpert_py.commands.program import complete_files
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as a JSON list.")
 @click.argument("plans", nargs=-1, metavar="[PLAN]...", shell_complete=complete_files)
 def doctor(warm: bool, as_json: bool, plans: tuple[str, ...]) -> int:
-    """Say what is here, what would run, and what is missing.
+    """Say what was found, what would run, and what is missing.
 
-    With --warm: compile the kernels that products of the default, or of the sites of plans, will
-    need on this GPU, and keep them on disk, so that no program waits for them.
+    With --warm: compile the kernels that the default products, or the sites of plans, will need on
+    this GPU, and keep them on disk, so that no program waits for them.
     """
     if plans and not warm:
         raise click.UsageError("a PLAN is for --warm")

@@ -44,9 +44,9 @@ class Options:
 
     @property
     def budget(self) -> str:
-        """The error that is allowed, as it was typed here or in the project, or the default.
+        """The allowed error, as typed here or set by the project, or the default.
 
-        Raises MixPertError where it is no number of at least 0.
+        Raises MixPertError if it is not a number of at least 0.
         """
         from mixpert_py.tuning.options import budget_of
 
@@ -56,7 +56,7 @@ class Options:
         return self.error
 
     def _project_budget(self) -> str | None:
-        """The budget that the project has for all values, else its smallest; None for none."""
+        """The project's budget for all values, else its smallest budget, or None."""
         from mixpert_py import config
         from mixpert_py.tuning.options import parse_budgets, parse_named
 
@@ -68,7 +68,7 @@ class Options:
         return texts.get(name)
 
     def program(self) -> "Program":
-        """The program that is named. Raises UsageError where none is."""
+        """The named program. Raises UsageError if none is named."""
         if self.module is not None:
             return program_of(self.module, None, self.arguments)
         if not self.arguments:
@@ -76,7 +76,7 @@ class Options:
         return program_of(None, self.arguments[0], self.arguments[1:])
 
     def next_command(self, place: "Place", budget: str) -> str:
-        """The command that makes the gain of a place, as it is typed."""
+        """The command to type for the predicted gain."""
         command = ["mixpert", "tune", "--error", budget]
         if place.scheme is not None:
             command = ["mixpert", "run", "--scheme", place.scheme]
@@ -112,9 +112,9 @@ class Options:
 def estimate(options: Options) -> int:
     """Say whether a program can gain, after one run of it.
 
-    Each of its products is then made by itself under each level, for as long as the program ran
-    and ten seconds at most: how fast here, by device models on GPUs, and with which error. SCRIPT
-    may be a notebook; of its `%%` cells, those under `%%time`, `%%capture` and `%%mixpert` are run.
+    Each product is then timed alone under each level, for as long as the program ran and ten
+    seconds at most: its speed here and, by device models, on GPUs, and its error. SCRIPT may be a
+    notebook; of its `%%` cells, those under `%%time`, `%%capture` and `%%mixpert` are run.
     """
     from mixpert_py.commands import estimate_table, tables
     from mixpert_py.tuner.estimate import verdict, worth

@@ -30,9 +30,9 @@ LEAST = 1.02  # times as fast: below it a level is told as no faster
 
 
 def print_estimate(found: Estimate, budget: str, script: str) -> None:
-    """Print the shares, each product by level, and what is likely where.
+    """Print the shares, each product by level, and the likely gains.
 
-    script: the program's file: where a product stands in another one, lines come with their file.
+    script: the program's file. If a product is in another file, lines are shown with their file.
     """
     out = console()
     unit = clock_unit((found.seconds,))
@@ -71,7 +71,7 @@ def print_verdict(sentence: str, command: str | None) -> None:
 
 
 def _print_products(found: Estimate, script: str) -> None:
-    """Print each product by level, those that take most of the time."""
+    """Print the products that take most of the time, by level."""
     out = console()
     names = [place.device or "here" for place in found.places]
     shown = [one for one in found.products if one.seconds >= NEGLIGIBLE * found.seconds]
@@ -133,7 +133,7 @@ def _factor(times: float) -> str:
 def _rows(
     one: EstimatedProduct, found: Estimate, names: list[str], several: bool, called: bool
 ) -> Iterator[tuple[str, ...]]:
-    """A row for each level, the product in the first; without a GPU, one row."""
+    """A product's rows, one for each level; without a GPU only one row."""
     place = place_text(one.path if several else "", one.line)
     callers = [callers_text(one.callers)] * called
     head = (place, one.expression, *callers, f"{100 * one.seconds / found.seconds:.0f}")

@@ -1,4 +1,4 @@
-"""The common parts of commands: options as one record, and where a program's words begin."""
+"""Common parts of commands: options as a record, and where a program's own words begin."""
 
 import functools
 import os
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 def complete_files(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Let the shell complete an argument with the names of files."""
+    """Shell completion of file names."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def complete_schemes(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Let the shell complete the name of a scheme."""
+    """Shell completion of scheme names."""
     from mixpert_py.runtime.schemes import schemes
 
     return _beginning(schemes(), incomplete)
@@ -35,7 +35,7 @@ def complete_schemes(
 def complete_devices(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Let the shell complete the name of a device that has a model."""
+    """Shell completion of the names of devices with a model."""
     from mixpert_py.runtime.model import known_devices
 
     return _beginning(known_devices.names(), incomplete)
@@ -44,7 +44,7 @@ def complete_devices(
 def complete_criteria(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Let the shell complete the name of a criterion."""
+    """Shell completion of the names of criteria."""
     from mixpert_py.tuner.criterion import CRITERIA
 
     return _beginning(CRITERIA, incomplete)
@@ -53,7 +53,7 @@ def complete_criteria(
 def complete_backends(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Let the shell complete the name of a backend."""
+    """Shell completion of the names of backends."""
     return _beginning(("reference", "cuda"), incomplete)
 
 
@@ -68,7 +68,7 @@ Code = TypeVar("Code")
 def as_record(
     record: Callable[..., Record],
 ) -> Callable[[Callable[[Record], Code]], Callable[..., Code]]:
-    """Give a command its options as one record, whose fields have the options' names."""
+    """Pass a command its options as one record whose fields have the options' names."""
 
     def decorate(command: Callable[[Record], Code]) -> Callable[..., Code]:
         @functools.wraps(command)
@@ -126,11 +126,11 @@ def with_progress(command: Callable[..., Code]) -> Callable[..., Code]:
 
 
 class ProgramCommand(click.Command):
-    """A command whose last words are a program and its arguments, which are not ours to read.
+    """A command whose last words are a program and its arguments, which the command does not parse.
 
-    Our options stand before the program, or right behind SCRIPT. `--`, or the first word that is
-    none of our options, ends them; so do `-m MODULE` and `-c CODE`, as they end Python's. words:
-    the number of words right behind each of which our options may stand.
+    The command's options stand before the program, or directly after SCRIPT. `--`, or the first
+    word that is not such an option, ends them; so do `-m MODULE` and `-c CODE`, as they end
+    Python's. words: positions after which the command's options may stand.
     """
 
     words = 1
@@ -157,7 +157,7 @@ class ProgramCommand(click.Command):
         return super().parse_args(ctx, [*ours, "--", *program] if program else ours)
 
     def _require_word(self, ctx: click.Context, args: list[str]) -> None:
-        """Raise NoSuchOption where a word of the program is expected and an option stands."""
+        """Raise NoSuchOption if an option stands where the program is expected."""
         name = args[0].partition("=")[0] if args else ""
         # `program_of` refuses -c in a script's place, and says what to give instead.
         if ctx.resilient_parsing or not name.startswith("-") or name in ("-", "-c"):
@@ -168,9 +168,9 @@ class ProgramCommand(click.Command):
         raise click.NoSuchOption(name, possibilities=get_close_matches(name, ours), ctx=ctx)
 
     def _count_ours(self, ctx: click.Context, args: list[str], *, is_behind: bool) -> int:
-        """The number of words at the beginning that are options of ours and their values.
+        """The number of leading words that are the command's options and their values.
 
-        is_behind: they stand behind SCRIPT, where `--help` is the program's.
+        is_behind: the words stand after SCRIPT, where `--help` is the program's.
         """
         flags = {
             name: isinstance(param, click.Option) and (param.is_flag or param.count)
@@ -191,7 +191,7 @@ class ProgramCommand(click.Command):
 
 
 def _tell_names_of_both(script: list[str], taken: list[str]) -> None:
-    """Say on stderr that options behind SCRIPT were taken as ours, where it has such ones, too."""
+    """Say on stderr that the command took options after SCRIPT that SCRIPT also has."""
     names = [word.partition("=")[0] for word in taken if word.startswith("-")]
     try:
         text = Path(*script).read_bytes() if script and names else b""
@@ -207,7 +207,7 @@ def _tell_names_of_both(script: list[str], taken: list[str]) -> None:
 
 
 class PlanCommand(ProgramCommand):
-    """A command whose SCRIPT follows a PLAN: options may also stand between the two."""
+    """A command with PLAN before SCRIPT: options may also stand between the two."""
 
     words = 2
 
@@ -215,8 +215,8 @@ class PlanCommand(ProgramCommand):
 def program_of(module: str | None, script: str | None, arguments: tuple[str, ...]) -> "Program":
     """The script or module whose runs are compared.
 
-    Raises UsageError where neither is named, SourceError for an archive: its modules are not
-    rewritten, so that its products would be left out.
+    Raises UsageError if neither is named, SourceError for an archive, because its modules would not
+    be rewritten.
     """
     from mixpert_py.launch import launcher
 
@@ -238,7 +238,7 @@ def program_of(module: str | None, script: str | None, arguments: tuple[str, ...
 
 
 def script_or_notebook(path: str, arguments: tuple[str, ...]) -> "Program":
-    """The program in a script, or in a notebook. Cells of one that are no Python are named."""
+    """The program in a script or a notebook. Cells that are not Python are named."""
     from mixpert_py.launch import launcher
     from mixpert_py.sources import source_files
 
@@ -255,9 +255,9 @@ def script_or_notebook(path: str, arguments: tuple[str, ...]) -> "Program":
 
 
 def packages_of(program: "Program", typed: tuple[str, ...]) -> tuple[str, ...]:
-    """The packages that are rewritten beside a program: those typed, else its project's.
+    """The packages that are rewritten with a program: the typed ones, else its project's.
 
-    Raises SourceError for one that cannot be rewritten.
+    Raises SourceError for a package that cannot be rewritten.
     """
     from mixpert_py import config
     from mixpert_py.launch.running import project_folder
@@ -269,28 +269,28 @@ def packages_of(program: "Program", typed: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def require_paths(paths: tuple[str, ...], packages: tuple[str, ...]) -> None:
-    """Raise UsageError where neither a PATH nor a package is named."""
+    """Raise UsageError if neither a PATH nor a package is named."""
     if not (paths or packages):
         raise click.UsageError("Missing argument 'PATH…'.")
 
 
 def plan_place(program: "Program") -> Path:
-    """The plan file beside a program's own file: in the current folder where that is above it."""
+    """The plan file beside a program's file, or in the current folder if that is above it."""
     from mixpert_py import config
 
     return config.plan_beside(program.argv[0] if program.within is None else program.filename)
 
 
 def require_seconds(limit: float | None) -> None:
-    """Raise UsageError for a --time-limit that is no positive number of seconds."""
+    """Raise UsageError if --time-limit is not a positive number of seconds."""
     if limit is not None and not limit > 0:
         raise click.UsageError(f"--time-limit is a number of seconds, not {limit}")
 
 
 def interrupted(advice: str = "") -> int:
-    """Say on stderr that Ctrl-C ended the command; returns the exit code for that.
+    """Say on stderr that Ctrl-C ended the command, and return the exit code.
 
-    A terminal has echoed `^C` at the beginning of the line: the message takes its place.
+    The message replaces the `^C` that a terminal shows at the beginning of the line.
     """
     over = "\r" if sys.stderr is not None and sys.stderr.isatty() else ""
     click.echo(f"{over}mixpert: interrupted{advice}", err=True)

@@ -43,40 +43,41 @@ class Options:
 
     @property
     def is_standard_input(self) -> bool:
-        """True where the program is read from standard input."""
+        """Whether the program is read from standard input."""
         return self.paths == ("-",)
 
     @property
     def preview(self) -> str | None:
-        """The way in which results are shown and not written."""
+        """How results are shown without being written."""
         return "diff" if self.diff else "check" if self.check else None
 
     @property
     def is_json(self) -> bool:
-        """True where the results are printed as JSON."""
+        """Whether the results are printed as JSON."""
         return self.as_json or self.form == "json"
 
     @property
     def is_github(self) -> bool:
-        """True where the results are printed as annotations."""
+        """Whether the results are printed as annotations."""
         return self.form == "github"
 
     @property
     def target(self) -> str | None:
-        """The file that the one result goes to; "-" for standard output."""
+        """The file for a single result; "-" for standard output."""
         if self.is_standard_input and not self.preview:
             return self.output or "-"
         return self.output
 
     def shows(self, outcome: "Outcome") -> bool:
-        """Return whether the message about a file is printed. With --quiet that is so only of a
-        result that was asked for.
+        """Return whether the message about a file is printed.
+
+        With --quiet only results that were asked for are printed.
         """
         asked_for = self.diff or outcome.output == "-"
         return not self.is_json and not self.is_github and (asked_for or not self.quiet)
 
     def require_one_way(self) -> None:
-        """Raise UsageError where results would go to several places, or to one that is none."""
+        """Raise UsageError if results would go to several places, or to an invalid one."""
         if self.write + (self.preview is not None) + (self.output is not None) > 1:
             raise click.UsageError("give one of -o, -w, and --diff or --check")
         if self.is_github and (self.as_json or not self.check or self.diff):
@@ -85,7 +86,7 @@ class Options:
             raise click.UsageError("standard input cannot be written back to; give -o or nothing")
 
     def files(self) -> "list[SourceFile]":
-        """The files that the paths name. Raises UsageError where -o would take several."""
+        """The files that the paths name. Raises UsageError if -o is given for several."""
         from mixpert_py.sources import source_files
 
         found = list(source_files.files_of_projects(self.paths, self.exclude))
@@ -157,7 +158,7 @@ def _standard_input() -> "tuple[bytes, SourceFile]":
 
 
 def _task(options: Options, count: int) -> "Task":
-    """The task of the command on so many files."""
+    """The command's task for so many files."""
     from mixpert_py.sources.output import Task
 
     return Task(
@@ -170,7 +171,7 @@ def _task(options: Options, count: int) -> "Task":
 
 
 def _finish(results: "Iterable[Rewritten]", task: "Task", options: Options) -> int:
-    """Show or write the files, each as it comes; returns the exit code."""
+    """Show or write each file as it is finished, and return the exit code."""
     from mixpert_py.sources.output import Tally, deliver
 
     tally = Tally()

@@ -43,12 +43,12 @@ class Options:
 
     @property
     def script(self) -> str | None:
-        """The file that is run; None: it is a module or a text, or missing."""
+        """The file to run; None for a module or a text, or if none is named."""
         is_script = self.module is None and self.code is None and bool(self.arguments)
         return self.arguments[0] if is_script else None
 
     def program(self) -> "Program":
-        """The program that is named. Raises UsageError where none is."""
+        """The named program. Raises UsageError if none is named."""
         from mixpert_py.launch import launcher
 
         if self.module is not None:
@@ -169,7 +169,7 @@ def run(options: Options) -> int:
 
 
 def _trace(options: Options, program: "Program", hook: "ImportHook") -> "Trace | None":
-    """Return the trace that records the products; None where no option shows or checks them."""
+    """The trace that records the products; None if no option shows or checks them."""
     shows = options.profile or options.json_path
     if not shows and not options.strict:
         return None
@@ -183,9 +183,9 @@ def _trace(options: Options, program: "Program", hook: "ImportHook") -> "Trace |
 
 
 def _warn_without_device(schemes: list[str], quiet: bool) -> bool:
-    """Say on stderr that schemes which were named cannot run here: the output would not show it.
+    """Say on stderr that named schemes cannot run here, which the output would not show.
 
-    Returns whether that is so. quiet: it is not said.
+    Returns whether that is so. quiet: nothing is printed.
     """
     from mixpert_py.runtime.gpu import device
 

@@ -1,4 +1,4 @@
-"""Graphs as text, as JSON, for Graphviz and for Mermaid; and the file that they go to."""
+"""Writes graphs as text, as JSON, for Graphviz and for Mermaid."""
 
 import io
 import json
@@ -23,7 +23,7 @@ HUE = "0.090"  # orange, for Graphviz
 
 
 def text(graphs: Sequence[Graph]) -> str:
-    """A table for each file that has operators, one line for each operator, and their number."""
+    """For each file with operators a table with a line for each operator, and their number."""
     stream = io.StringIO()
     console = Console(file=stream, width=WIDTH, color_system=None)
     for graph in graphs:
@@ -135,14 +135,14 @@ ENDINGS = {"mmd": "mermaid"}
 
 
 def rendered(graphs: Sequence[Graph], form: str | None, output: str | None) -> str:
-    """The graphs in a format; None: the one that OUT's ending names, else text."""
+    """The graphs in a format; None means the one that OUT's ending names, else text."""
     ending = Path(output or "").suffix.removeprefix(".")
     named = ENDINGS.get(ending, ending)
     return FORMATS[form or (named if named in FORMATS else "text")](graphs)
 
 
 def write(path: str, content: str, graphs: Sequence[Graph]) -> None:
-    """Write to a file. Raises SourceError if that fails, or if it is a program of the graphs."""
+    """Write to a file. Raises SourceError if that fails, or if the file is one of the programs."""
     if os.path.realpath(path) in {os.path.realpath(graph.path) for graph in graphs}:
         raise SourceError(f"{path}: is the program itself; give -o another name")
     with writing(path):
@@ -164,8 +164,8 @@ def _arrow(graph: Graph, edge: Edge) -> str:
 
 
 def _entities(value: str) -> str:
-    """A text in which Mermaid sees no markup: other characters than letters, digits and blanks of
-    ASCII are written as entities.
+    """Escape a text for Mermaid: all characters except ASCII letters, digits and blanks become
+    entities.
     """
     return "".join(c if c.isalnum() or c in " .,:_/" else f"#{ord(c)};" for c in printable(value))
 

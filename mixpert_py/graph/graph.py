@@ -1,6 +1,6 @@
-"""Graph: the matrix products of a file as operators, and the edges along which values flow.
+"""The graph of a file's matrix products (operators), with edges along which values flow.
 
-Values are followed within a file, so a program of several files has one graph for each. A profile
+Values are followed within a file, so a program of several files has one graph for each. The profile
 of a run adds each operator's share of the time, and the edges that the run has shown.
 """
 
@@ -29,12 +29,12 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A matrix product that is rewritten, as a node of the graph.
+    """A rewritten matrix product as a node of the graph.
 
-    function: its qualified name, `<module>` outside of functions. line and column: 1-based; of a
-    notebook the line is counted in the code cell of number `cell`. expression: the source text in
-    printable characters. share: of the time of all products in a run, 0 … 1; None where no profile
-    was given.
+    function: its qualified name, `<module>` outside functions. line, column: 1-based; in a notebook
+    the line is counted in the code cell with number `cell`. expression: the source text in
+    printable characters. share: its part of the time of all products in a run, 0 … 1; None without
+    a profile.
     """
 
     id: str
@@ -53,13 +53,12 @@ class Operator:
 
 @dataclass(frozen=True)
 class Graph:
-    """The graph of one file, or the `problem` for which there is none.
+    """The graph of a file, or the `problem` why there is none.
 
-    operators: in source order, a product behind those in its operands. edges: sorted; (p, s) where
-    a value computed from the result of operators[p] can reach an operand of operators[s].
-
-    seen: those that a run has shown, as a result was an operand itself; None without a profile.
-    extra: those of them that the source does not show.
+    operators: in source order, a product after those in its operands. edges: sorted pairs (p, s): a
+    value computed from the result of operators[p] can reach an operand of operators[s]. seen: edges
+    that a run has shown, because a result was itself an operand; None without a profile. extra:
+    edges in `seen` that the source does not show.
     """
 
     path: str
@@ -71,7 +70,7 @@ class Graph:
 
     @cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:
-        """For each operator, the operators that it feeds, in source order."""
+        """Return, for each operator, the operators that it feeds, in source order."""
         after: list[list[int]] = [[] for _ in self.operators]
         for producer, consumer in self.edges:
             after[producer].append(consumer)
@@ -79,7 +78,7 @@ class Graph:
 
     @cached_property
     def cycles(self) -> tuple[tuple[int, ...], ...]:
-        """Operators that feed one another, or themselves, around a loop. No two cycles meet."""
+        """Operators that feed one another, or themselves, in a loop. No two cycles overlap."""
         import networkx  # a quarter of a second
 
         whole: Any = networkx.DiGraph(self.edges)
@@ -93,9 +92,9 @@ class Graph:
 
 
 def of_source(source: bytes, path: str, module: str, is_named: bool = True) -> Graph:
-    """The graph of a source text, a notebook's where `path` is one.
+    """The graph of a source text, or of a notebook if `path` is one. is_named: as in `SourceFile`.
 
-    is_named: as in `SourceFile`. Raises SourceError, naming `path`, if it does not parse.
+    Raises SourceError, naming `path`, if it does not parse.
     """
     with named(path, module):
         if path.endswith(source_files.NOTEBOOK):
@@ -108,7 +107,7 @@ def of_source(source: bytes, path: str, module: str, is_named: bool = True) -> G
 
 
 def of_files(files: Iterable[SourceFile]) -> list[Graph]:
-    """The graph of each file, in order, each file once. What cannot be read has a `problem`."""
+    """The graph of each file, in order and once. A file that cannot be read has a `problem`."""
     return [_of_file(file) for file in {file.path: file for file in files}.values()]
 
 
@@ -171,7 +170,7 @@ def _profile(path: str) -> list[_Record]:
 
 
 def shown(text: str) -> str:
-    """A text for display: unprintable characters escaped, and cut to MAX_TEXT characters."""
+    """A text for display, with unprintable characters escaped, cut to MAX_TEXT characters."""
     text = printable(text)
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 

@@ -1,4 +1,4 @@
-"""The program's own line by which it came to a product of a library."""
+"""Finds the program's line from which a product of a library was called."""
 
 import os
 import sys
@@ -16,9 +16,9 @@ Shown = Callable[[str], str | None]
 
 
 class Callers:
-    """Finds, while a product of a library is made, the innermost line of the program around it.
+    """Finds the innermost line of the program around a library's product while it runs.
 
-    packages: those that are rewritten. seconds: what finding the lines took.
+    packages: the rewritten packages. seconds: the time spent on finding the lines.
     """
 
     def __init__(self, shown: Shown, packages: Sequence[str]) -> None:
@@ -27,7 +27,7 @@ class Callers:
         self.seconds = 0.0
 
     def __call__(self, site: str) -> str | None:
-        """`file:line` of the program's call; None of its own products, and in threads of others."""
+        """`file:line` of the program's call; None for its own products, and in other threads."""
         start = perf_counter()
         line = self._line() if matches(module_of(site), self._packages) else None
         self.seconds += perf_counter() - start
@@ -45,7 +45,7 @@ class Callers:
 
 
 def files_of(program: Program, folder: str | None) -> Shown:
-    """Tells the files of a program. folder: of its project; None: it has none."""
+    """A test for files of the program. folder: of its project; None without one."""
 
     def shown(file: str) -> str | None:
         if file == program.filename:

@@ -44,10 +44,10 @@ PROCESS_POOLS = (
 class Program:
     """A program to run: its source, and the facts about it that `python` would have set.
 
-    argv: sys.argv. module: the first part of its site ids. path: what sys.path[0] is to be; of a
-    module that is "" where there is no such entry. spec: for `-m`, else None. before: what the
-    module's package, which was imported to find it, has put before that entry. within: the
-    folder or archive that was named, whose `__main__.py` it is.
+    argv: sys.argv. module: the first part of its site ids. path: the future sys.path[0]; for a
+    module "" if there is no such entry. spec: for `-m`, else None. before: entries that the
+    module's package, imported to find the module, has put before that one. within: the named folder
+    or archive whose `__main__.py` it is.
     """
 
     source: bytes
@@ -69,7 +69,7 @@ class Program:
 
 
 def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
-    """`python path arguments…`: a file, a folder with `__main__.py`, or an archive with one.
+    """Load `python path arguments…`: a file, a folder with `__main__.py`, or such an archive.
 
     Raises SourceError if there is no such file, or no `__main__.py`.
     """
@@ -87,7 +87,7 @@ def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
 
 
 def _folder_or_archive(path: str, arguments: tuple[str, ...]) -> Program:
-    """`python path arguments…` of a folder or an archive, whose `__main__.py` is run."""
+    """Load `python path arguments…` of a folder or archive, whose `__main__.py` is run."""
     file = os.path.join(path, "__main__.py")
     is_folder = os.path.isdir(path)
     try:
@@ -100,10 +100,10 @@ def _folder_or_archive(path: str, arguments: tuple[str, ...]) -> Program:
 
 
 def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
-    """The code cells of a notebook as one program, without lines of IPython, and without `%%` cells
-    but those under magics that run them once, as they are.
+    """The code cells of a notebook as one program, without IPython's lines and most `%%` cells.
 
-    Raises SourceError if there is no such file, or it is no notebook.
+    The text under magics that run it once, unchanged, stays. Raises SourceError if there is no such
+    file, or it is not a notebook.
     """
     from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
 
@@ -118,10 +118,10 @@ def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
 
 
 def module(name: str, arguments: tuple[str, ...] = (), *, run_here: bool = True) -> Program:
-    """`python -m name arguments…`. Raises SourceError if there is no such module.
+    """Load `python -m name arguments…`. Raises SourceError if there is no such module.
 
-    run_here: whether the program will run in this process, where its packages are imported to find
-    it, as Python does; else nothing of the program runs here.
+    run_here: whether the program will run in this process. Its packages are then imported to find
+    it, as Python does; otherwise nothing of the program runs here.
     """
     find_spec = importlib.util.find_spec if run_here else spec_without_imports
     folder = current_folder() or ""
@@ -150,7 +150,7 @@ def module(name: str, arguments: tuple[str, ...] = (), *, run_here: bool = True)
 
 
 def current_folder() -> str | None:
-    """The current folder; None where it was removed: what needs none still runs there."""
+    """The current folder, or None if it was removed: programs that need none still run there."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -158,21 +158,20 @@ def current_folder() -> str | None:
 
 
 def code(text: str, arguments: tuple[str, ...] = ()) -> Program:
-    """`python -c text arguments…`."""
+    """Load `python -c text arguments…`."""
     return Program(text.encode(), "<string>", ("-c", *arguments), "__main__", "")
 
 
 def standard_input(arguments: tuple[str, ...] = ()) -> Program:
-    """`python - arguments…`: the program is all of standard input."""
+    """Load `python - arguments…`: the program is all of standard input."""
     source = sys.stdin.buffer.read() if sys.stdin is not None else b""
     return Program(source, "<stdin>", ("-", *arguments), "__main__", "")
 
 
 def compiled(program: Program) -> CodeType:
-    """The program's rewritten code; a source beyond the rewriter's limits is run as it is.
+    """The program's rewritten code, or the original with a warning if it exceeds the limits.
 
-    Warns in that case. Raises RefusedProgramError if Python does
-    not accept the source.
+    Raises RefusedProgramError if Python does not accept the source.
     """
     try:
         with named(program.argv[0], program.module):
@@ -193,7 +192,7 @@ def compiled(program: Program) -> CodeType:
 
 
 def _refused(program: Program, message: str) -> RefusedProgramError:
-    """The error for a program that Python does not accept; a notebook's names the cell."""
+    """The error for a program that Python does not accept; for a notebook it names the cell."""
     if program.is_notebook:
         message = re.sub(
             r"(?<=: )line (\d+)",
@@ -293,7 +292,7 @@ def execute(
 
 
 def _name_cell(error: Exception, path: str) -> None:
-    """Add to what a notebook raised where that was: its traceback counts the lines of all cells."""
+    """Add the cell to an error of a notebook, whose traceback counts the lines of all cells."""
     frames = traceback.walk_tb(error.__traceback__)
     lines = [line for frame, line in frames if frame.f_code.co_filename == path]
     if lines and (place := _place_in_cells(path, lines[-1])):
@@ -301,7 +300,7 @@ def _name_cell(error: Exception, path: str) -> None:
 
 
 def _place_in_cells(path: str, line: int) -> str | None:
-    """The cell, and the line in it, of a line of all cells; None where the notebook was changed."""
+    """The cell and the line in it for a line of all cells; None if the notebook has changed."""
     from mixpert_py.sources import notebook_file
 
     with suppress(OSError, SourceError):
@@ -313,9 +312,9 @@ def _place_in_cells(path: str, line: int) -> str | None:
 
 
 def wait_for_threads() -> None:
-    """Wait for the threads that `python` would wait for before it ends, and those they begin.
+    """Wait for the threads that `python` waits for before it ends, and for threads that they start.
 
-    Those of a pool that the program left open wait for work: `python` would tell them to end.
+    Idle threads of an open pool are not waited for: `python` would tell them to end.
     """
     with _main_thread_ended():
         while busy := next(filter(_is_busy, threading.enumerate()), None):
@@ -324,8 +323,8 @@ def wait_for_threads() -> None:
 
 @contextmanager
 def _main_thread_ended() -> Iterator[None]:
-    """Let other threads find that the main one has ended, as it has for the program: some go on
-    until then, and `python` says so before it waits for them.
+    """Context manager in which the main thread looks ended to other threads. Some threads run until
+    then, and `python` says so before it waits for them.
     """
     main: Any = threading.main_thread()
     main.is_alive = lambda: False

@@ -1,4 +1,4 @@
-"""`mixpert run`: a program rewritten in memory, run in this process, and what its products did."""
+"""`mixpert run`: runs a rewritten program in this process, and says what its products did."""
 
 import json
 import os
@@ -32,11 +32,10 @@ Places = dict[str, tuple[str, "CallSite"]]
 
 
 def project_hook(script: str | None, packages: Sequence[str] = ()) -> ImportHook:
-    """The import hook for the project of a script, or of the current folder; installed. Where that
-    folder was removed there is no project.
+    """The installed import hook for the project of a script, or of the current folder.
 
-    packages: whose modules it rewrites as
-    well; none: those that the project names. Raises SourceError for one that cannot be.
+    If that folder was removed there is no project. packages: also rewritten; by default those that
+    the project names. Raises SourceError for a package that cannot be rewritten.
     """
     hook = ImportHook(folder=_folder_of(script))
     hook.packages = tuple(packages) or config.packages_of(hook.folder)
@@ -46,7 +45,7 @@ def project_hook(script: str | None, packages: Sequence[str] = ()) -> ImportHook
 
 
 def project_folder(program: Program) -> str | None:
-    """The folder of a program's project; of a module that is the current folder's."""
+    """The folder of a program's project; for a module, that of the current folder."""
     return _folder_of(program.filename if program.is_file and program.spec is None else None)
 
 
@@ -96,7 +95,7 @@ def run(
 
 
 def _exit_code(program: Program, rewritten: CodeType, context: Context, hook: ImportHook) -> int:
-    """Run a program to its end; the exit code that it ends with."""
+    """Run a program to its end, and return its exit code."""
     code = 0
     try:
         launcher.execute(program, rewritten, context, project=hook.folder, packages=hook.packages)
@@ -112,8 +111,9 @@ def _exit_code(program: Program, rewritten: CodeType, context: Context, hook: Im
 
 
 def tensor_core_schemes(plan: Plan | None, scheme: str | None) -> list[str]:
-    """The schemes, of those named, that take a tensor core or its emulation. Raises PlanError for
-    an unknown one.
+    """Those of the named schemes that need a tensor core or its emulation.
+
+    Raises PlanError for an unknown scheme.
     """
     config.check_scheme(scheme)
     named = [scheme] if scheme else [site.scheme for site in plan.site] if plan else []
@@ -121,7 +121,7 @@ def tensor_core_schemes(plan: Plan | None, scheme: str | None) -> list[str]:
 
 
 def profile(program: Program, hook: ImportHook, trace: "Trace") -> list[dict[str, Any]]:
-    """One record a call site that was called, longest first, ready for JSON."""
+    """Records of the called call sites, longest first, ready for JSON."""
     places: dict[str, tuple[str, CallSite | Place]] = {
         site: (place.path, place) for site, place in _torch_places().items()
     }
@@ -130,7 +130,7 @@ def profile(program: Program, hook: ImportHook, trace: "Trace") -> list[dict[str
 
 
 def _torch_places() -> "dict[str, Place]":
-    """The call sites of products that PyTorch made itself, as far as they were covered."""
+    """The call sites of products that PyTorch made itself and that were covered."""
     torch_sites: Any = sys.modules.get("mixpert_py.runtime.products.torch_sites")
     return {} if torch_sites is None else torch_sites.places
 
@@ -138,9 +138,10 @@ def _torch_places() -> "dict[str, Place]":
 def records(
     trace: "Trace", places: "Mapping[str, tuple[str, CallSite | Place]]", elsewhere: str
 ) -> list[dict[str, Any]]:
-    """One record for each call site in a trace, longest first.
+    """Records of the call sites in a trace, longest first.
 
-    elsewhere: the file of the sites whose place is not known."""
+    elsewhere: the file of the sites whose place is not known.
+    """
     made = []
     called = trace.others | trace.sites
     for site, record in sorted(called.items(), key=lambda item: -item[1].seconds):
@@ -181,8 +182,8 @@ def places_of(
 ) -> Places:
     """The call sites of the program and of the modules that it imported.
 
-    modules: those of libraries that are of interest; others are not read. A library's file is named
-    from the folder that its package is in, and a notebook's cell in the place of its file.
+    modules: the libraries' modules that are read; others are not. A library's file is named from
+    its package's folder, and a notebook's cell replaces its file.
     """
     from mixpert_py.passes.pipeline import analyze  # not above: a program found in the cache
     from mixpert_py.sources import notebook_file
@@ -217,9 +218,9 @@ def imported_places(
 
 
 def json_place(path: str | None) -> Path | None:
-    """The absolute path of the profile: the program may change the current folder.
+    """The absolute path of the profile, because the program may change the current folder.
 
-    Raises SourceError, before anything is run, if it cannot be written there.
+    Raises SourceError, before anything runs, if it cannot be written there.
     """
     if path is None:
         return None
@@ -236,11 +237,11 @@ def write_json(records: list[dict[str, Any]], path: Path) -> None:
 
 
 def stale_lines(program: Program, hook: ImportHook, trace: "Trace") -> list[str]:
-    """One line for each called site that its module's plan lacks, each entry without a site, and a
-    plan that knows no module of the program.
+    """Lines about called sites without an entry in their module's plan, entries without a site, and
+    a plan that knows no module of the program.
 
-    The plans are those in force when the program has ended; under one scheme for all products there
-    are none. Of several modules, those that no plan knows are passed over.
+    The plans are those in force at the program's end; one scheme for all products has none. If
+    there are several modules, modules that no plan knows are passed over.
     """
     context = contexts.current()
     if context.scheme is not None:
@@ -275,7 +276,7 @@ def stale_lines(program: Program, hook: ImportHook, trace: "Trace") -> list[str]
 
 
 def _shown(program: Program, places: Places, site: str) -> str:
-    """A site by its place and its expression, or by its id where that is all that is known."""
+    """A site by its place and expression, or by its id if no more is known."""
     if site not in places:
         return site
     path, place = places[site]
@@ -296,7 +297,7 @@ def refused_lines(program: Program) -> list[str]:
 
 
 def fallback_lines(program: Program, records: list[dict[str, Any]]) -> list[str]:
-    """One line for each site with calls that did not take their planned scheme."""
+    """Lines about sites with calls that did not take their planned scheme."""
     lines = []
     for record in records:
         if record["reasons"].keys() - {Reason.FUNCTION}:  # which is no product of a plan

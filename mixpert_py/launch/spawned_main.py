@@ -1,6 +1,6 @@
-"""The main module of a child started by `spawn`: the user's script, rewritten.
+"""The main module of a child started by `spawn`: runs the user's script, rewritten.
 
-`multiprocessing` runs this file's namespace as `__mp_main__`, so the script is run right in it.
+`multiprocessing` runs this file's namespace as `__mp_main__`, so the script runs in it directly.
 """
 
 import os

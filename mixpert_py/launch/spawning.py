@@ -1,4 +1,4 @@
-"""Children that `multiprocessing` spawns, which import the main module anew: rewritten, too."""
+"""Rewrites the main module in children that `multiprocessing` spawns, which import it anew."""
 
 import atexit
 import os
@@ -31,7 +31,7 @@ class SpawnedJob(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_parent(cls) -> "SpawnedJob":
-        """The job that the process which spawned this one has left for it."""
+        """The job that the parent process has left for this child."""
         return msgspec.json.decode(Path(config.file_from_parent()).read_bytes(), type=cls)
 
     def namespace_code(self) -> CodeType:
@@ -60,11 +60,11 @@ class SpawnedJob(msgspec.Struct, frozen=True):
 def rewrite_in_spawned_children(
     script: str, context: Context, project: str | None, packages: tuple[str, ...] = ()
 ) -> None:
-    """Let children started by `spawn` import the rewritten program instead of the original.
+    """Make children started by `spawn` import the rewritten program instead of the original.
 
-    Such a child imports the main module anew, from its file. It imports `spawned_main` in
-    its place, which rewrites that file and runs it. project: the folder whose modules it is to
-    rewrite when it imports them; None: it leaves them. packages: whose modules it rewrites, too.
+    Such a child imports the main module anew, from its file. It then imports `spawned_main`
+    instead, which rewrites that file and runs it. project: the folder whose modules it rewrites on
+    import; None for none. packages: rewritten on import, too.
     """
     with own_imports.importing():
         from multiprocessing import spawn
@@ -101,6 +101,6 @@ def rewrite_in_spawned_children(
 
 
 def _remove(path: str, process: int) -> None:
-    """Remove a file at the end of the process that made it, and of no child that it forked."""
+    """Remove a file at the end of the process that made it, but not in its forked children."""
     if os.getpid() == process:
         Path(path).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Tracebacks of a program that we run: as `python` prints them, our own frames taken off."""
+"""Prints tracebacks of the user's program as `python` does, without our own frames."""
 
 import os
 import sys
@@ -12,9 +12,9 @@ _OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep  # of all of this package
 
 
 def report(error: BaseException) -> int:
-    """Print what a program raised as `python` would, and return the exit code it would give.
+    """Print what a program raised as `python` would, and return its exit code.
 
-    The launcher's and the runtime's frames are taken off both ends of the traceback.
+    Frames of the launcher and the runtime are removed from both ends of the traceback.
     """
     trim(error)
     if isinstance(error, KeyboardInterrupt):
@@ -34,7 +34,7 @@ def report(error: BaseException) -> int:
 
 
 def trim(error: BaseException) -> None:
-    """Take our own frames off both ends of a traceback, and of those it came from."""
+    """Remove our frames from both ends of a traceback, and of the tracebacks that led to it."""
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
     while pending:
@@ -54,7 +54,7 @@ def trim(error: BaseException) -> None:
 
 
 def trim_in_threads() -> None:
-    """Take our frames off what is printed of exceptions that end a thread, too."""
+    """Also remove our frames from printed exceptions that end a thread."""
     original = threading.excepthook
 
     def hook(args: threading.ExceptHookArgs, /) -> None:

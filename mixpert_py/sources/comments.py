@@ -1,4 +1,4 @@
-"""A file's `# mixpert:` comments, checked against the schemes that there are."""
+"""Checks a file's `# mixpert:` comments against the known schemes."""
 
 from mixpert_py import config
 from mixpert_py.errors import PlanError, SourceError
@@ -6,9 +6,10 @@ from mixpert_py.passes.pipeline import pragmas
 
 
 def require_known(source: bytes, module: str) -> None:
-    """Raise SourceError, naming the line, for a `# mixpert:` comment that is not known.
+    """Raise SourceError, naming the line, for an unknown `# mixpert:` comment.
 
-    A file without a product is not checked. The passes cannot do this: they know no scheme.
+    A file without a product is not checked. The passes cannot do this, because they know no
+    schemes.
     """
     wrong = problem(source, module)
     if wrong is not None:
@@ -17,7 +18,7 @@ def require_known(source: bytes, module: str) -> None:
 
 
 def problem(source: bytes, module: str) -> tuple[int, str] | None:
-    """The first line with such a comment, and what is wrong with it."""
+    """The first line with an unknown comment, and what is wrong with it."""
     found = pragmas(source, module)
     wrong = {
         line: f"{comment!r} is not known: wanted `# mixpert: off`, `# mixpert: off-file` or "

@@ -1,4 +1,4 @@
-"""The files of a project that a program imports, found without running anything of it."""
+"""Finds the files of a project that a program imports, without running them."""
 
 import ast
 import importlib.util
@@ -28,10 +28,10 @@ class ProjectFile:
 def project_files(
     main: ProjectFile, folder: str, path: Sequence[str], package: str = ""
 ) -> list[ProjectFile]:
-    """A program's file, and the files below `folder` that it imports, directly or not.
+    """A program's file, and the files below `folder` that it imports, directly or indirectly.
 
-    path: the folders in which imports are looked up. package: that of the program's own file.
-    Imports whose names are made while the program runs are not found.
+    path: the folders in which imports are looked up. package: the package of the program's own
+    file. Imports whose names the program makes while it runs are not found.
     """
     finder = _Finder(folder, [*path, *sys.path])
     found: dict[str, ProjectFile] = {}
@@ -53,7 +53,9 @@ def project_files(
 
 
 def spec_without_imports(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
-    """The spec of a module whose packages are not imported, and add no places to their paths."""
+    """The spec of a module, found without importing its packages; paths that they would add are
+    ignored.
+    """
     spec = None
     for part in name.split("."):
         # By its last part: a namespace package looks the package around it up in sys.modules.
@@ -67,7 +69,7 @@ def spec_without_imports(name: str, path: Sequence[str] | None = None) -> Module
 
 
 class _Finder:
-    """Looks up modules of a project, each once."""
+    """Looks up each module of a project once."""
 
     def __init__(self, folder: str, path: Sequence[str]) -> None:
         self._folder = folder
@@ -131,6 +133,6 @@ def imported_names(source: bytes, package: str = "") -> Iterator[tuple[str, str]
 
 
 def _prefixes(name: str) -> list[str]:
-    """A module's name, after those of the packages around it."""
+    """The names of the packages around a module, then its own name."""
     parts = name.split(".")
     return [".".join(parts[: count + 1]) for count in range(len(parts))]

@@ -1,8 +1,8 @@
-"""Source text to rewritten code, without a file: what `run`, the import hook, the decorator and
-the notebook have in common.
+"""Compiles rewritten source without a file, for `run`, the import hook, the decorator and
+notebooks.
 
-The rewritten syntax tree is compiled, whose nodes keep their places, so that tracebacks and
-debuggers show the user's own lines.
+The rewritten syntax tree is compiled. Its nodes keep their places, so tracebacks and debuggers show
+the user's own lines.
 """
 
 import ast
@@ -31,7 +31,7 @@ Setting = dict[str, str | int | None]
 
 
 class InMemory(NamedTuple):
-    """A file's rewritten code. names: those by which it knows this package."""
+    """A file's rewritten code. names: the names under which the code refers to this package."""
 
     code: CodeType
     names: tuple[str, ...]
@@ -44,7 +44,7 @@ def rewritten(
     plan: Plan | None = None,
     scheme: str | None = None,
 ) -> InMemory | None:
-    """The code of a rewritten source; None if there is nothing in it to rewrite.
+    """The code of a rewritten source; None if it has nothing to rewrite.
 
     The same source under the same plan and scheme is rewritten once and then found in the user's
     cache folder. Raises SourceError, which names the module, if it cannot be rewritten or Python
@@ -72,14 +72,14 @@ def rewritten(
 
 
 def name_everywhere(names: Iterable[str]) -> None:
-    """Let rewritten code find this package by these names where it runs with other globals than
-    those of its module, or the program has deleted the names.
+    """Make these names of this package builtins, for rewritten code that runs with other globals
+    than its module's, or whose program has deleted the names.
     """
     vars(builtins).update(dict.fromkeys(names, mixpert_py))
 
 
 def warn_that_it_runs_as_it_is(file: str, reason: str) -> None:
-    """Warn that a file of the program cannot be rewritten, though Python accepts it."""
+    """Warn that a file of the program cannot be rewritten, although Python accepts it."""
     warnings.warn_explicit(f"mixpert: {reason}: it runs as it is", UserWarning, file, 1, "__main__")
 
 
@@ -90,7 +90,7 @@ def rewritten_tree(
     plan: Plan | None,
     scheme: str | None,
 ) -> ast.Module:
-    """The rewritten tree; runtime calls that stood in the source get schemes and blocks, too."""
+    """The rewritten tree; runtime calls that the source already has also get schemes and blocks."""
     from mixpert_py.passes.pipeline import rewrite_tree
     from mixpert_py.sources import comments
 
@@ -116,7 +116,7 @@ def rewritten_tree(
 
 
 def _root(node: ast.expr) -> str:
-    """The name that an expression such as `name.a(b)[c].d` begins with; "" if it is none."""
+    """The name with which an expression such as `name.a(b)[c].d` begins, or ""."""
     while not isinstance(node, ast.Name):
         match node:
             case ast.Call(func=node) | ast.Attribute(value=node) | ast.Subscript(value=node):
@@ -127,7 +127,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _wanted(site: object, written: str | None, plan: Plan | None, scheme: str | None) -> Setting:
-    """Scheme and block length of a call site, whose scheme may stand in the source already."""
+    """Scheme and block length of a call site; the source may name its scheme already."""
     entry = plan.find(site) if plan and isinstance(site, str) else None
     if entry is not None and written in (None, entry.scheme) and (written or entry.id == site):
         return {"scheme": entry.scheme, "block": entry.block}
@@ -135,7 +135,7 @@ def _wanted(site: object, written: str | None, plan: Plan | None, scheme: str | 
 
 
 def _payload(source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None) -> bytes:
-    """The rewritten code as bytes; none where there is nothing to rewrite."""
+    """The rewritten code as bytes; empty if there is nothing to rewrite."""
     from mixpert_py.passes.pipeline import analyze
 
     written_before = ALIAS.encode() in source
@@ -165,14 +165,14 @@ def _imported_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def is_alias(name: str) -> bool:
-    """Whether a name is one by which rewritten code knows this package."""
+    """Whether rewritten code uses this name for this package."""
     return name.startswith(ALIAS)
 
 
 def _key(
     source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None
 ) -> tuple[bytes, bytes]:
-    """The cache key of a file's code, from its place and plan; and the state of its source."""
+    """The cache key of a file's code, from its place and plan, and the state of its source."""
     sites = [(site.id, site.scheme, site.block) for site in plan.site] if plan else []
     # A text has no place, and the current folder, which would be asked for, may have been removed.
     full = os.path.abspath(file) if os.path.exists(file) else file
@@ -183,7 +183,7 @@ def _key(
 
 @cache
 def _python() -> tuple[object, ...]:
-    """Return what compiled code depends on, of the running Python and of its options.
+    """The properties of the running Python on which compiled code depends.
 
     Under `-X no_debug_ranges` code has no columns.
     """
@@ -193,7 +193,9 @@ def _python() -> tuple[object, ...]:
 
 @cache
 def _version() -> tuple[object, ...]:
-    """Our version, and the state of the files that rewrite: those of a checkout change often."""
+    """Our version, and the state of the files that rewrite, because those of a checkout change
+    often.
+    """
     own = Path(__file__)
     files = [own, *sorted((own.parents[1] / "passes").rglob("*.py"))]
     return (__version__, *((f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files))

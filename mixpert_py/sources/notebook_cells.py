@@ -1,4 +1,4 @@
-"""The code cells of a notebook, where their text stands in its JSON, and edits of it there.
+"""Finds a notebook's code cells in its JSON text, and makes edits of them there.
 
 IPython's own lines in a cell (`%magic`, `!command`, `help?`) are hidden from Python's parser.
 """
@@ -25,7 +25,7 @@ ASSIGNED = re.compile(r"(?P<target>[ \t]*[^=#'\"!<>]+=)[ \t]*[!%]")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One JSON string: its span, quotes included, and its text."""
+    """A JSON string: its span, quotes included, and its text."""
 
     start: int
     end: int
@@ -34,7 +34,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class Cell:
-    """A code cell. number: among the code cells, from 1. pieces: the strings of its source.
+    """A code cell. number: its position among the code cells, from 1. pieces: the strings of its
+    source. opened: the offset after the list's bracket; None if the source is one string.
 
     opened: the offset behind the list's bracket; None where the source is one string.
     """
@@ -49,9 +50,9 @@ class Cell:
 
 
 def code_cells(text: str) -> list[Cell]:
-    """The code cells of a Python notebook in their order; of another language, none.
+    """The code cells of a Python notebook in order; empty for another language.
 
-    Raises SourceError, in one line, where the text is no JSON or no notebook of format 4.
+    Raises SourceError, in one line, if the text is not JSON or not a notebook of format 4.
     """
     try:
         notebook = json.loads(text)
@@ -80,7 +81,7 @@ def code_cells(text: str) -> list[Cell]:
 
 
 def is_python(text: str) -> bool:
-    """Return whether the cells of a notebook are Python. text: the notebook's JSON."""
+    """Return whether a notebook's cells are Python. text: the notebook's JSON."""
     return _is_python(json.loads(text).get("metadata"))
 
 
@@ -94,7 +95,9 @@ def _is_python(metadata: object) -> bool:
 
 
 def _sources(text: str) -> dict[int, tuple[int | None, list[Piece]]]:
-    """Cell → the offset behind its source's bracket, if that is a list, and the strings in it."""
+    """Maps each cell to the offset after its source's bracket, if that is a list, and the source's
+    strings.
+    """
     found: dict[int, tuple[int | None, list[Piece]]] = {}
     for path, match in _values(text):
         match path:
@@ -143,9 +146,8 @@ def _values(text: str) -> Iterator[tuple[tuple[str | int, ...], re.Match[str]]]:
 def json_edits(text: str, cell: Cell, changes: Iterable[Edit]) -> list[Edit]:
     """Edits of the JSON text that make these changes of a cell's text.
 
-    Raises SourceError where they would touch more than that.
-
-    A line that comes or goes between two strings of a list is a string of its own.
+    A line that is added or removed between two strings of a list is a string of its own. Raises
+    SourceError if the edits would touch more than these changes.
     """
     edits = []
     inside: dict[int, list[Edit]] = {}
@@ -178,12 +180,12 @@ def _between(text: str, cell: Cell) -> str:
 
 
 def _string(content: str, text: str) -> str:
-    """A string as this notebook writes them."""
+    """A JSON string in this notebook's style."""
     return json.dumps(content, ensure_ascii=text.isascii())
 
 
 def _find(cell: Cell, change: Edit) -> tuple[int, int]:
-    """The string that a change lies in, and where that begins in the cell's text."""
+    """The string that contains a change, and where the string begins in the cell's text."""
     offset = 0
     for index, piece in enumerate(cell.pieces):
         if offset <= change.start < offset + len(piece.text) and change.end <= offset + len(
@@ -195,11 +197,11 @@ def _find(cell: Cell, change: Edit) -> tuple[int, int]:
 
 
 def plain(cell: str, runs: bool = False) -> str | None:
-    """A cell as Python with as many lines, those of IPython replaced; None if that is no Python.
+    """A cell as Python with equally many lines, IPython's lines replaced; None if it is not Python.
 
-    The text under a cell magic such as `%%time` is the magic's. runs: whether it is wanted to be
-    run, so that it is Python's under the magics that run it once, as it is; so is that of a line.
-    Newlines of Windows are then as Python reads them.
+    The text under a cell magic such as `%%time` belongs to the magic. runs: whether the cell is to
+    be run; then the text under magics that run it once, unchanged, is Python, and so is code after
+    such a line magic. Windows newlines are read as Python reads them.
     """
     if runs:
         cell = cell.replace("\r\n", "\n")
@@ -222,7 +224,7 @@ def plain(cell: str, runs: bool = False) -> str | None:
 
 
 def _hidden(line: str, before: list[str]) -> str | None:
-    """The replacement of a line of IPython's; None for a line of Python's."""
+    """The replacement of a line of IPython; None for a line of Python."""
     magic, assigned = MAGIC.match(line), ASSIGNED.match(line)
     if not (magic or assigned) or not _is_complete("\n".join(before)):
         return None
@@ -230,7 +232,7 @@ def _hidden(line: str, before: list[str]) -> str | None:
 
 
 def _is_complete(text: str) -> bool:
-    """False if the next line continues an expression or a string."""
+    """Return False if the next line continues an expression or a string."""
     try:
         for _ in tokenize.generate_tokens(io.StringIO(text).readline):
             pass

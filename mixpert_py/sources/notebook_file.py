@@ -1,4 +1,4 @@
-"""Notebooks: the code cells are rewritten as one program, all else stays byte for byte."""
+"""Rewrites the code cells of a notebook as one program; all other bytes stay."""
 
 import ast
 from bisect import bisect_right
@@ -21,7 +21,9 @@ from mixpert_py.sources.source_files import MAX_NOTEBOOK_BYTES
 
 @dataclass(frozen=True)
 class Changed:
-    """A notebook after the change. sites: lines are counted in a cell. cells: that of each site."""
+    """A notebook after the change. sites: their lines are counted in a cell. cells: the cell of
+    each site.
+    """
 
     source: bytes
     sites: tuple[CallSite, ...]
@@ -30,7 +32,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Followed:
-    """How values flow between a notebook's products; `sites` and `cells` are as in `Changed`."""
+    """The flow of values between a notebook's products; `sites` and `cells` are as in `Changed`."""
 
     sites: tuple[CallSite, ...]
     cells: tuple[int, ...]
@@ -40,7 +42,7 @@ class Followed:
 def rewrite_notebook(raw: bytes, module: str, plan: Plan | None, scheme: str | None) -> Changed:
     """The notebook with its products as runtime calls, and the import in the first such cell.
 
-    Raises SourceError as `pipeline.rewrite` does, and for what is no notebook.
+    Raises SourceError as `pipeline.rewrite` does, and for a file that is not a notebook.
     """
     program = _read(raw)
     tree = parse(program.text, module)
@@ -67,7 +69,7 @@ def rewrite_notebook(raw: bytes, module: str, plan: Plan | None, scheme: str | N
 
 
 def follow_notebook(raw: bytes, module: str) -> Followed:
-    """How values flow through the cells in their order. Raises as `rewrite_notebook` does."""
+    """The flow of values through the cells in order. Raises as `rewrite_notebook` does."""
     program = _read(raw)
     source = program.text.encode()
     sites, cells = program.placed(analyze(source, module), False)
@@ -83,7 +85,7 @@ def cell_sites(raw: bytes, module: str) -> dict[str, tuple[str, CallSite]]:
 
 
 def cell_lines(raw: bytes) -> list[tuple[int, int]]:
-    """For each line of `notebook_text`, the number of its cell, and of the line in it."""
+    """Each line of `notebook_text` as the number of its cell and the line number in it."""
     program = _read(raw, runs=True)
     return [
         (cell.number, line + 1)
@@ -93,9 +95,9 @@ def cell_lines(raw: bytes) -> list[tuple[int, int]]:
 
 
 def notebook_text(raw: bytes) -> bytes:
-    """The code cells as one program, IPython's lines hidden.
+    """The code cells as one program, with IPython's lines hidden.
 
-    Raises SourceError for what is no notebook, or one of another language.
+    Raises SourceError for a file that is not a notebook, or one of another language.
     """
     program = _read(raw, runs=True)
     if not (program.cells or is_python(program.json)):
@@ -125,7 +127,7 @@ def _read(raw: bytes, runs: bool = False) -> "_Program":
 
 @dataclass(frozen=True)
 class _Program:
-    """The code cells of a notebook, one behind the other. json: the file's text."""
+    """The code cells of a notebook, one after the other. json: the file's text."""
 
     json: str
     cells: list[Cell]
@@ -137,12 +139,12 @@ class _Program:
 
     @property
     def starts(self) -> list[int]:
-        """The number of each cell's first line in the text, from 0."""
+        """The index of each cell's first line in the text."""
         counts = (code.count("\n") + 1 for code in self.codes)
         return list(accumulate(counts, initial=0))[:-1]
 
     def line(self, number: int) -> str:
-        """A line as the notebook has it."""
+        """A line in the notebook's own spelling."""
         index = bisect_right(self.starts, number) - 1
         return self.cells[index].text.split("\n")[number - self.starts[index]]
 
@@ -164,7 +166,7 @@ class _Program:
         return tuple(placed), tuple(self.cells[cell].number for cell in cells)
 
     def require_known_comments(self, source: bytes, module: str, added: bool) -> None:
-        """`comments.require_known`, the line counted in its cell. added: as in `changed`."""
+        """`comments.require_known`, with the line counted in its cell. added: as in `changed`."""
         wrong = comments.problem(source, module)
         if wrong is not None:
             line, reason = wrong
@@ -174,7 +176,9 @@ class _Program:
             raise SourceError(f"{module}: {place}: {reason}")
 
     def import_line(self, first: int) -> int:
-        """The line for the import: before the cell's first changed line, behind `__future__`."""
+        """The place of the import: before the cell's first changed line, after `__future__`
+        imports.
+        """
         index = bisect_right(self.starts, first) - 1
         tree = ast.parse(self.codes[index])
         future = [
@@ -186,7 +190,7 @@ class _Program:
         return line
 
     def edits(self, changes: dict[int, tuple[str, ...]]) -> list[Edit]:
-        """The edits of the JSON text that put other lines in the place of some."""
+        """Edits of the JSON text that replace some lines."""
         edits = []
         for cell, start in zip(self.cells, self.starts, strict=True):
             at = 0

@@ -1,4 +1,4 @@
-"""Showing or writing a rewritten file; nothing is overwritten unasked."""
+"""Shows or writes a rewritten file; nothing is overwritten unasked."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +13,12 @@ from mixpert_py.sources.rewriting import Rewritten
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Where the results of `mixpert rewrite` go.
+    """The way in which results of `mixpert rewrite` are shown or written.
 
-    preview: "diff" or "check": results are shown and not written. output: the file that the result
-    is written to, changed or not, "-" for standard output; None: in place, or beside the script.
-    has_summary: whether there are several files, and a last line sums them up. names_left: whether
-    each product that stays as it is is named.
+    preview: "diff" or "check" shows results and writes nothing. output: the file for the result,
+    changed or not, "-" for standard output; None: in place, or beside the script. has_summary:
+    whether there are several files, which a last line sums up. names_left: whether each product
+    that stays unchanged is named.
     """
 
     preview: str | None
@@ -30,7 +30,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result for one file: where it was written, the message about it, or the problem."""
+    """The result for a file: where it was written, the message about it, or the problem."""
 
     result: Rewritten
     message: bytes = b""
@@ -52,7 +52,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Tally:
-    """Numbers of files by what became of them, and of the products in those that change.
+    """The number of files by outcome, and of products in changed files.
 
     left: products that stay, in all files.
     """
@@ -64,7 +64,7 @@ class Tally:
     left: int = 0
 
     def count(self, outcome: Outcome) -> None:
-        """Add one file."""
+        """Add a file."""
         result = outcome.result
         self.left += len(result.left)
         if outcome.problem:
@@ -126,15 +126,15 @@ def deliver(result: Rewritten, task: Task) -> Outcome:
 
 
 def _encoded(text: str) -> bytes:
-    """A text as UTF-8; bytes of a file's name that are none are escaped."""
+    """A text as UTF-8; other bytes of a file's name are escaped."""
     return text.encode("utf-8", "backslashreplace")
 
 
 def _write(result: Rewritten, task: Task) -> Path:
-    """Write a file, with the permissions of its source; returns where.
+    """Write a file with the permissions of its source, and return its path.
 
-    Raises SourceError where it cannot, or where it would overwrite a file that was there and that
-    no earlier call wrote.
+    Raises SourceError if that fails, or if it would overwrite an existing file that no earlier call
+    wrote.
     """
     source = Path(result.path)
     if task.in_place:
@@ -154,7 +154,7 @@ def _write(result: Rewritten, task: Task) -> Path:
 
 
 def _is_earlier_result(text: bytes, result: Rewritten) -> bool:
-    """Whether a file is the result, or what an earlier rewrite of the same module made of it."""
+    """Whether a file is this result, or an earlier rewrite of the same module."""
     if text == result.after:
         return True
     if not result.sites or MARK.encode() not in result.after:

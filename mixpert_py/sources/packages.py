@@ -1,7 +1,7 @@
-"""Packages that are rewritten beside a program's own modules: `--package sklearn`.
+"""Packages that are rewritten together with a program's own modules: `--package sklearn`.
 
-A pattern is a package's name, which stands for all modules below it, or a glob of module names that
-begins with one, such as `sklearn.decomposition.*`.
+A pattern is a package's name, which covers all modules below it, or a glob of module names that
+begins with a package's name, such as `sklearn.decomposition.*`.
 """
 
 import importlib.util
@@ -22,7 +22,7 @@ UNDERNEATH = ("mixpert_py", "numpy", "cupy", "numba")
 
 
 def matches(module: str, patterns: Iterable[str]) -> bool:
-    """Return whether one of the patterns names a module, or a package that it is in."""
+    """Return whether a pattern names a module or a package around it."""
     return any(
         module == pattern or module.startswith(f"{pattern}.") or fnmatchcase(module, pattern)
         for pattern in patterns
@@ -30,12 +30,12 @@ def matches(module: str, patterns: Iterable[str]) -> bool:
 
 
 def top(name: str) -> str:
-    """The package that a module or a pattern begins with."""
+    """The package with which a module or a pattern begins."""
     return name.partition(".")[0]
 
 
 def require(patterns: Iterable[str], path: Sequence[str] = ()) -> None:
-    """Raise SourceError, in one line, for a pattern by which nothing could ever be rewritten.
+    """Raise SourceError, in one line, for a pattern that can match nothing to rewrite.
 
     path: folders in which packages are looked up before those of sys.path. Nothing is imported.
     """
@@ -57,7 +57,7 @@ def require(patterns: Iterable[str], path: Sequence[str] = ()) -> None:
 
 
 def find(package: str, path: Sequence[str] = ()) -> ModuleSpec | None:
-    """The spec of a package, which is not imported; None where there is none."""
+    """The spec of a package, found without importing it, or None."""
     theirs = list(sys.path)
     sys.path[:0] = [folder for folder in path if folder]
     try:
@@ -69,9 +69,9 @@ def find(package: str, path: Sequence[str] = ()) -> ModuleSpec | None:
 
 
 def files(patterns: Iterable[str]) -> dict[str, str]:
-    """The Python files of packages, none of which is imported, and each as `relative` names it.
+    """The Python files of packages, found without importing them, each named as by `relative`.
 
-    Raises SourceError as `require` does, and for a pattern that no module has.
+    Raises SourceError as `require` does, and for a pattern that no module matches.
     """
     patterns = list(patterns)
     require(patterns)
@@ -101,7 +101,7 @@ def _module(file: Path) -> str:
 
 
 def described(patterns: Iterable[str]) -> list[Package]:
-    """The packages as a plan has them: each with what it was installed as, and the version."""
+    """The packages as a plan has them: each with its distribution and version."""
     from importlib import metadata  # not above: it takes longer than all else here
 
     patterns = list(patterns)
@@ -117,7 +117,7 @@ def described(patterns: Iterable[str]) -> list[Package]:
 
 
 def installed(distribution: str) -> str:
-    """The version of a distribution; empty where it is not installed."""
+    """The version of a distribution; empty if it is not installed."""
     from importlib import metadata
 
     try:
@@ -127,7 +127,7 @@ def installed(distribution: str) -> str:
 
 
 def applicable(plan: Plan) -> tuple[Plan, list[str]]:
-    """A plan without its entries for packages of another version, and a line for each of these."""
+    """A plan without entries for packages of another version, and a line for each such package."""
     others, lines = [], []
     for package in plan.package:
         here = installed(package.distribution) if package.distribution else package.version
@@ -143,12 +143,12 @@ def applicable(plan: Plan) -> tuple[Plan, list[str]]:
 
 
 def unused_line(package: str) -> str:
-    """A line on a package that was named, and that the program did not import."""
+    """A line about a package that was named and that the program did not import."""
     return f"package {package}: the program imported no module of it"
 
 
 def relative(path: str, module: str) -> str:
-    """A module's file from the folder that its package is in, with slashes on every machine.
+    """A module's path from the folder that contains its package, with slashes on every machine.
 
     module: the first part of the file's site ids.
     """

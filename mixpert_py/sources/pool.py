@@ -1,4 +1,4 @@
-"""Work shared out to several processes, any of which may be killed or run out of memory."""
+"""Shares work among several processes, any of which may be killed or run out of memory."""
 
 import gc
 from collections import deque
@@ -25,10 +25,10 @@ def each(
     jobs: int,
     lost: Callable[[Item], Output],
 ) -> Generator[Output, None, None]:
-    """one(item) for every item, in order, from `jobs` processes.
+    """Yield one(item) for every item, in order, from `jobs` processes.
 
-    one: what a process can import. lost: the result, made here, for an item whose process died
-    although it had nothing else to do. What `one` raises is raised here.
+    one: a function that a process can import. lost: makes the result, here, for an item whose
+    process died while it worked on nothing else. Exceptions of `one` are raised here.
     """
     size = max(1, min(MOST_AT_ONCE, len(items) // (8 * jobs)))
     pool = _started(jobs)
@@ -70,7 +70,7 @@ def _submitted(
 
 
 def _is_broken(future: Future[Output]) -> bool:
-    """Waits for it."""
+    """Wait for a future, and return whether its pool broke."""
     return isinstance(future.exception(), BrokenProcessPool)
 
 
@@ -80,11 +80,11 @@ def _try_alone(
     one: Callable[[Item], Output],
     lost: Callable[[Item], Output],
 ) -> None:
-    """Put results in the place of the first `jobs` futures that have none.
+    """Retry, each in a process of its own, the first `jobs` futures that have no result.
 
-    When one process dies the others are ended, and it is not known which it was. Chunks are begun
-    in order, so it had one of these, unless results were lost as well: then the next pool breaks
-    like this one, with fewer chunks left.
+    When a process dies the others are ended, and it is not known which one died. Chunks are begun
+    in order, so it worked on one of these, unless results were lost as well: then the next pool
+    breaks in the same way, with fewer chunks left.
     """
     broken = [i for i, (_, future) in enumerate(running) if _is_broken(future)]
     for i in broken[:jobs]:
@@ -103,14 +103,14 @@ def _alone(one: Callable[[Item], Output], item: Item, lost: Callable[[Item], Out
 
 
 def collect_seldom() -> None:
-    """Collect garbage seldom, in a process that makes syntax trees and nothing else."""
+    """Make garbage collection rare in a process that only makes syntax trees."""
     gc.freeze()
     gc.set_threshold(OBJECTS)
 
 
 @contextmanager
 def collecting_seldom() -> Iterator[None]:
-    """Collect garbage seldom inside a `with` statement."""
+    """Context manager in which garbage collection is rare."""
     before = gc.get_threshold()
     gc.set_threshold(OBJECTS)
     try:

@@ -1,4 +1,4 @@
-"""The project that a program belongs to, and the table `[tool.mixpert]` of its pyproject.toml."""
+"""The project of a program, and the table `[tool.mixpert]` of its pyproject.toml."""
 
 import os
 from pathlib import Path
@@ -14,9 +14,10 @@ SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "venv", "site
 
 
 def folder_of(start: str) -> str:
-    """The project that a folder belongs to: where pyproject.toml is, there or above; else itself.
+    """The project of a folder: the folder or parent with pyproject.toml, else the folder itself.
 
-    Nothing at or above the user's home is a project: a file left there would make all files one.
+    The user's home and folders above it are not projects: a file left there would make all files
+    one project.
     """
     home = os.path.realpath(os.path.expanduser("~"))
     folder = Path(os.path.realpath(start))
@@ -29,7 +30,7 @@ def folder_of(start: str) -> str:
 
 
 class TuningDefaults(NamedTuple):
-    """The options of `mixpert tune` that a project has, as they would be typed."""
+    """The options of `mixpert tune` that a project sets, as they would be typed."""
 
     error: tuple[str, ...] = ()
     criterion: tuple[str, ...] = ()
@@ -37,7 +38,7 @@ class TuningDefaults(NamedTuple):
 
 
 def is_in(file: str, folder: str) -> bool:
-    """Whether a file in a project's folder is the project's own, and not an environment's."""
+    """Whether a file in a project's folder belongs to the project, not to an environment."""
     if not file.startswith(folder.rstrip(os.sep) + os.sep):
         return False
     return not any(
@@ -47,9 +48,9 @@ def is_in(file: str, folder: str) -> bool:
 
 
 def tuning_defaults(start: str) -> TuningDefaults:
-    """`[tool.mixpert] error`, `criterion` and `compare` of the project of a folder.
+    """`[tool.mixpert] error`, `criterion` and `compare` of a folder's project.
 
-    Each is one value or a list of them. Raises SourceError where pyproject.toml is wrong.
+    Each is a value or a list of values. Raises SourceError if pyproject.toml is wrong.
     """
     path = Path(folder_of(start), PROJECT)
     ours = table(path)
@@ -57,13 +58,15 @@ def tuning_defaults(start: str) -> TuningDefaults:
 
 
 def packages(start: str) -> tuple[str, ...]:
-    """`[tool.mixpert] packages` of the project of a folder. Raises SourceError as above."""
+    """`[tool.mixpert] packages` of a folder's project. Raises SourceError if pyproject.toml is
+    wrong.
+    """
     path = Path(folder_of(start), PROJECT)
     return _texts(path, "packages", table(path).get("packages", []))
 
 
 def _texts(path: Path, key: str, value: object) -> tuple[str, ...]:
-    """A value, or a list of values, as the words of an option; only an error is a number."""
+    """A value, or a list of values, as the words of an option; only `error` may be a number."""
     accepted = (str, int, float) if key == "error" else (str,)
     values = value if isinstance(value, list) else [value]
     if not all(isinstance(one, accepted) and not isinstance(one, bool) for one in values):
@@ -73,7 +76,7 @@ def _texts(path: Path, key: str, value: object) -> tuple[str, ...]:
 
 
 def excluded(folder: str) -> list[str]:
-    """`[tool.mixpert] exclude` of a project's folder. Raises SourceError where that is wrong."""
+    """`[tool.mixpert] exclude` of a project's folder. Raises SourceError if it is wrong."""
     path = Path(folder, PROJECT)
     globs = table(path).get("exclude", [])
     if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
@@ -82,9 +85,9 @@ def excluded(folder: str) -> list[str]:
 
 
 def table(path: Path) -> dict[str, Any]:
-    """The table `[tool.mixpert]` of a project's file; empty where there is no such file.
+    """The table `[tool.mixpert]` of a project's file; empty without such a file.
 
-    Raises SourceError, in one line, where it is wrong.
+    Raises SourceError, in one line, if it is wrong.
     """
     try:
         tools: Any = tables(decoded(_read(path))).get("tool", {})

@@ -1,4 +1,4 @@
-"""`mixpert rewrite` and `sites`: each file in memory, before and after."""
+"""`mixpert rewrite` and `sites`: files in memory, before and after."""
 
 import difflib
 import signal
@@ -27,10 +27,10 @@ MAX_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """One file before and after, or why there is no after.
+    """A file before and after, or the problem why there is no result.
 
-    sites: its products; those with a reason stay as they are.
-    cells: in a notebook, the number of each site's code cell, and its line is counted there.
+    sites: its products; those with a reason stay unchanged. cells: in a notebook, the number of
+    each site's code cell, in which its line is counted.
     """
 
     file: SourceFile
@@ -53,7 +53,7 @@ class Rewritten:
         return tuple(site for site in self.sites if site.reason is not None)
 
     def diff(self) -> str:
-        """The change as a unified diff; bytes that are no UTF-8 are shown escaped."""
+        """The change as a unified diff; bytes that are not UTF-8 are escaped."""
         old, new = (
             text.decode("utf-8", "backslashreplace").splitlines(keepends=True)
             for text in (self.before, self.after)
@@ -84,7 +84,7 @@ def rewrite_files(
     scheme: str | None = None,
     jobs: int = 1,
 ) -> Iterator[Rewritten]:
-    """Rewrite each file in memory, in order. A file that cannot be has a `problem`."""
+    """Rewrite each file in memory, in order. A file that cannot be rewritten has a `problem`."""
     return _each(partial(_rewrite_file, plan=plan, scheme=scheme), files, jobs)
 
 
@@ -95,8 +95,9 @@ def rewrite_source(
     plan: Plan | None = None,
     scheme: str | None = None,
 ) -> Rewritten:
-    """Rewrite a source text. Raises SourceError if it does not parse, or for a comment that
-    names an unknown scheme or is not known.
+    """Rewrite a source text.
+
+    Raises SourceError if it does not parse, or has an unknown comment or scheme.
     """
     with named(file.path, module):
         if file.path.endswith(source_files.NOTEBOOK):
@@ -137,7 +138,7 @@ def _rewrite_file(file: SourceFile, plan: Plan | None, scheme: str | None) -> Re
 
 
 class _Expired(BaseException):
-    """No error, so that nothing on the way takes it for one of its own."""
+    """Derives from BaseException so that no `except Exception` on the way catches it."""
 
 
 def _expire(number: int, frame: FrameType | None) -> None:
@@ -146,9 +147,9 @@ def _expire(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def time_limit(seconds: float, path: str) -> Iterator[None]:
-    """Raise SourceError, naming `path`, when what runs under this takes longer.
+    """Raise SourceError, naming `path`, if the code in this context takes longer.
 
-    Only the main thread of a process can be stopped, and only where Python has interval timers.
+    This works in the main thread only, and only where Python has interval timers.
     """
     here = threading.current_thread() is threading.main_thread()
     if not here or not hasattr(signal, "setitimer"):

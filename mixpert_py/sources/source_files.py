@@ -1,4 +1,4 @@
-"""The source files that a command is given: found, read, and written back with care."""
+"""Finds, reads and safely writes back the source files that a command is given."""
 
 import fnmatch
 import os
@@ -18,9 +18,9 @@ MAX_NOTEBOOK_BYTES = 64 << 20
 
 
 class SourceFile(NamedTuple):
-    """A file, and the folder that it was asked for in: no link is written to that leads out.
+    """A file, and the folder in which it was found: links that lead out of it are not written to.
 
-    is_named: whether a path that the user gave is the file itself. Such a file is parsed even if it
+    is_named: whether the user gave the path of the file itself. Such a file is parsed even if it
     cannot have a product.
     """
 
@@ -30,11 +30,11 @@ class SourceFile(NamedTuple):
 
 
 def files_of_projects(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[SourceFile]:
-    """The programs and notebooks that the paths name: a file itself, and the files of a folder
-    that neither `exclude` nor the folder's project excludes.
+    """The programs and notebooks that the paths name.
 
-    `[tool.mixpert] exclude` has globs of names, and of paths from pyproject.toml on. Raises
-    SourceError where pyproject.toml is wrong.
+    These are named files, and files of named folders that neither `exclude` nor the folder's
+    project excludes. `[tool.mixpert] exclude` has globs of names, and of paths relative to
+    pyproject.toml. Raises SourceError if pyproject.toml is wrong.
     """
     for path in paths:
         found = source_files([path], exclude)
@@ -50,7 +50,7 @@ def files_of_projects(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[
 
 
 def source_files(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[SourceFile]:
-    """Each path that is a file, and every .py and .ipynb file below each folder, once."""
+    """Return each path that is a file, and every .py and .ipynb file below each folder, once."""
     for path in paths:
         if not os.path.isdir(path):
             yield SourceFile(path, os.path.dirname(path) or ".", is_named=True)
@@ -63,9 +63,9 @@ def source_files(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[Sourc
 
 
 def read(path: str) -> bytes:
-    """A source file's bytes, and one byte more than is accepted of a file that is too large.
+    """A source file's bytes; of a file that is too large, one byte more than is accepted.
 
-    Raises SourceError, in one line, if it cannot be read, or is an archive.
+    Raises SourceError, in one line, if it cannot be read or is an archive.
     """
     raw = _read(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
     if b"\0" in raw:  # in no source that Python takes
@@ -77,7 +77,7 @@ def read(path: str) -> bytes:
 
 
 def read_whole(path: str | Path) -> bytes:
-    """All bytes of a file, however large. Raises SourceError, in one line, if it cannot be read."""
+    """Read all bytes of a file, however large. Raises SourceError, in one line, if that fails."""
     return _read(path, -1)
 
 
@@ -90,10 +90,10 @@ def _read(path: str | Path, most: int) -> bytes:
 
 
 def write_back(file: SourceFile, before: bytes, after: bytes) -> None:
-    """Replace the bytes of a file that was read as `before`; its mode and its owner stay.
+    """Replace the bytes of a file that was read as `before`; its mode and owner stay.
 
-    Raises SourceError, and leaves the file, where it is a link that leads out of its root, has
-    other names, or is no longer what was read.
+    Raises SourceError, and leaves the file, if it is a link that leads out of its root, has other
+    names, or has changed since it was read.
     """
     target = os.path.realpath(file.path)
     with writing(file.path):
@@ -115,7 +115,7 @@ def write_back(file: SourceFile, before: bytes, after: bytes) -> None:
 
 
 def _below(folder: str) -> Iterator[str]:
-    """Every source file below a folder, except in hidden folders and SKIPPED_FOLDERS."""
+    """Find every source file below a folder, except in hidden folders and SKIPPED_FOLDERS."""
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(
             name for name in folders if name not in SKIPPED_FOLDERS and name[0] != "."
@@ -139,7 +139,7 @@ def _is_inside(target: str, root: str) -> bool:
 
 
 def shown_path(path: str) -> str:
-    """A path from the current folder where it is in there, else the whole path."""
+    """A path relative to the current folder if it lies in there, else the whole path."""
     here = os.getcwd() + os.sep
     for given in (path, os.path.realpath(path)):
         if given.startswith(here):
