@@ -67,9 +67,8 @@ def _install() -> None:
 
 def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., Any]:
     """A graph compiled by Inductor with the pass, and again when the settings in force change.
-    patches: Inductor settings.
 
-    patches: of Inductor's settings.
+    patches: Inductor settings.
     """
     from mixpert_py.runtime.products import graph_operators
 

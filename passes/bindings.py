@@ -1,4 +1,4 @@
-"""Scopes of a module: every binding in them, and the places in which nothing is rewritten."""
+"""The scopes of a module: every binding in them, and the places where nothing is rewritten."""
 
 # ruff: noqa: N802, N815 — named after the nodes, as a visitor's methods are
 
@@ -15,7 +15,7 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 @dataclass(frozen=True)
 class Scopes:
-    """The scopes of a module, and its expressions in which no runtime call can stand."""
+    """The scopes of a module, and the expressions in which no runtime call can stand."""
 
     module: Scope
     scope_of: dict[ast.AST, Scope]  # in which a statement or an expression is evaluated
@@ -112,7 +112,7 @@ class _Reader:
         self.here = inner
 
     def certain(self, node: ast.stmt) -> bool:
-        """Whether a statement runs once and in its order when the module is imported."""
+        """Whether a statement runs exactly once, and in order, when the module is imported."""
         return node in self.top
 
     def visit_Import(self, node: ast.Import) -> None:

@@ -1,4 +1,4 @@
-"""Call sites: the products of a source, and their ids, which outlive edits around them."""
+"""Call sites: the products of a source, and their ids, which survive edits around them."""
 
 import ast
 import hashlib
@@ -14,11 +14,11 @@ HASH_DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """One product in the source: its id, its place, and whether it is rewritten.
+    """A product in the source: its id, its place, and whether it is rewritten.
 
     id: `module:qualname/kind~hash#n`. line and column are 1-based, column in characters.
-    expression: the source text, whitespace folded. reason: why it is left alone; None: rewritten.
-    span: offsets in the decoded text.
+    expression: the source text with whitespace folded. reason: why it is left alone; None if it is
+    rewritten. span: offsets in the decoded text.
     """
 
     id: str
@@ -32,7 +32,7 @@ class CallSite:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A call site in its syntax tree. scheme: the one that a comment of the program asks for."""
+    """A call site in its syntax tree. scheme: the scheme that a comment asks for."""
 
     site: CallSite
     node: ast.AST
@@ -41,9 +41,9 @@ class Product:
 
 
 def expression_hash(node: ast.AST, scopes: dict[ast.AST, Scope]) -> str:
-    """Hash of an expression with its local names numbered by appearance, without its spacing.
+    """Hash of an expression, with local names numbered by appearance and without spacing.
 
-    Global names and attributes count, so `x @ w1` and `x @ w2` differ where w1 and w2 are global.
+    Global names and attributes count, so `x @ w1` and `x @ w2` differ if w1 and w2 are global.
     """
     order: dict[str, str] = {}
     renamed: list[tuple[ast.Name | ast.arg, str]] = []
@@ -67,7 +67,7 @@ def expression_hash(node: ast.AST, scopes: dict[ast.AST, Scope]) -> str:
 
 
 def number(prefixes: Iterable[str], taken: frozenset[str]) -> list[str]:
-    """Site ids in source order: each prefix with the next number that no other site has.
+    """Site ids in source order: each prefix with its next free number.
 
     taken: ids that an earlier rewriting left in the file.
     """

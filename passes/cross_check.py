@@ -1,9 +1,9 @@
 """The cross-check: LibCST must see the same product in the same place before it is rewritten.
 
-LibCST has a parser and a scope analysis of its own. It reads the reduced source only. Its products
-are paired with those of `ast` in the order of the source, and must have the same text: what it
-finds in another order, with other operands, or not at all stays as it is. Its own positions would
-come from the text that it would write, and take as long as its parser.
+LibCST has its own parser and scope analysis, and reads only the reduced source. Its products are
+paired with those of `ast` in source order, and must have the same text. A product that LibCST finds
+in another order, with other operands, or not at all stays unchanged. LibCST's own positions are not
+used: they belong to the text that it would write, and computing them takes as long as parsing.
 """
 
 import ast
@@ -60,9 +60,9 @@ ARRAY_DOTS = frozenset(f"{module}.dot" for module in ARRAY_MODULES)
 class Claim:
     """A product as the finder sees it.
 
-    span: its offsets in the text. operator: whether it is written with `@` or `@=`, and not as a
-    call. names: the qualified names that a called function may have, none of a method; None: any.
-    root: the name that a called function's name begins with, if it begins with one.
+    span: its offsets in the text. operator: whether it is written with `@` or `@=`, not as a call.
+    names: the qualified names that a called function may have, empty for a method; None: any. root:
+    the first name of the called function's dotted name, if it has one.
     """
 
     span: tuple[int, int]
@@ -72,9 +72,9 @@ class Claim:
 
 
 def refusals(source: Source, tree: ast.Module, claims: Sequence[Claim]) -> list[str | None]:
-    """For each claim the reason why LibCST does not confirm it; None where it does.
+    """For each claim the reason why LibCST does not confirm it; None if it does.
 
-    Raises SourceError where LibCST can confirm no product of the file. RecursionError leaves this
+    Raises SourceError if LibCST can confirm no product of the file. A RecursionError leaves this
     function: LibCST needs a few Python frames for each level of nesting.
     """
     roots = {claim.root for claim in claims if claim.root is not None}
@@ -117,7 +117,7 @@ def _refusal(claim: Claim, seen: frozenset[str] | None) -> str | None:
 
 
 class _Order(cst.CSTVisitor):
-    """Learns in which order LibCST visits what a node has; visits nothing."""
+    """Records the order in which LibCST visits a node's children, and visits none of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class _Order(cst.CSTVisitor):
 
 
 class _Parts(dict[type[cst.CSTNode], tuple[str, ...]]):
-    """Kind of node → its attributes that may have names below them, in LibCST's order."""
+    """Maps each kind of node to its attributes that may contain names, in LibCST's order."""
 
     def of(self, node: cst.CSTNode) -> tuple[str, ...]:
         kind = type(node)
@@ -147,8 +147,8 @@ PARTS = _Parts()
 
 
 class _OnlyNames(cst.CSTVisitor):
-    """Visits no spaces, brackets and signs, and puts no copy in the place of what it has visited:
-    with both LibCST takes more than twice as long.
+    """Skips whitespace, brackets and signs, and copies no visited node: otherwise LibCST takes more
+    than twice as long.
     """
 
     def on_visit(self, node: cst.CSTNode) -> bool:
@@ -173,7 +173,7 @@ class _ScopeVisitor(_OnlyNames, ScopeVisitor):
 
 
 class _Scopes(ScopeProvider):
-    """The scopes of calls, with the targets of assignments found already, which are `targets`."""
+    """The scopes of calls. Targets of assignments, in `targets`, are already known."""
 
     def __init__(self, targets: Collection[cst.CSTNode]) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class _Scopes(ScopeProvider):
         self.of_calls: dict[cst.CSTNode, Scope | None] = {}
 
     def get_metadata(self, key: object, node: cst.CSTNode, default: object = None) -> Any:
-        """The context of a name: nothing else is asked for."""
+        """The context of a name, the only metadata that is asked for."""
         return ExpressionContext.STORE if node in self.targets else ExpressionContext.LOAD
 
     def set_metadata(self, node: cst.CSTNode, value: Any) -> None:
@@ -195,10 +195,10 @@ class _Scopes(ScopeProvider):
 
 
 class _Tree:
-    """A source as LibCST reads it: its products, and the names in it that are assigned to.
+    """A source as LibCST reads it: its products, and the assigned names.
 
-    products: all calls, `@` and `@=` outside of f-strings, in the order of the source. targets: the
-    names that are assigned to, as LibCST's provider of contexts finds them.
+    products: all calls, `@` and `@=` outside f-strings, in source order. targets: the assigned
+    names, as LibCST's context provider finds them.
     """
 
     def __init__(self, text: str) -> None:
@@ -237,7 +237,9 @@ def _is_product(node: cst.CSTNode) -> bool:
 
 
 def _places(text: str, lines: Sequence[str]) -> list[Position]:
-    """The places of what `_Tree` takes for products, by Python's own parser, in the same order."""
+    """The places of the nodes that `_Tree` counts as products, from Python's parser, in the same
+    order.
+    """
     found: list[Position] = []
     stack: list[Any] = [parse(text, "")]
     while stack:
@@ -253,7 +255,7 @@ def _places(text: str, lines: Sequence[str]) -> list[Position]:
 
 
 def _column(line: str, column: int) -> int:
-    """A column of `ast`, which counts bytes, in characters."""
+    """A column of `ast`, which counts bytes, as a count of characters."""
     return column if line.isascii() else len(line.encode()[:column].decode())
 
 
@@ -290,7 +292,7 @@ def _written(product: cst.CSTNode) -> list[str]:
 
 
 def _words(lines: Sequence[str], place: Position) -> list[str]:
-    """The words of the text at a place: LibCST keeps the indentation elsewhere."""
+    """The words of the text at a place; LibCST keeps the indentation elsewhere."""
     first, start, last, end = place
     if first == last:
         return lines[first - 1][start:end].split()

@@ -1,6 +1,6 @@
-"""Edits of a text, and the inter-token text around an operator, a method's name or a comma.
+"""Edits of a text, and the text between tokens around an operator, a method's name or a comma.
 
-The program's spaces, line breaks and comments all stay, so that a person can put a product back.
+All spaces, line breaks and comments of the program stay, so that a person can put a product back.
 """
 
 import re
@@ -17,10 +17,10 @@ _EXCHANGED_PAIRS = {(" ", " "): ("", ""), ("", ""): (" ", " ")}
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replace text[start:end]. Spans of different edits never overlap, but may touch.
+    """Replaces text[start:end]. Spans of different edits never overlap, but may touch.
 
-    Where several edits start at one place, ends of products come before beginnings of others;
-    of two beginnings the outer product's comes first, of two ends the inner product's.
+    At one place, ends of products come before beginnings of others. Of two beginnings the outer
+    product's comes first, of two ends the inner product's.
     """
 
     start: int
@@ -63,8 +63,8 @@ def before_brackets(text: str, start: int, end: int) -> int:
 def opening(text: str, at: int, call: str) -> str:
     """The beginning of a runtime call before the operand at an offset.
 
-    `return(a)@b` is valid, `return_mixpert.matmul` is another name. The second space tells it from
-    `return (a)@b`.
+    `return(a)@b` is valid, `return_mixpert.matmul` is another name. The second space distinguishes
+    it from `return (a)@b`.
     """
     glued = at and (text[at - 1].isalnum() or text[at - 1] == "_")
     return f" {call}( " if glued else f"{call}("
@@ -94,6 +94,6 @@ def method_to_comma(between: str) -> tuple[str, tuple[str, str]]:
 
 
 def assignment_to_spacing(between: str, operator: str = "@=") -> tuple[str, str]:
-    """The text on either side of `@=`, as it is written on either side of a keyword's `=`."""
+    """The text on either side of `@=`, for use on either side of a keyword's `=`."""
     before, _, after = between.partition(operator)
     return _EXCHANGED_PAIRS.get((before, after), (before, after))

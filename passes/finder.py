@@ -32,7 +32,9 @@ MAX_CHARACTERS = 8 << 20
 
 
 def _any_of(words: Collection[str]) -> str:
-    """A pattern for these words, which `re` tries by their letters and not one after another."""
+    """A pattern that matches any of these words, by shared letters instead of one word after
+    another.
+    """
     if len(words) == 1:
         return next(iter(words))
     first = sorted({word[:1] for word in words}, reverse=True)  # a word's end comes last
@@ -76,8 +78,8 @@ NAMED = {ast.Attribute: "attr", ast.Name: "id", ast.alias: "name"}
 class Analysis:
     """A file with its products. The tree is shared and must not be changed.
 
-    Without a product in the file the tree is empty, and its comments are not read. warned: whether
-    Python's parser warns of the file.
+    If the file has no product, the tree is empty and its comments are not read. warned: whether
+    Python's parser warns about the file.
     """
 
     source: Source
@@ -129,10 +131,10 @@ def _may_multiply(text: str) -> bool:
 
 
 def _may_multiply_outside_strings(text: str) -> bool:
-    """Whether a text may have a product when its comments and strings are left out.
+    """Whether a text may have a product outside its comments and strings.
 
-    Takes a fifth of the time of a parse. What remains of the `@` begins a line outside of brackets
-    if it is a decorator's.
+    This takes a fifth of the time of a parse. A remaining `@` that begins a line outside brackets
+    belongs to a decorator.
     """
     pieces = []
     done = 0
@@ -176,7 +178,7 @@ def _is_decorator(text: str, at: int) -> bool:
 
 
 def _begins_line(text: str, at: int) -> bool:
-    """Whether a sign is the first of a line that continues no other by a backslash."""
+    """Whether a sign begins a line that does not continue the line before."""
     start = at
     while start and text[start - 1] in " \t\f":
         start -= 1
@@ -186,7 +188,7 @@ def _begins_line(text: str, at: int) -> bool:
 
 
 def _mentions_product(tree: ast.Module) -> bool:
-    """Whether the words of the text filter stand outside of comments and strings."""
+    """Whether words of the text filter appear outside comments and strings."""
     for node in preorder(tree):
         kind = type(node)
         if kind is ast.MatMult or (kind in NAMED and getattr(node, NAMED[kind]) in WORDS):
@@ -196,7 +198,7 @@ def _mentions_product(tree: ast.Module) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A product before it is confirmed and numbered. `at`: the node that has its location."""
+    """A product before it is confirmed and numbered. `at`: the node with its location."""
 
     node: ast.expr | ast.stmt
     at: ast.expr | ast.stmt
@@ -205,12 +207,12 @@ class _Candidate:
     match: Match
 
     def left(self, reason: str | None) -> "_Candidate":
-        """This candidate, left alone if a reason is given and it had none."""
+        """The candidate with a reason for leaving it alone, if one is given and it had none."""
         return replace(self, match=replace(self.match, reason=self.match.reason or reason))
 
 
 def _candidates(text: str, tree: ast.Module, scopes: Scopes) -> Iterator[_Candidate]:
-    """Every product in preorder, with the reason why no call can stand in its place, if any."""
+    """Every product in preorder, with the reason, if any, why no call can replace it."""
     compiled = _compiled_arguments(scopes) if any(word in text for word in COMPILER_WORDS) else {}
     pythran = "pythran" in text and PYTHRAN.search(text)
     whole = "compiled by Pythran" if pythran else None
@@ -242,7 +244,7 @@ def _candidates(text: str, tree: ast.Module, scopes: Scopes) -> Iterator[_Candid
 
 
 def _aliases(scopes: Scopes) -> frozenset[str]:
-    """The names that an import or an assignment gives to what a word of the filter names."""
+    """The names that imports or assignments give to functions with a word of the filter."""
     return frozenset(
         name
         for scope in scopes.opened_by.values()
@@ -264,7 +266,7 @@ def _has_line(statement: ast.stmt, lines: Sequence[int]) -> bool:
 
 
 def _may_be_product(node: Any, words: frozenset[str]) -> bool:
-    """Whether a node may be a product; for most this is false without looking up its names.
+    """Whether a node may be a product; for most nodes the answer is no without looking up names.
 
     node: an operation or a call. words: the names that a product's function may have.
     """
@@ -285,7 +287,7 @@ def _may_be_product(node: Any, words: frozenset[str]) -> bool:
 
 
 def _may_be_matrix(operand: ast.expr, words: frozenset[str]) -> bool:
-    """Whether an operand may be a matrix object, by the first name in it."""
+    """Whether an operand may be a matrix object, judged by its first name."""
     while isinstance(operand, ast.Attribute | ast.BinOp):
         operand = operand.value if isinstance(operand, ast.Attribute) else operand.left
     name = operand.func if isinstance(operand, ast.Call) else operand
@@ -295,8 +297,8 @@ def _may_be_matrix(operand: ast.expr, words: frozenset[str]) -> bool:
 def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
     """Find the arguments of compilers, as in `fast = njit(slow)` and `njit(lambda a: a)`.
 
-    Where the argument is a local variable, as in `[njit(f) for f in (one, two)]`, these are all
-    functions and classes that the file defines.
+    If the argument is a local variable, as in `[njit(f) for f in (one, two)]`, it may be any
+    function or class that the file defines.
     """
     arguments: dict[ast.AST, str] = {}
     called: set[str] = set()
@@ -373,7 +375,7 @@ def _ids(
 
 
 def _unreadable(node: ast.AST, source: Source) -> str | None:
-    """The reason for names such as ｄｏｔ, which Python reads as dot and edits would not find."""
+    """The reason to leave names such as ｄｏｔ, which edits would not find, or None."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     end = source.span(node.func)[1]
@@ -381,7 +383,7 @@ def _unreadable(node: ast.AST, source: Source) -> str | None:
 
 
 def _expression(source: Source, candidate: _Candidate, span: tuple[int, int]) -> str:
-    """The text of a product in one line, without comments."""
+    """The text of a product on one line, without comments."""
     text = source.text[span[0] : span[1]]
     several = "\n" in text or "\r" in text
     if candidate.at is not candidate.node or (several and ("#" in text or "\\" in text)):
@@ -392,7 +394,7 @@ def _expression(source: Source, candidate: _Candidate, span: tuple[int, int]) ->
 def _confirm(
     source: Source, tree: ast.Module, candidates: list[_Candidate], spans: list[tuple[int, int]]
 ) -> list[str | None]:
-    """Cross-check the candidates that have no reason yet; returns the reason of every candidate."""
+    """Cross-check the candidates that have no reason yet; return the reason of every candidate."""
     reasons = [candidate.match.reason for candidate in candidates]
     unconfirmed = [i for i, reason in enumerate(reasons) if reason is None]
     if not unconfirmed:
@@ -414,7 +416,7 @@ def _confirm(
 
 
 def _root(node: ast.AST) -> str | None:
-    """The name that the function of a call is reached from; None if there is none."""
+    """The first name of a call's dotted function name, or None."""
     below: ast.AST | None = node if isinstance(node, ast.Call) else None
     while isinstance(below, ast.Call | ast.Attribute | ast.Subscript):
         below = below.func if isinstance(below, ast.Call) else below.value
@@ -422,7 +424,7 @@ def _root(node: ast.AST) -> str | None:
 
 
 def _taken(text: str, tree: ast.Module) -> frozenset[str]:
-    """The site ids of runtime calls that an earlier rewriting left in the file."""
+    """The site ids of runtime calls from an earlier rewriting of the file."""
     if "site" not in text or not SITE.search(text):
         return frozenset()
     return frozenset(

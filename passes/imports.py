@@ -1,4 +1,4 @@
-"""The line that is added to a rewritten file, `import mixpert_py as _mixpert`, and its place."""
+"""The line `import mixpert_py as _mixpert` that is added to a rewritten file, and its place."""
 
 import ast
 import re
@@ -26,7 +26,7 @@ def position(tree: ast.Module) -> int:
 
 
 def alias(tree: ast.Module, text: str) -> str:
-    """The name for the runtime: that of an import in the file, else one that is not in use."""
+    """The name for the runtime: from an import in the file, else a name that is not in use."""
     before = position(tree)
     for statement in tree.body[before:]:
         if name := imported_as(statement):
@@ -40,12 +40,12 @@ def alias(tree: ast.Module, text: str) -> str:
 
 
 def is_imported(tree: ast.Module, name: str) -> bool:
-    """Whether an earlier rewriting left its import in the file."""
+    """Whether the file has the import of an earlier rewriting."""
     return any(imported_as(statement) == name for statement in tree.body)
 
 
 def imported_as(statement: ast.stmt) -> str | None:
-    """The name that `import mixpert_py as _mixpert` binds, if the statement is that."""
+    """The name that an `import mixpert_py as _mixpert` statement binds; None for others."""
     if isinstance(statement, ast.Import) and len(statement.names) == 1:
         name = statement.names[0]
         if name.name == PACKAGE and name.asname and re.fullmatch(r"_mixpert(_\d+)?", name.asname):
@@ -56,9 +56,9 @@ def imported_as(statement: ast.stmt) -> str | None:
 def edit(tree: ast.Module, source: Source, name: str) -> Edit:
     """The import as a line of its own, where a person would put it.
 
-    Before the first statement if that is an import; else behind the docstring, the future imports
-    or the opening comment (shebang, coding line, licence). A statement that follows a docstring on
-    the same line goes to a line behind the import.
+    It stands before the first statement if that is an import, else after the docstring, the future
+    imports or the opening comment (shebang, coding line, licence). A statement that follows a
+    docstring on the same line moves to a line after the import.
     """
     text = source.text
     before = position(tree)
@@ -102,7 +102,7 @@ def _next_line(text: str, start: int) -> int:
 
 
 def _after_opening_comment(text: str) -> int:
-    """Behind the first block of comment lines; 0 if the file opens with code."""
+    """The offset after the first block of comment lines; 0 if the file opens with code."""
     at = 0
     while blank := BLANK_LINE.match(text, at):
         at = blank.end()
@@ -114,7 +114,7 @@ def _after_opening_comment(text: str) -> int:
 
 
 def _newline(source: Source, at: int) -> str:
-    """The file's newline, unless it would become one with what stands beside it."""
+    """The file's newline, unless it would join with a character beside it."""
     beside = source.text[at - 1 : at] == "\r", source.text[at : at + 1] == "\n"
     if source.newline == "\n" and beside[0]:
         return "\r"

@@ -6,7 +6,7 @@ Setting = Mapping[str, str | int]
 
 
 def write(site: str, setting: Setting, native: str | None, encoding: str) -> str:
-    """The runtime's keyword arguments as text, in letters that the file's encoding can hold."""
+    """The runtime's keyword arguments as text, with characters that the file's encoding has."""
     text = f", site={_literal(site, encoding)}"
     for key, value in setting.items():
         text += f', {key}="{value}"' if isinstance(value, str) else f", {key}={value}"

@@ -40,7 +40,7 @@ _analysis = lru_cache(maxsize=4)(find_products)
 
 
 def analyze(source: bytes, module: str) -> tuple[CallSite, ...]:
-    """Every product of a file in source order, those left alone too.
+    """Every product of a file in source order, including products that are left alone.
 
     Nothing of the file is imported or run. Raises SourceError, in one line, if the file is too
     large or too deep, or if Python would not accept it.
@@ -51,7 +51,7 @@ def analyze(source: bytes, module: str) -> tuple[CallSite, ...]:
 def require_syntax(source: bytes, module: str) -> None:
     """Raise SourceError, in one line, if Python's parser does not accept a file.
 
-    `analyze` does not parse a file in which no word of a product stands.
+    `analyze` does not parse a file without a word of a product.
     """
     parse(decode(source, module).text, module)
 
@@ -67,11 +67,11 @@ def rewrite(
     plan: Plan | None = None,
     scheme: str | None = None,
 ) -> bytes:
-    """The file with its products as runtime calls; without such a product, the very same bytes.
+    """The file with its products as runtime calls; the very same bytes if it has none.
 
     A site takes its comment's scheme, else the plan's, else `scheme`, else none is written.
-    Rewriting twice equals rewriting once. Raises SourceError as `analyze` does,
-    and if the result's syntax tree is not the one that `rewrite_tree` makes.
+    Rewriting twice equals rewriting once. Raises SourceError as `analyze` does, and if the result
+    does not parse to the tree of `rewrite_tree`.
     """
     analysis = _analysis(source, module)
     if not analysis.rewritten:
@@ -101,10 +101,10 @@ def rewrite_tree(
     plan: Plan | None = None,
     scheme: str | None = None,
 ) -> ast.Module:
-    """The same change made to the syntax tree, to be compiled and run instead of the file.
+    """The same change of the syntax tree, which is compiled and run instead of the file.
 
-    Every node keeps its original location, so tracebacks and debuggers show the file's own lines;
-    the import has line 1 and stands behind the docstring. The tree is the caller's own.
+    Every node keeps its original location, so tracebacks and debuggers show the file's own lines.
+    The import has line 1 and follows the docstring. The caller owns the tree.
     """
     analysis = _analysis(source, module)
     if not analysis.rewritten:
@@ -120,7 +120,7 @@ def rewrite_tree(
 def _substituted(analysis: Analysis, settings: Settings) -> ast.Module:
     """The tree with runtime calls in place of products, and the import.
 
-    It shares the statements without a product with the analysed tree, which is not changed.
+    It shares statements without a product with the analysed tree, which is not changed.
     """
     tree = analysis.tree
     products = {product.node: (product.spelling, product.site.id) for product in analysis.rewritten}
@@ -135,9 +135,9 @@ def _substituted(analysis: Analysis, settings: Settings) -> ast.Module:
 def dependencies(
     source: bytes, module: str, imported: Mapping[str, frozenset[str]] = NOTHING_IMPORTED
 ) -> Dependencies:
-    """How values flow between the products of a file. Raises SourceError as `analyze` does.
+    """The flow of values between the products of a file. Raises SourceError as `analyze` does.
 
-    imported: a module, as the file spells it where it imports it → the sites that calls of its
+    imported: maps a module, as the file spells it in its import, to the sites that calls of its
     functions may reach.
     """
     analysis = _analysis(source, module)
@@ -150,7 +150,7 @@ def dependencies(
 
 
 def joined(flows: Sequence[Dependencies]) -> Dependencies:
-    """The graph of a program of several files, whose own file is the first."""
+    """The graph of a program of several files. The first one is the program's own file."""
     if len(flows) == 1:
         return flows[0]
     return graph.joined(flows)

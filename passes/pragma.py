@@ -19,9 +19,10 @@ MAX_COMMENT = 40
 
 @dataclass(frozen=True, slots=True)
 class Pragmas:
-    """The pragmas of a file. off: line numbers. schemes: the scheme that a line asks for.
+    """The pragmas of a file.
 
-    unknown: a line's comment that begins as a pragma and is none, cut to MAX_COMMENT characters.
+    off: line numbers. schemes: maps lines to the schemes that they ask for. unknown: maps lines to
+    comments that begin as a pragma but are none, cut to MAX_COMMENT characters.
     """
 
     off_file: bool
@@ -30,13 +31,13 @@ class Pragmas:
     unknown: dict[int, str] = field(default_factory=dict)
 
     def reason(self, first: int, last: int) -> str | None:
-        """Why a product on these lines is left alone, if it is."""
+        """The reason to leave a product on these lines alone, or None."""
         if self.off_file:
             return "`# mixpert: off-file`"
         return "`# mixpert: off`" if {first, last} & self.off else None
 
     def scheme(self, first: int, last: int) -> str | None:
-        """The scheme that a product on these lines is to run."""
+        """The scheme for a product on these lines, or None."""
         return self.schemes.get(first) or self.schemes.get(last)
 
 

@@ -1,4 +1,4 @@
-"""The reduced source: the part of a file that the cross-check needs, every line at its number.
+"""The reduced source: the parts of a file that the cross-check needs, on their original lines.
 
 LibCST takes ten times as long for a whole file as for its products and the statements around them.
 """
@@ -24,7 +24,7 @@ BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 
 @dataclass(frozen=True, slots=True)
 class _Omission:
-    """Statements that are left out, and the roots that they bind."""
+    """Omitted statements, and the roots that they bind."""
 
     start: int
     end: int
@@ -72,11 +72,11 @@ class _Needed:
     outward: bool
 
     def lies_in(self, start: int, end: int) -> bool:
-        """Whether a product lies there."""
+        """Whether a product lies in this span."""
         return bisect.bisect_left(self.starts, start) < bisect.bisect_left(self.starts, end)
 
     def binds_outward(self, text: str, start: int, end: int) -> bool:
-        """Whether the text there may bind a name of a scope around its statement."""
+        """Whether the text in this span may bind a name of a scope around its statement."""
         return self.outward and OUTWARD.search(text, start, end) is not None
 
 
@@ -97,7 +97,7 @@ def _omissions(source: Source, block: Iterable[ast.AST], needed: _Needed) -> Ite
 
 
 def _joined(source: Source, run: list[_Omission]) -> Iterator[_Omission]:
-    """A run of statements as one omission to the end of its last line."""
+    """Consecutive statements as one omission, to the end of the last line."""
     while run:
         if end := LINE_END.match(source.text, run[-1].end):
             names = dict.fromkeys(name for omission in run for name in omission.names)
@@ -107,7 +107,7 @@ def _joined(source: Source, run: list[_Omission]) -> Iterator[_Omission]:
 
 
 def _omitted(source: Source, statement: ast.stmt, needed: _Needed) -> _Omission | None:
-    """A statement that is left out; None if it must stay."""
+    """A statement as an omission; None if it must stay."""
     start, end = source.span(statement)
     if decorators := getattr(statement, "decorator_list", None):
         start = _first_at_sign(source, decorators)
@@ -121,7 +121,7 @@ def _omitted(source: Source, statement: ast.stmt, needed: _Needed) -> _Omission 
 
 
 def _decorators(source: Source, statement: ast.AST, needed: _Needed) -> _Omission | None:
-    """The decorators of a function or a class with a product, if there is none in them."""
+    """The decorators of a function or class with a product, if they contain none."""
     decorators = getattr(statement, "decorator_list", None)
     if not decorators:
         return None
@@ -179,7 +179,7 @@ def _bind(part: ast.AST, names: list[str], roots: frozenset[str]) -> bool:
 
 
 def _names(target: ast.expr | None) -> Iterator[str]:
-    """The names of a target; attributes and elements bind none."""
+    """The names of a target; attributes and elements bind no names."""
     if isinstance(target, ast.Name):
         yield target.id
     elif isinstance(target, ast.Starred):

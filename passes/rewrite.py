@@ -1,4 +1,4 @@
-"""Call sites become runtime calls: as edits of the text, and as nodes of the tree."""
+"""Turns call sites into runtime calls: as edits of the text, and as nodes of the tree."""
 
 import ast
 import bisect
@@ -41,10 +41,10 @@ def text_edits(
 
 
 class Substitute:
-    """Runtime calls in place of the products of a tree, at the products' own locations.
+    """Puts runtime calls in place of the products of a tree, at the products' locations.
 
-    products: for each node, its spelling and its site id; none of them is in an f-string. `visit`
-    returns a tree of its own, which shares the nodes without a product in them.
+    products: maps each node to its spelling and site id; none is in an f-string. `visit` returns a
+    new tree, which shares the nodes without a product.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ def _starts(node: Any) -> tuple[int, int]:
 
 
 def _copy(node: ast.AST) -> ast.AST:
-    """A node with the same children."""
+    """A new node with the same children."""
     return ast.copy_location(type(node)(**dict(ast.iter_fields(node))), node)
 
 

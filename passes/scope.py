@@ -1,4 +1,4 @@
-"""Scope: the meaning of a name at a place, by Python's rules and the imports that bind it."""
+"""The meaning of a name at a place, by Python's rules and the imports that bind it."""
 
 import ast
 from collections.abc import Iterator
@@ -35,10 +35,10 @@ def written_name(node: ast.expr) -> str:
 
 
 def function_words(value: ast.expr) -> tuple[str, ...]:
-    """The words of the functions that a value may be or hold.
+    """The words of functions that a value may be or hold.
 
-    They are the names of attributes, as in `np.dot`, those that `getattr` and `partial` are given,
-    and those within a dict, a list or a tuple. The word of a call of MATRICES is its own.
+    These are names of attributes, as in `np.dot`, names given to `getattr` and `partial`, and names
+    in a dict, list or tuple. A call of MATRICES has a word of its own.
     """
     parts: list[ast.expr] = []
     if isinstance(value, ast.Attribute):
@@ -68,8 +68,8 @@ def function_words(value: ast.expr) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One way a name gets its value. target: the import's qualified name; None: not an import.
-    words: of an assignment, the `function_words` of its value.
+    """A way in which a name gets its value. target: the qualified name of an import, else None.
+    words: the `function_words` of an assigned value.
     """
 
     target: str | None
@@ -82,7 +82,7 @@ class Binding:
 
 @dataclass(eq=False)
 class Scope:
-    """One namespace of the program: module, class, function, lambda or comprehension."""
+    """A namespace of the program: module, class, function, lambda or comprehension."""
 
     node: ast.AST
     parent: "Scope | None"
@@ -93,14 +93,14 @@ class Scope:
 
     @cached_property
     def home(self) -> "Scope":
-        """That of the function, or the module, whose code the scope's is part of."""
+        """The scope of the function or module whose code contains this scope."""
         if self.parent is None or isinstance(self.node, FUNCTIONS):
             return self
         return self.parent.home
 
     @property
     def qualname(self) -> str:
-        """As Python's __qualname__, with comprehensions counted to the function around them."""
+        """The `__qualname__` as in Python; a comprehension has that of the function around it."""
         if self.parent is None:
             return "<module>"
         if isinstance(self.node, COMPREHENSIONS):
@@ -115,7 +115,7 @@ class Scope:
         return f"{around.qualname}{inner}{name}"
 
     def chain(self) -> Iterator["Scope"]:
-        """The scopes in which a name used here may be bound: classes around it are not seen."""
+        """The scopes in which a name used here may be bound; classes around it are not searched."""
         scope: Scope | None = self
         while scope:
             if scope is self or not isinstance(scope.node, ast.ClassDef):
@@ -123,7 +123,7 @@ class Scope:
             scope = scope.parent
 
     def owner(self, name: str) -> "Scope | None":
-        """The scope whose variable a name used here is; None: a builtin, or from a star import."""
+        """The scope that owns a name used here; None for a builtin or a star import."""
         declared = self.declarations.get(name)
         for scope in self.chain():
             if declared is ast.Global and scope.parent is not None:
@@ -137,14 +137,15 @@ class Scope:
         return None
 
     def is_local(self, name: str) -> bool:
-        """True if the name is a variable of a function, lambda or comprehension."""
+        """Whether the name is a variable of a function, lambda or comprehension."""
         owner = self.owner(name)
         return owner is not None and isinstance(owner.node, (*FUNCTIONS, *COMPREHENSIONS))
 
     def meanings(self, expr: ast.expr) -> frozenset[str] | None:
-        """Everything a dotted name may mean, such as {"numpy.dot"}; None: not known for certain.
+        """All possible meanings of a dotted name, such as {"numpy.dot"}; None if they are not
+        certain.
 
-        `x = None` beside an import is the idiom for a missing package and takes nothing away.
+        `x = None` beside an import is the idiom for a missing package and changes nothing.
         """
         if isinstance(expr, ast.Attribute):
             base = self.meanings(expr.value)
@@ -159,7 +160,7 @@ class Scope:
         return owner.meaning_of[expr.id]
 
     def _meaning(self, name: str) -> frozenset[str] | None:
-        """Everything that a variable of this scope may mean; None: not known for certain."""
+        """All possible meanings of a variable of this scope; None if they are not certain."""
         bindings = self.bindings[name]
         latest = max((binding.line for binding in bindings if binding.certain), default=0)
         if any(
@@ -183,7 +184,7 @@ class Scope:
         )
 
     def root_bindings(self, expr: ast.expr) -> list[Binding]:
-        """Every binding, hidden ones too, of the name that a dotted name starts with."""
+        """Every binding, including hidden ones, of the first name of a dotted name."""
         while isinstance(expr, ast.Attribute):
             expr = expr.value
         if not isinstance(expr, ast.Name):
@@ -191,30 +192,30 @@ class Scope:
         return [binding for scope in self.chain() for binding in scope.bindings.get(expr.id, ())]
 
     def is_defined(self, name: str) -> bool:
-        """Tell whether every binding of a name used here is a `def` or a `class` of the file."""
+        """Whether every binding of a name used here is a `def` or a `class` of the file."""
         owner = self.owner(name)
         return owner is not None and all(b.defined for b in owner.bindings[name])
 
     def assigned_words(self, name: str) -> list[str]:
-        """The `function_words` of what is assigned to a name used here, as in `f = np.dot`."""
+        """The `function_words` of values assigned to a name used here, as in `f = np.dot`."""
         owner = self.owner(name)
         bindings = [] if owner is None else owner.bindings[name]
         return [word for binding in bindings for word in binding.words]
 
     def is_module(self, expr: ast.expr) -> bool:
-        """True if the name that a dotted name starts with is, or hides, an imported module."""
+        """Whether the first name of a dotted name is, or hides, an imported module."""
         return any(b.module or b.target in ARRAY_MODULES for b in self.root_bindings(expr))
 
     def is_compiled(self) -> bool:
-        """Whether numba, or a decorator of its names, compiles this scope or one around it."""
+        """Whether a decorator of numba or a similar compiler covers this scope or one around it."""
         if self.parent is None:
             return False
         decorators = getattr(self.node, "decorator_list", [])
         return any(map(self.parent.names_compiler, decorators)) or self.parent.is_compiled()
 
     def names_compiler(self, expr: ast.expr) -> bool:
-        """Tell whether an expression is a decorator of a compiler such as numba: its name, a call
-        of it, or a functools.partial of it.
+        """Whether an expression is a compiler's decorator, such as numba's: its name, a call of it,
+        or a functools.partial of it.
         """
         if isinstance(expr, ast.Call):
             is_partial = written_name(expr.func) == "partial" and expr.args
@@ -233,10 +234,10 @@ class Scope:
 
 
 def _compiles(name: str) -> bool:
-    """Tell whether a qualified name is that of a compiler's decorator, such as numba.njit."""
+    """Whether a qualified name is a compiler's decorator, such as numba.njit."""
     return name in COMPILING or (name.rpartition(".")[2] in COMPILERS and _may_compile(name))
 
 
 def _may_compile(name: str) -> bool:
-    """Whether a qualified name is not one of a library that is known to compile nothing so."""
+    """Whether a qualified name may be a compiler's: false for libraries known to have none."""
     return name.partition(".")[0] not in ARRAY_MODULES | TRACERS

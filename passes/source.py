@@ -1,4 +1,4 @@
-"""Source: the bytes of a Python file as text, with positions as `ast` counts them."""
+"""The bytes of a Python file as text, with positions as `ast` counts them."""
 
 import ast
 import bisect
@@ -35,7 +35,7 @@ NODES_NAMED = frozenset({("Import", "names"), ("ImportFrom", "names"), ("TypeAli
 
 
 class _Fields(dict[type[ast.AST], tuple[str, ...]]):
-    """Kind of node → its fields that may hold nodes, as far as they were asked for."""
+    """Maps each kind of node to its fields that may hold nodes; filled on demand."""
 
     def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
         found = [
@@ -72,7 +72,7 @@ class Source:
 
     @cached_property
     def newline(self) -> str:
-        """The file's newline: that of its first line."""
+        """The newline of the file's first line."""
         first = NEWLINE.search(self.text)
         return first[0] if first else "\n"
 
@@ -118,7 +118,7 @@ class Source:
         )
 
     def encode(self, text: str) -> bytes:
-        """A changed text as the bytes of a file of the same kind."""
+        """A changed text as bytes, with the file's encoding and BOM."""
         try:
             return self.bom + text.encode(self.encoding)
         except UnicodeError as error:
@@ -150,7 +150,7 @@ def decode(raw: bytes, module: str) -> Source:
 
 
 def has_tokens(text: str, more_than: int) -> bool:
-    """Whether a text has more tokens than that: words, signs and line ends."""
+    """Whether a text has more than this number of tokens: words, signs and line ends."""
     return len(text) > more_than and sum(1 for _ in TOKEN.finditer(text)) > more_than
 
 
@@ -163,12 +163,12 @@ def require_few_tokens(source: Source) -> None:
 
 
 def parse(text: str, module: str) -> ast.Module:
-    """The syntax tree. Raises SourceError where Python does not accept the text."""
+    """The syntax tree. Raises SourceError if Python does not accept the text."""
     return parse_with_warnings(text, module)[0]
 
 
 def parse_with_warnings(text: str, module: str) -> tuple[ast.Module, bool]:
-    """The syntax tree, and whether the parser has warned, of which nothing is shown.
+    """The syntax tree, and whether the parser gave warnings, which are not shown.
 
     Python's parser reports hostile nesting as RecursionError or MemoryError and NUL as ValueError.
     """
@@ -205,7 +205,7 @@ def require_shallow(tree: ast.Module, module: str) -> None:
 def _parts(node: ast.AST) -> int:
     """Count the parts of a node of ROWS that `ast` has in a row and LibCST nests.
 
-    They are the parts of an imported module's name, the operands of `and` and `or`, and the loops
+    These are the parts of an imported module's name, the operands of `and` and `or`, and the loops
     of a comprehension.
     """
     if isinstance(node, ast.BoolOp):
@@ -219,7 +219,7 @@ def _parts(node: ast.AST) -> int:
 
 @contextmanager
 def refusing_depth(module: str) -> Iterator[None]:
-    """Turn a RecursionError into a SourceError: little depth is left where a caller is deep."""
+    """Turn a RecursionError into a SourceError, because a deep caller leaves little depth."""
     try:
         yield
     except RecursionError:
@@ -227,7 +227,7 @@ def refusing_depth(module: str) -> Iterator[None]:
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """The child nodes that `ast.iter_child_nodes` yields but contexts, in a fifth of its time."""
+    """The nodes of `ast.iter_child_nodes` except contexts, in a fifth of its time."""
     names = FIELDS[type(node)]
     found: list[Any] = []
     if not names:  # two nodes of three

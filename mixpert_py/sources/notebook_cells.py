@@ -35,9 +35,9 @@ class Piece:
 @dataclass(frozen=True)
 class Cell:
     """A code cell. number: its position among the code cells, from 1. pieces: the strings of its
-    source. opened: the offset after the list's bracket; None if the source is one string.
+    source.
 
-    opened: the offset behind the list's bracket; None where the source is one string.
+    opened: the offset after the list's bracket; None if the source is one string.
     """
 
     number: int

@@ -1,1 +1,1 @@
-"""How values flow between the products of a module: its dependency graph."""
+"""The flow of values between the products of a module: its dependency graph."""

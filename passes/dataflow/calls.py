@@ -1,8 +1,8 @@
-"""Calls: those of the module's own code are entered, those of other code have known effects.
+"""Evaluates calls: the module's own code is entered, other code has known effects.
 
-A call of a function that is not in the module may return anything that its arguments and receiver
-hold. NumPy's and CuPy's functions change nothing but `out`; of other calls, one whose result is
-thrown away was made for its effect, and may have changed every argument by every other.
+A call of a function outside the module may return anything that its arguments and receiver hold.
+NumPy's and CuPy's functions change nothing but `out`. Any other call whose result is discarded was
+made for its effect, and may have changed every argument by every other.
 """
 
 # ruff: noqa: N802 — named after the nodes, as a visitor's methods are
@@ -102,7 +102,7 @@ class CallEvaluator(OwnCallEvaluator):
         return self.new(node, self.sites(everything))
 
     def stored(self, owners: Objects, name: ast.expr) -> Objects:
-        """The objects of an attribute; all that can be reached, if its name is computed."""
+        """The objects of an attribute; if its name is computed, all objects that can be reached."""
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
             return self.attribute(owners, name.value)
         return self.heap.reach(owners) | owners
@@ -179,7 +179,7 @@ class CallEvaluator(OwnCallEvaluator):
         self.put(self.heap.reach(changed - containers), sites)
 
     def callbacks(self, node: ast.AST, values: Objects) -> Objects:
-        """Call the functions among the arguments of unknown code, with any of the others."""
+        """Call functions among the arguments of unknown code, with any of the other arguments."""
         functions = [v.node for v in values if isinstance(v.node, FUNCTIONS) and not v.role]
         if not functions:
             return NOTHING

@@ -1,4 +1,4 @@
-"""Effects of calls that follow from their names: facts about NumPy, CuPy and the builtins."""
+"""Effects of calls by their names: facts about NumPy, CuPy and the builtins."""
 
 # The result depends on the size or the type of an array, not on its elements.
 SHAPE_ATTRIBUTES = frozenset(

@@ -1,4 +1,4 @@
-"""Evaluation of expressions on abstract values: which objects, and through them which sites."""
+"""Evaluates expressions on abstract values: objects, and through them sites."""
 
 # ruff: noqa: N802, N815 — named after the nodes, as a visitor's methods are
 
@@ -43,7 +43,7 @@ class Program:
     _parts: dict[ast.AST, list[ast.expr]] = field(default_factory=dict)
 
     def parts(self, node: ast.AST) -> list[ast.expr]:
-        """The expressions that a node is made of."""
+        """The direct subexpressions of a node."""
         if node not in self._parts:
             nodes = ast.iter_child_nodes(node)
             self._parts[node] = [part for part in nodes if isinstance(part, ast.expr)]
@@ -63,8 +63,8 @@ class Evaluator:
     """Evaluates expressions, and assigns to targets, at one point of a function or of the module.
 
     home: the scope of the running function. state: the variables and objects at this point.
-    context: the call that entered the function. turn: that of a loop whose turns are followed one
-    by one; what they create are different objects.
+    context: the call that entered the function. turn: the turn of a loop whose turns are followed
+    one by one; each creates different objects.
     """
 
     program: Program
@@ -89,7 +89,7 @@ class Evaluator:
         return self.heap.object_at(node, role + self.turn, self.context)
 
     def new(self, node: ast.AST, sites: Sites, role: str = "") -> Objects:
-        """The object that a node creates, which from now on holds these sites' results too."""
+        """The object that a node creates; it now also holds the results of these sites."""
         created = frozenset({self.created(node, role)})
         self.put(created, sites)
         return created
@@ -153,14 +153,14 @@ class Evaluator:
         return method(node) if method else self.combine(node)
 
     def combine(self, node: ast.expr) -> Objects:
-        """Arithmetic, comparisons and all else: a new object computed from every part."""
+        """Arithmetic, comparisons and other expressions: a new object computed from every part."""
         sites: Sites = frozenset()
         for part in self.program.parts(node):
             sites |= self.sites(self.evaluate(part))
         return self.new(node, sites)
 
     def multiply(self, node: ast.expr, product: Product) -> Objects:
-        """An operator: its result holds its own site only, so that edges are immediate."""
+        """An operator: its result holds only its own site, so that edges are immediate."""
         parts = product.spelling.parts(node)
         out = NOTHING
         receiver = [] if parts.receiver is None else [parts.receiver]
@@ -191,7 +191,7 @@ class Evaluator:
         return objects
 
     def attribute(self, owners: Objects, name: str) -> Objects:
-        """The objects of an attribute: those stored in an instance, a view of an array."""
+        """The objects of an attribute: stored in an instance, or a view of an array."""
         found: set[Object] = set()
         read = self.heap.read
         for owner in owners or {self.unknown_owner}:
@@ -217,7 +217,7 @@ class Evaluator:
         return frozenset(found)
 
     def family(self, owner: Object) -> tuple[ast.AST, ...] | None:
-        """The classes that an instance has its methods from; None if they are not known."""
+        """The classes from which an instance has its methods; None if they are not known."""
         definition = self.heap.class_of.get(owner)
         return None if definition is None else self.program.families.get(definition)
 
@@ -276,7 +276,7 @@ class Evaluator:
         return frozenset({self.heap.object_at(node)})
 
     def defaults(self, node: Function) -> None:
-        """Make a function known; its parameters may be their defaults."""
+        """Record a function, whose parameters may have their defaults."""
         parameters = self.heap.defaults.setdefault(node, {})
         positional = [*node.args.posonlyargs, *node.args.args]
         last = positional[len(positional) - len(node.args.defaults) :]
@@ -305,7 +305,7 @@ class Evaluator:
         return created
 
     def returns(self, objects: Objects) -> None:
-        """Add to what the running function may return."""
+        """Add to the possible results of the running function."""
         summary = self.heap.summaries[(self.home.node, self.context)]
         if not objects <= summary.returned:
             summary.returned |= objects
@@ -333,7 +333,7 @@ class Evaluator:
 
 
 def constant_key(index: ast.expr) -> Key:
-    """The place that an index names, if it is a constant."""
+    """The place that a constant index names; None for other indices."""
     if isinstance(index, ast.Constant) and isinstance(index.value, str | bytes | int):
         return index.value
     return ANY

@@ -1,11 +1,11 @@
 """The dependency graph: which products' results can reach which products' operands.
 
-Reaching definitions as an abstract interpretation of the module: a value is the set of objects that
-it may be, an object holds the sites whose results it may contain. Statements run in order, branches
-join, loops and the functions of the module go to a fixpoint, each call of a function by itself.
-A loop over a list that is written there runs turn by turn. Control dependence (`if` on a result) is
-no edge. Where that takes too long, such loops are as others, then all calls of a function are
-analysed as one; where that takes too long as well, every product may reach every other.
+It is computed from reaching definitions, by abstract interpretation of the module: a value is the
+set of objects that it may be, and an object holds the sites whose results it may contain.
+Statements run in order, branches join, and loops and the module's functions run to a fixpoint, each
+call of a function separately. A loop over a literal list runs turn by turn. Control dependence
+(`if` on a result) is not an edge. If this takes too long, such loops run like others; then all
+calls of a function are analysed together; then every product may reach every other.
 """
 
 import ast
@@ -39,10 +39,10 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 class Dependencies:
     """The dependency graph of the operators of a module.
 
-    edges: (P, S) where a value computed from P's result can reach an operand of S; a loop may make
+    edges: pairs (P, S): a value computed from P's result can reach an operand of S; a loop may make
     S its own predecessor. sinks: sites without a successor outside their own cycle, in source
     order. names: module-level variables that may hold a product's value when the script ends,
-    sorted. uses: how these are used. ids: all sites, those of other modules last.
+    sorted. uses: the uses of these variables. ids: all sites, those of other modules last.
     """
 
     edges: frozenset[tuple[str, str]]
@@ -58,9 +58,10 @@ def graph(
     products: Iterable[Product],
     imported: Mapping[str, Sites],
 ) -> Dependencies:
-    """The graph of the products that are rewritten; all others are ordinary expressions.
+    """The graph of the rewritten products; all others are ordinary expressions.
 
-    imported: a module, as the tree spells it → the sites that calls of its functions may reach.
+    imported: maps a module, as the tree spells it, to the sites that calls of its functions may
+    reach.
     """
     operators = {product.node: product for product in products}
     if not operators and not imported:
@@ -102,7 +103,7 @@ def graph(
 
 
 def joined(flows: Sequence[Dependencies]) -> Dependencies:
-    """The graph of several modules, whose variables are those of the first."""
+    """The graph of several modules, with the variables of the first one."""
     edges = frozenset[tuple[str, str]]().union(*(flow.edges for flow in flows))
     ids = list(dict.fromkeys(site for flow in flows for site in flow.ids))
     first = flows[0] if flows else Dependencies(frozenset(), (), ())
@@ -110,17 +111,19 @@ def joined(flows: Sequence[Dependencies]) -> Dependencies:
 
 
 def _fixpoint(tree: ast.Module, program: Program, heap: Heap) -> State:
-    """Run the module and every function until nothing is added; the state at the module's end.
+    """Run the module and every function until nothing is added; return the state at the module's
+    end.
 
-    At first only functions that the module calls are run; then those that it does not call, as if
-    called from outside after everything else, with instances of their class and arguments without a
-    product.
+    First only functions that the module calls run. Then the others run, as if called from outside
+    after everything else, with instances of their class and arguments without a product.
     """
     end = State()
     runs: dict[Activation | None, tuple[int, set[Hashable]]] = {}
 
     def refresh(activation: Activation | None) -> None:
-        """Run a function, or the module, unless nothing that it read has changed since it ran."""
+        """Run a function, or the module, unless it has run since everything that it reads last
+        changed.
+        """
         if activation in runs:
             begun, read = runs[activation]
             if read.isdisjoint(heap.changes[begun:]):
@@ -167,10 +170,11 @@ def _run_function(activation: Activation, program: Program, heap: Heap) -> None:
 
 
 def _call_from_outside(program: Program, heap: Heap, end: State) -> None:
-    """Enter each function that the module does not enter; methods of one class share an instance.
+    """Enter each function that the module does not enter; methods of a class share an instance.
 
-    A method that others of these enter stays callable from outside: what was stored in the instance
-    before may reach it, in any order of calls. That instance may be of a class that inherits.
+    A method that other such methods call stays callable from outside: values that were stored in
+    the instance before may reach it, in any order of calls. The instance may be of a class that
+    inherits.
     """
     entered = {node for node, context in heap.summaries if context is not None}
     for node, defaults in heap.defaults.items():
@@ -197,7 +201,7 @@ def _call_from_outside(program: Program, heap: Heap, end: State) -> None:
 
 
 def _methods(scopes: Scopes) -> dict[str, tuple[ast.AST, ...]]:
-    """Functions defined in a class's body, by name: calls find them whatever the class."""
+    """Functions defined in class bodies, by name: calls find them in any class."""
     methods: dict[str, list[ast.AST]] = defaultdict(list)
     for node in scopes.opened_by:
         if isinstance(node, ast.ClassDef):
@@ -211,8 +215,8 @@ Classes = dict[ast.AST, tuple[ast.AST, ...]]
 
 
 def _families(scopes: Scopes) -> tuple[Classes, Classes]:
-    """Each class of the module with all its bases, if these are classes of the module as well; and
-    each class with all of the module that inherit from it.
+    """Each class of the module with all its bases, if these are classes of the module as well, and
+    with all classes of the module that inherit from it.
     """
     classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
     for node in scopes.opened_by:
@@ -254,7 +258,7 @@ def _variables_of_names(scopes: Scopes) -> dict[ast.Name, Variable]:
 
 
 def _captured(scopes: Scopes, variables: Mapping[ast.Name, Variable]) -> frozenset[Variable]:
-    """Variables that a function reads which is not the one that they belong to."""
+    """Variables that functions read and that belong to other functions."""
     return frozenset(
         variable
         for node, variable in variables.items()
@@ -274,7 +278,7 @@ def _sinks(ids: Sequence[str], edges: frozenset[tuple[str, str]]) -> tuple[str, 
 
 
 def _holding(program: Program, heap: Heap, end: State) -> dict[str, Sites]:
-    """Module-level variable → the sites whose results it may hold, if there are any; sorted."""
+    """Maps module-level variables to the sites whose results they may hold, if any; sorted."""
     module = program.scopes.module
     held = {}
     for name in module.bindings:

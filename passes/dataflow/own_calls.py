@@ -1,4 +1,4 @@
-"""Calls of the module's own functions and classes, by the summaries of those functions."""
+"""Evaluates calls of the module's own functions and classes, by summaries of the functions."""
 
 # ruff: noqa: N802 — named after the nodes, as a visitor's methods are
 
@@ -39,7 +39,8 @@ METHOD_KINDS = frozenset({"staticmethod", "classmethod"})
 class Arguments:
     """The arguments of a call.
 
-    spread: starred arguments and those that follow, which may be any parameter after `positional`.
+    spread: starred arguments and the ones after them, which may be any parameter after
+    `positional`.
     """
 
     positional: Sequence[Objects]
@@ -68,7 +69,7 @@ class OwnCallEvaluator(Evaluator):
     def own_code(
         self, node: ast.AST, callees: Objects, receiver: Objects, arguments: Arguments
     ) -> Objects | None:
-        """Call the callees that this module defines; None if there are none among them."""
+        """Call the callees that this module defines; None if there are none."""
         result: Objects | None = None
         for callee in callees:
             if isinstance(callee.node, FUNCTIONS) and not callee.role:
@@ -86,7 +87,7 @@ class OwnCallEvaluator(Evaluator):
         return result
 
     def construct(self, node: ast.AST, definition: ast.ClassDef, arguments: Arguments) -> Objects:
-        """Make an instance; without an __init__, arguments are the fields of a dataclass."""
+        """Make an instance; without an `__init__`, arguments are the fields of a dataclass."""
         created = self.created(node, "instance")
         self.heap.instances.add(created)
         self.heap.class_of[created] = definition
@@ -228,7 +229,7 @@ class OwnCallEvaluator(Evaluator):
     def call_method(
         self, node: ast.AST, owners: Objects, name: str, *positional: Objects
     ) -> Objects:
-        """Call a method of these objects, where they are instances of a class that has it."""
+        """Call a method of these objects that are instances of a class with this method."""
         returned = NOTHING
         for method, those in self.methods(owners & self.heap.instances, name).items():
             returned |= self.enter(node, method, those, Arguments(positional, {}))
@@ -242,7 +243,7 @@ class OwnCallEvaluator(Evaluator):
         return super().elements(node, owners) | self.call_method(node, owners, "__next__")
 
     def resume(self, activation: Activation) -> None:
-        """Let a generator see what has changed since it was called, and change more itself."""
+        """Let a generator see changes since it was called, and make changes itself."""
         summary = self.heap.summary(activation)
         self.heap.read.add(summary.exit)
         if summary.entry.gain(self.heap.visible(self.state.held, summary.given)):

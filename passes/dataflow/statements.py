@@ -1,4 +1,4 @@
-"""Execution of statements on abstract values: order, branches that join, loops to a fixpoint."""
+"""Executes statements on abstract values: order, joining branches, loops to a fixpoint."""
 
 # ruff: noqa: N802, N815 — named after the nodes, as a visitor's methods are
 
@@ -19,7 +19,7 @@ MAX_TURNS = 16  # of a loop that is followed turn by turn, each of which takes a
 class Executor(CallEvaluator):
     """Runs the body of the module or of one function.
 
-    live: whether this point is reached. loops: those around it, the innermost last. raised: for
+    live: whether this point is reached. loops: the loops around it, the innermost last. raised: for
     each `try` around it the state in which a statement of its body raises.
     """
 
@@ -47,7 +47,7 @@ class Executor(CallEvaluator):
             self.evaluate(part)
 
     def choose(self, *steps: Step) -> None:
-        """Take one of several continuations from here; the states that they end in are joined."""
+        """Take one of several continuations; the states at their ends are joined."""
         before = self.state
         after: State | None = None
         for step in steps:
@@ -130,7 +130,7 @@ class Executor(CallEvaluator):
         self.choose(*map(take, node.cases), self.skip)
 
     def capture(self, pattern: ast.pattern, subject: Objects) -> None:
-        """Every name in a pattern may be the subject or anything in it."""
+        """Let every name in a pattern be the subject or anything in it."""
         scope = self.scope(pattern)
         parts = frozenset(self.heap.reach(subject))
         for part in ast.walk(pattern):
@@ -212,8 +212,9 @@ class Executor(CallEvaluator):
     exec_AsyncFor = exec_For
 
     def columns(self, node: ast.expr) -> list[list[ast.expr]]:
-        """The elements of a list that is written as a loop's iterable, or of each that `zip` takes
-        there. None where it is another iterable, has many elements, or constants only.
+        """The elements of a literal list that a loop iterates over, or of each list in its `zip`.
+
+        None for another iterable, for many elements, or for constants only.
         """
         lists: list[ast.expr] = [node]
         if _is_zip(node) and self.scope(node).owner("zip") is None:
@@ -228,8 +229,8 @@ class Executor(CallEvaluator):
         return found if is_whole and is_fixed and has_values else []
 
     def follow_turns(self, node: ast.For | ast.AsyncFor, columns: list[list[ast.expr]]) -> None:
-        """Run a loop over such lists turn by turn: what stands at one place of them goes together,
-        and what a turn creates is not what the others create.
+        """Run a loop over such lists turn by turn: elements at one index go together, and each turn
+        creates objects of its own.
         """
         self.heap.has_turns = True
         values = [[self.evaluate(part) for part in elements] for elements in columns]
@@ -306,7 +307,7 @@ class Executor(CallEvaluator):
         self.live = False
 
     def leave(self) -> None:
-        """Let objects that the caller may find hold, from here on, what they hold here."""
+        """From here on, keep in objects that the caller may find what they hold here."""
         if self.home.parent is None:
             return
         summary = self.heap.summaries[(self.home.node, self.context)]

@@ -1,4 +1,4 @@
-"""The module's own statements as steps: which variables each assigns, and which it reads."""
+"""The module's own statements as steps: the variables that each assigns and reads."""
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,9 +18,9 @@ WRITING = frozenset({"print", "save", "savez", "savetxt", "savez_compressed", "w
 class Step:
     """A statement that assigns or changes variables of the module.
 
-    writes, reads: these variables. value: the assigned expression where it becomes all of a
-    variable, or of several that it is unpacked into; `a += b` has the value `a + b`. loops,
-    branches: the loops and the branches of conditions around it.
+    writes, reads: these variables. value: the assigned expression, if it becomes all of a variable,
+    or is unpacked into several; `a += b` has the value `a + b`. loops, branches: the loops and
+    conditional branches around it.
     """
 
     writes: frozenset[str]
@@ -31,12 +31,12 @@ class Step:
 
     @property
     def is_update(self) -> bool:
-        """Whether what a variable was before may stay a part of it."""
+        """Whether the old value of a variable may stay a part of its new value."""
         return self.value is None or bool(self.branches or self.writes & self.reads)
 
 
 def made_by(name: str, steps: Sequence[Step]) -> Iterator[Step]:
-    """The steps that the last value of a variable comes from, the last first."""
+    """The steps that made the last value of a variable, the last step first."""
     for step in reversed(steps):
         if name in step.writes:
             yield step
@@ -45,7 +45,7 @@ def made_by(name: str, steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def adds_to(node: ast.expr | None, name: str) -> bool:
-    """Whether an expression adds something to a variable, or takes something from it."""
+    """Whether an expression adds something to a variable, or subtracts something from it."""
     return (
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Sub | ast.Add)
@@ -63,9 +63,10 @@ def owner_of(scopes: Scopes, node: ast.Name) -> Scope | None:
 def read_steps(
     tree: ast.Module, scopes: Scopes, names: Collection[str]
 ) -> tuple[list[Step], frozenset[str], frozenset[str]]:
-    """The steps of a module, in order; the variables that it shows: prints, writes, or hands to a
-    call whose result it throws away; and their attributes that it shows, such as `model.coef_`.
-    names: the variables that matter.
+    """The steps of a module, in order, the variables that it shows, and their shown attributes.
+
+    A variable is shown if it is printed, written, or passed to a call whose result is discarded; an
+    attribute is, say, `model.coef_`. names: the variables that matter.
     """
     reader = _Reader(scopes, names)
     reader.block(tree.body, ())
@@ -91,7 +92,7 @@ class _Reader:
             self._statement(statement, around)
 
     def _statement(self, node: ast.stmt, around: tuple[ast.AST, ...]) -> None:
-        """Read a statement. around: the loops, and a marker of each branch, that it is in."""
+        """Read a statement. around: the loops around it, and a marker of each branch around it."""
         match node:
             case ast.Assign(targets=targets, value=value):
                 self._assignment(targets, value, around)
@@ -139,7 +140,7 @@ class _Reader:
                 self._step(self._targets(target), [value, target], None, around)
 
     def _call(self, call: ast.Call, around: tuple[ast.AST, ...]) -> None:
-        """A call whose result is thrown away: it fills an array or a container, or shows values."""
+        """Read a call whose result is discarded: it fills an array or container, or shows values."""
         filled = [keyword.value for keyword in call.keywords if keyword.arg == "out"]
         if isinstance(call.func, ast.Attribute) and call.func.attr in APPENDING:
             filled.append(call.func.value)
@@ -165,7 +166,7 @@ class _Reader:
             self.shown_attributes |= self._attributes(node)
 
     def _attributes(self, node: ast.AST) -> frozenset[str]:
-        """The attributes of these variables that are read in a piece of code, not called."""
+        """The attributes of these variables that code reads without calling them."""
         called = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
         return frozenset(
             f"{part.value.id}.{part.attr}"

@@ -1,11 +1,11 @@
-"""How the variables of a module are used: which are steps to others, shown, or differences.
+"""The uses of a module's variables: intermediate variables, shown variables, differences.
 
-A tuning compares by default what a program ends with. These facts tell its results from the steps
-to them, and from residuals, whose size says little: they tend to zero. They are about the module's
-own statements, in their order; where that leaves a doubt, a variable counts as a result.
+By default a tuning compares what a program ends with. These facts tell its results from
+intermediate variables and from residuals, whose size says little because they tend to zero. They
+concern the module's own statements, in order; in doubt a variable counts as a result.
 
-A difference, or the norm of one, may tend to zero, as `r = b - a @ x` does: whether it has is seen
-when the program has ended, by the size of `b`. For `norm(b - a @ x) / norm(b)` that is
+A difference, or the norm of one, may tend to zero, as `r = b - a @ x` does. Whether it has is seen
+when the program has ended, by the size of `b`. For `norm(b - a @ x) / norm(b)` that size is
 `norm(b) / norm(b)`.
 """
 
@@ -29,15 +29,15 @@ MOST = 8  # expressions for one variable
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """How variables of a module that hold results of products are used.
+    """The uses of module-level variables that hold results of products.
 
-    feeds: variable → those that a statement computes from its last value. later: the same, without
-    what only the next iteration of a loop computes. shown: variables that are printed, written, or
-    handed to a call that is made for its effect, as far as the source says. differences: variable
-    that is a difference, or the norm of one → expressions for the size of its operands: `norm(b)`
-    for `norm(b - a @ x)`. sums: variables that loops only add to, or take from. sites: variable →
-    products whose results it may hold. attributes: those of variables that are shown, such as
-    `model.coef_`.
+    feeds: maps a variable to those that a statement computes from its last value. later: the same,
+    without variables that only the next iteration of a loop computes. shown: variables that are
+    printed, written, or passed to a call that is made for its effect, as far as the source tells.
+    differences: maps a variable that is a difference, or the norm of one, to expressions for the
+    size of its operands: `norm(b)` for `norm(b - a @ x)`. sums: variables that loops only add to,
+    or subtract from. sites: maps a variable to the products whose results it may hold. attributes:
+    shown attributes of variables, such as `model.coef_`.
     """
 
     feeds: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) 
 
 
 def _is_sum(name: str, steps: Sequence[Step]) -> bool:
-    """Whether loops change a variable, and do no more than to add to it."""
+    """Whether loops change a variable only by adding to it."""
     repeated = [step for step in made_by(name, steps) if step.loops]
     return bool(repeated) and all(adds_to(step.value, name) for step in repeated)
 
@@ -104,7 +104,7 @@ def _shared(tree: ast.Module, scopes: Scopes, names: Collection[str]) -> frozens
 def sizes_of_operands(
     scopes: Scopes, names: Collection[str], steps: Sequence[Step]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Variable → the expressions, of those variables that are differences."""
+    """Maps those variables that are differences to expressions for their size."""
     finder = _Finder(scopes, names, steps)
     found = {name: finder.of_variable(name) for name in names}
     return {
@@ -124,8 +124,8 @@ class _Finder:
     def of_variable(self, name: str) -> list[ast.expr]:
         """The sizes of a variable's operands; none unless its last value is a difference.
 
-        An update such as `r = r - alpha * ap` says nothing about the size of `r`: that of the value
-        before it does.
+        An update such as `r = r - alpha * ap` says nothing about the size of `r`; the value before
+        it does.
         """
         if name in self._pending:
             return []
@@ -144,7 +144,7 @@ class _Finder:
         return found
 
     def _of(self, node: ast.expr, name: str) -> list[ast.expr]:
-        """The expression with the difference in it replaced by an operand, each way."""
+        """The expression with its difference replaced by each of the operands."""
         match node:
             case ast.BinOp(left=left, op=ast.Sub(), right=right):
                 return [side for side in (left, right) if self._is_operand(side, name)]

@@ -15,8 +15,8 @@ V = TypeVar("V")
 class Object(int):
     """All arrays, containers, instances or functions that one place of the program creates.
 
-    Made by Heap.object_at only, one for each place. The number counts the objects of a heap; as
-    their hash it makes the order of sets the same in every run, and an int has a quick one.
+    Only Heap.object_at makes it, once for each place. The number counts the objects of a heap. As
+    their hash it makes the order of sets the same in every run, and the hash of an int is quick.
     context: the call that entered the function around it, so that `relu(x)` and `relu(y)` differ.
     """
 
@@ -48,12 +48,12 @@ class TooComplexError(Exception):
 
 
 def work_for(sites: int) -> int:
-    """The work that the dependencies of so many sites are worth: of few, there are few to tell."""
+    """The work that the dependencies of so many sites are worth: little for few sites."""
     return min(MAX_WORK, WORK_PER_SITE * (sites + 2))
 
 
 def gain(table: dict[K, frozenset[V]], key: K, more: frozenset[V]) -> bool:
-    """Add to the set of a key; True if that adds anything."""
+    """Add to the set of a key; return whether that adds anything."""
     before = table.get(key, frozenset())
     if more <= before:
         return False
@@ -63,9 +63,9 @@ def gain(table: dict[K, frozenset[V]], key: K, more: frozenset[V]) -> bool:
 
 @dataclass(eq=False)
 class State:
-    """One point of a program: the objects of each variable, and the sites whose results they hold.
+    """A point of a program: the objects of each variable, and the sites whose results they hold.
 
-    A variable is overwritten by an assignment; an object, which may be many arrays, only gains.
+    An assignment overwrites a variable. An object, which may be many arrays, only gains sites.
     """
 
     variables: dict[Variable, Objects] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class State:
         return State(dict(self.variables), dict(self.held))
 
     def join(self, other: "State | None") -> bool:
-        """Add what may be true at another point; True if that adds anything."""
+        """Add what may be true at another point; return whether that adds anything."""
         if other is None:
             return False
         grown = False
@@ -84,7 +84,7 @@ class State:
         return self.gain(other.held) or grown
 
     def gain(self, held: Held) -> bool:
-        """Let objects hold more; True if that adds anything."""
+        """Let objects hold more sites; return whether that adds anything."""
         mine, grown = self.held, False
         for site, objects in held.items():
             before = mine.get(site, 0)
@@ -96,7 +96,7 @@ class State:
 
 
 def joined(one: State | None, other: State | None) -> State | None:
-    """A new state with everything in either; None stands for a point that is not reached."""
+    """A new state with everything in either state; None is a point that is not reached."""
     if one is None or other is None:
         only = one or other
         return only.copy() if only else None
@@ -107,7 +107,7 @@ def joined(one: State | None, other: State | None) -> State | None:
 
 @dataclass
 class Loop:
-    """The states of a loop where it is left by `break`, and where its next iteration begins."""
+    """The states at the `break` statements of a loop, and at the starts of its iterations."""
 
     broken: State | None = None
     continued: State | None = None
@@ -133,11 +133,11 @@ Activation = tuple[ast.AST, ast.AST | None]
 
 
 class Heap:
-    """Facts that are true at every point of the program, which only grow.
+    """Facts that are true at every point of the program, and only grow.
 
-    changes: what has grown, in order: an object, whose elements have; a variable; an attribute of
-    classes, by its name; the entry or the exit of a summary. read: which of these the function that
-    is being run has read.
+    changes: what has grown, in order: the elements of an object; a variable; an attribute of
+    classes, by its name; the entry or the exit of a summary. read: those of them that the running
+    function has read.
     """
 
     def __init__(self, module: ast.AST, budget: int) -> None:
@@ -165,7 +165,7 @@ class Heap:
         self._bits: dict[Objects, int] = {}
 
     def object_at(self, node: ast.AST, role: str = "", context: ast.AST | None = None) -> Object:
-        """The object of a place."""
+        """The object that a place creates."""
         place = (node, role, context)
         if place not in self._objects:
             made = Object(len(self._objects))
@@ -174,7 +174,7 @@ class Heap:
         return self._objects[place]
 
     def summary(self, activation: Activation) -> Summary:
-        """The summary of a function for one call, which is new where this is the first time."""
+        """The summary of a function for one call, made at the first request."""
         if activation not in self.summaries:
             self.changes.append(activation)
         return self.summaries[activation]
@@ -184,7 +184,7 @@ class Heap:
         self._put(self.elements, owners, key, objects)
 
     def set_attribute(self, owners: Iterable[Object], name: str, objects: Objects) -> None:
-        """Put objects into an attribute of instances, or into any of theirs."""
+        """Put objects into an attribute of instances, or into any attribute."""
         self._put(self.attributes, owners, name, objects)
 
     def _put(
@@ -201,7 +201,7 @@ class Heap:
                     self._reached.clear()
 
     def move(self, containers: Objects) -> None:
-        """Let what stands at a number in a list stand at any place of it."""
+        """Treat an element at a known index as an element at any index."""
         for container in containers & self.elements.keys():
             for place, objects in list(self.elements[container].items()):
                 if isinstance(place, int):
@@ -226,7 +226,7 @@ class Heap:
             self.share(objects)
 
     def store_class_attribute(self, name: str, objects: Objects) -> None:
-        """An attribute that instances have from their class, whichever class that is."""
+        """Store an attribute that instances of any class may have from their class."""
         if gain(self.class_attributes, name, objects):
             self.changes.append(name)
             self.share(objects)
@@ -238,7 +238,7 @@ class Heap:
             self.changes.append(COMMON)
 
     def reach(self, objects: Objects) -> Objects:
-        """Objects and everything stored in them."""
+        """The objects, and everything stored in them."""
         if self._stored.keys().isdisjoint(objects):
             self.read |= objects
             return objects
@@ -265,7 +265,7 @@ class Heap:
         return known
 
     def visible(self, held: Held, objects: Objects) -> Held:
-        """Return the part of `held` that concerns objects which a function can find.
+        """The part of `held` that concerns objects which a function can find.
 
         objects: its arguments. It finds what they reach, and what every function finds.
         """
@@ -283,7 +283,7 @@ class Heap:
         return frozenset([site for site, holders in state.held.items() if holders & found])
 
     def put(self, objects: Objects, sites: Sites, state: State) -> None:
-        """Change objects in place by a value computed from these sites' results."""
+        """Change objects in place by a value computed from the results of these sites."""
         if sites and objects:
             state.gain(dict.fromkeys(sites, self.bits(objects)))
 

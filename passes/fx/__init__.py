@@ -1,1 +1,1 @@
-"""The pass over graphs of PyTorch's compiler, beside the one over source text."""
+"""The pass over graphs of PyTorch's compiler."""

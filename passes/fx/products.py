@@ -30,12 +30,12 @@ Node = Any  # torch.fx.Node
 
 @dataclass(frozen=True, slots=True)
 class GraphProduct:
-    """One product of a graph.
+    """A product of a graph.
 
     node: the call in the graph. name: "mm" or "bmm". site: the id of its call site. settings: the
-    scheme, block and backend that rewritten code gives the call. is_backward: whether the backward
-    pass makes it; then `site` is that of the product in the forward pass. path, line, expression:
-    where the call site stands.
+    scheme, block and backend from rewritten code. is_backward: whether the backward pass makes it;
+    `site` is then that of the product in the forward pass. path, line, expression: the place of the
+    call site.
     """
 
     node: Node
@@ -49,16 +49,16 @@ class GraphProduct:
 
     @property
     def operands(self) -> tuple[Node, Node]:
-        """Both operands, as they are now: other products may have been replaced."""
+        """Both operands at this time: other products may have been replaced."""
         first = OPERATORS[operator_of(self.node) or ""]
         a, b = self.node.args[first : first + 2]
         return a, b
 
 
 def products(graph: Any, own_folders: tuple[str, ...]) -> Iterator[GraphProduct]:
-    """The products of a graph, in its order.
+    """The products of a graph, in order.
 
-    own_folders: folders of files that are not the program's: PyTorch's and the runtime's.
+    own_folders: folders of PyTorch's and the runtime's files, which are not the program's.
     """
     for node in list(graph.nodes):
         operator = operator_of(node)
@@ -87,7 +87,7 @@ def operator_of(node: Node) -> str | None:
 
 
 def replace(graph: Any, product: GraphProduct, operator: Callable[..., Any], *more: Any) -> None:
-    """Let `operator(a, b, *more)` make a product; what its node adds is added after it."""
+    """Make `operator(a, b, *more)` compute a product; a sum in its node is added afterwards."""
     node, aten = product.node, sys.modules["torch"].ops.aten
     with graph.inserting_before(node):
         made = _call(graph, node, operator, (*product.operands, *more))
@@ -117,9 +117,9 @@ def _call(
 
 
 class _Place(NamedTuple):
-    """The innermost line of the program in a stack trace, and what of it makes a product.
+    """The innermost line of the program in a stack trace, and its part that makes a product.
 
-    text: of the line. column: where the expression begins in it. inner: the innermost line of
+    text: of the line. column: the beginning of the expression in it. inner: the innermost line of
     PyTorch's own code that it calls.
     """
 
@@ -132,7 +132,7 @@ class _Place(NamedTuple):
 
 
 def _place(trace: str, own_folders: tuple[str, ...]) -> _Place:
-    """The place that a stack trace tells. Where there is none, an empty one."""
+    """The place in a stack trace; an empty one without a trace."""
     lines = trace.splitlines()
     found = _Place()
     for at, text in enumerate(lines):
@@ -152,7 +152,7 @@ def _place(trace: str, own_folders: tuple[str, ...]) -> _Place:
 
 
 def _site(operator: str, place: _Place) -> str:
-    """The id of a call site that no rewritten code names: the same whenever it is compiled."""
+    """The id of a call site that is not in rewritten code: the same at each compilation."""
     text = f"{place.text}|{place.column}|{place.inner}"
     digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
     function = _qualified(place.path, place.line, place.function)
@@ -160,7 +160,7 @@ def _site(operator: str, place: _Place) -> str:
 
 
 def _module(path: str) -> str:
-    """The module of a file as site ids name it: a program's by the name of its file."""
+    """A file's module as in site ids: for a program, the name of its file."""
     for name, module in list(sys.modules.items()):
         if getattr(module, "__file__", None) == path and name not in PROGRAM:
             return name

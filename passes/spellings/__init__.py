@@ -14,7 +14,7 @@ from mixpert_py.passes.spellings.spelling import Spelling as Spelling
 
 
 def find(node: ast.AST, scope: Scope) -> tuple[Spelling, Match] | None:
-    """The spelling of a product and its Match; None if the node is no product."""
+    """The spelling of a product and its Match; None if the node is not a product."""
     if operator.matches(node):
         return operator, Match("matmul")
     if match := matrix.find(node, scope):

@@ -1,7 +1,7 @@
 """`x @= b` → `x = _mixpert.imatmul(x, b)`, `o.x[i] @= b` → `_mixpert.target(o.x)[i].imatmul(b)`.
 
-Every part of the target stands where it stood. Both forms evaluate what the statement does, once
-and in its order.
+Every part of the target stays in its place. Both forms evaluate the parts of the statement once and
+in its order.
 """
 
 import ast
@@ -21,12 +21,12 @@ TARGET = "target"
 
 
 def matches(node: ast.AST) -> bool:
-    """Whether a node is an `@=`, which is a product, in place or not by its target's type."""
+    """Whether a node is an `@=`, a product that its target's type makes in place or not."""
     return isinstance(node, ast.AugAssign) and isinstance(node.op, ast.MatMult)
 
 
 def refusal(node: ast.AugAssign) -> str | None:
-    """Why such a statement is left alone; None if it is rewritten."""
+    """The reason to leave such a statement alone; None if it is rewritten."""
     if not is_plain(node):
         return "brackets around the target"
     if isinstance(node.value, ast.Tuple | ast.Yield | ast.YieldFrom):
@@ -35,15 +35,15 @@ def refusal(node: ast.AugAssign) -> str | None:
 
 
 def parts(node: ast.AST) -> Parts:
-    """The target, which is an operand too, and the right side; `statement` makes the rest."""
+    """The target, which is also an operand, and the right side; `statement` makes the rest."""
     assert isinstance(node, ast.AugAssign)
     return Parts([node.target, node.value], [])
 
 
 def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -> list[Edit]:
-    """The operands stay where they are.
+    """The operands stay in place.
 
-    The spaces around `@=` go to the sides of the first `=` of the keywords.
+    The spaces around `@=` move to the sides of the first `=` of the keywords.
     """
     assert isinstance(node, ast.AugAssign)
     end, left = source.span(node)[1], source.span(node.target)[1]
@@ -53,12 +53,12 @@ def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -
 
 
 def is_plain(node: ast.AugAssign) -> bool:
-    """Whether no brackets stand around the target."""
+    """Whether there are no brackets around the target."""
     return (node.lineno, node.col_offset) == (node.target.lineno, node.target.col_offset)
 
 
 def value_start(node: ast.AugAssign, source: Source) -> int:
-    """Where the right side begins, with its brackets."""
+    """The beginning of the right side, including its brackets."""
     left, right = source.span(node.target)[1], source.span(node.value)[0]
     return before_brackets(source.text, left, right)
 
@@ -84,7 +84,7 @@ def target_edits(node: ast.AugAssign, source: Source, call: str, depth: int) -> 
 
 
 def statement(node: ast.AugAssign, call: ast.Call) -> ast.stmt:
-    """The statement that replaces a product, from the call that has its arguments."""
+    """The statement that replaces a product, made from the call with its arguments."""
     target, *values = call.args
     if isinstance(target, ast.Name):
         call.args[0] = ast.copy_location(ast.Name(target.id, ast.Load()), target)

@@ -1,5 +1,4 @@
-"""Products that are calls of a library's functions: one table, with the one matcher and the one
-edit that serve all of its rows.
+"""Products that are calls of a library's functions: one table, one matcher and one edit.
 
 `np.dot(a, b)` becomes `_mixpert.dot(a, b, site="…", native=np.dot)`. Only the function's name is
 replaced, and the runtime's keyword arguments are added; the runtime calls `native` for everything
@@ -19,12 +18,12 @@ TOO_FEW = "too few operands"
 
 @dataclass(frozen=True)
 class Parameters:
-    """The arguments with which a function, or a method, is rewritten.
+    """The arguments with which a function or a method is rewritten.
 
     required: must be given, by position (or, with `by_keyword`, by name). optional: may follow, by
-    position or by name. options: only by name. any_number: further positional arguments, starred
-    ones too, may follow the required ones, up to `most`. as_list: the required ones but the first
-    may stand in one list.
+    position or by name. options: only by name. any_number: up to `most` more positional arguments,
+    also starred ones, may follow the required ones. as_list: all required ones except the first may
+    stand in a list.
     """
 
     required: tuple[str, ...]
@@ -36,20 +35,20 @@ class Parameters:
     as_list: bool = False
 
     def argument(self, call: ast.Call, name: str) -> ast.expr | None:
-        """The argument of a parameter; None if the call does not give it."""
+        """The argument for a parameter; None if the call does not give it."""
         named = (keyword.value for keyword in call.keywords if keyword.arg == name)
         positional = (*self.required, *self.optional)
         at = positional.index(name) if name in positional else len(call.args)
         return call.args[at] if at < len(call.args) else next(named, None)
 
     def _is_list(self, call: ast.Call) -> bool:
-        """Return whether the second argument is a list or tuple display of enough operands."""
+        """Return whether the second argument is a literal list or tuple of enough operands."""
         if len(call.args) != 2 or not isinstance(call.args[1], (ast.List, ast.Tuple)):
             return False
         return len(call.args[1].elts) >= len(self.required) - 1
 
     def refusal(self, call: ast.Call) -> str | None:
-        """Why a product with these arguments is left alone; None if it is rewritten."""
+        """The reason to leave a product with these arguments alone; None if it is rewritten."""
         keywords = [keyword.arg for keyword in call.keywords]
         starred = any(isinstance(argument, ast.Starred) for argument in call.args)
         if starred and not self.any_number:
@@ -103,7 +102,7 @@ class Function:
         return frozenset(_word(name) for name in self.names)
 
     def refusal(self, call: ast.Call) -> str | None:
-        """Why a call of one of these functions is left alone; None if it is rewritten."""
+        """The reason to leave a call of one of these functions alone; None if it is rewritten."""
         reason = self.parameters.refusal(call)
         if reason is not None:
             return reason
@@ -133,7 +132,7 @@ class Function:
 
 
 def after_arguments(call: ast.Call, source: Source) -> int:
-    """The offset behind the last argument and its own brackets, before any trailing comma."""
+    """The offset after the last argument and its own brackets, before any trailing comma."""
     values = [keyword.value for keyword in call.keywords]
     last = max(source.span(argument)[1] for argument in (*call.args, *values))
     return after_brackets(source.text, last, source.span(call)[1] - 1)
@@ -322,8 +321,8 @@ _TENSOR_METHODS = {
 
 
 def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
-    """The row of a call that is a product for certain, or is written like one; with the reason
-    why it is left alone, if it is.
+    """The row of a call that is certainly a product or is written like one, with the reason, if
+    any, to leave it alone.
     """
     meanings = scope.meanings(call.func)
     if meanings is None:
@@ -347,10 +346,10 @@ def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
 
 
 def find_handed_on(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
-    """Return the row of a product's function that a call is given as an argument.
+    """The row of a product's function that is passed to a call as an argument.
 
-    `reduce(np.dot, matrices)` becomes a call of the runtime. Any other function that is given one
-    calls it natively: such a call is listed only.
+    `reduce(np.dot, matrices)` becomes a call of the runtime. Other calls run the function natively
+    and are only listed.
     """
     if call.args and scope.meanings(call.func) == REDUCE.names:
         function = call.args[0]
@@ -370,8 +369,8 @@ def find_handed_on(call: ast.Call, scope: Scope) -> tuple[Function, Match] | Non
 
 
 def find_by_identity(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
-    """The row of a call such as `self.xp.dot(a, b)`, of whose module nothing is known, if it can be
-    one of a module's function.
+    """The row of a call such as `self.xp.dot(a, b)`, whose module is unknown, if it may be a call
+    of a module's function.
     """
     word = written_name(call.func)
     row = _BY_IDENTITY.get(word)
@@ -381,7 +380,7 @@ def find_by_identity(call: ast.Call, scope: Scope) -> tuple[Function, Match] | N
 
 
 def _may_be_function(call: ast.Call, word: str, scope: Scope) -> bool:
-    """Whether a call of a product's word can be one of a library's function."""
+    """Whether a call of a product's word may be a call of a library's function."""
     if isinstance(call.func, ast.Name):
         # Many programs have an `inner` of their own, which is no product.
         is_unknown = scope.owner(word) is None and not scope.has_star()
@@ -396,7 +395,7 @@ def _may_be_function(call: ast.Call, word: str, scope: Scope) -> bool:
 
 
 def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
-    """The row of a call of a function that no import tells."""
+    """The row of a call of a function whose library no import tells."""
     if found := find_by_identity(call, scope):
         return found
     word = written_name(call.func)
@@ -419,7 +418,7 @@ def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | N
 
 
 def _find_in_variable(call: ast.Call, word: str) -> tuple[Function, Match] | None:
-    """The row of a call of a variable that has been given a function of this word."""
+    """The row of a call of a variable to which a function of this word is assigned."""
     rows = (
         _BY_IDENTITY.get(word),
         _BOUND_DOT if word == "dot" else None,
@@ -465,7 +464,7 @@ def _is_dotted(expr: ast.expr) -> bool:
 def _find_tensor_method(
     call: ast.Call, method: ast.Attribute, scope: Scope
 ) -> tuple[Function, Match] | None:
-    """The row of a call such as `x.mm(y)`, of whatever x is."""
+    """The row of a call such as `x.mm(y)`, for any x."""
     word, base = method.attr, method.value
     row = _TENSOR_METHODS[word]
     if row.RUNTIME == LEFT_NATIVE:
@@ -486,7 +485,7 @@ def _is_constant(expr: ast.expr) -> bool:
 
 
 def _is_view(expr: ast.expr) -> bool:
-    """Whether an expression such as `x.T.reshape(m, n).t()` is made of names and of _VIEWS."""
+    """Whether an expression such as `x.T.reshape(m, n).t()` consists of names and of _VIEWS."""
     while not isinstance(expr, ast.Name):
         if isinstance(expr, ast.Call) and written_name(expr.func) in _VIEWS and not expr.keywords:
             if not all(map(_is_constant, expr.args)):
@@ -499,7 +498,7 @@ def _is_view(expr: ast.expr) -> bool:
 
 
 def _unresolved(function: ast.expr, scope: Scope, row: Function) -> str:
-    """Why a function written like a product is not known to be one."""
+    """The reason why a function that is written like a product is not known to be one."""
     libraries = ("numpy", "cupy") if any(x.startswith("numpy") for x in row.names) else ("scipy",)
     if isinstance(function, ast.Attribute):
         base = function.value

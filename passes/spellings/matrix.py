@@ -28,14 +28,14 @@ def find(node: ast.AST, scope: Scope) -> Match | None:
 
 
 def operands(node: ast.BinOp | ast.AugAssign) -> tuple[ast.expr, ast.expr]:
-    """The operands of an operation; those of `a *= b` are a and b."""
+    """The operands of an operation; for `a *= b` they are a and b."""
     if isinstance(node, ast.BinOp):
         return node.left, node.right
     return node.target, node.value
 
 
 def is_matrix(operand: ast.expr, scope: Scope) -> bool:
-    """Whether an operand is made by one of MATRICES, or computed from what is."""
+    """Whether an operand is made by one of MATRICES, or computed from such an object."""
     match operand:
         case ast.Name(id=name):
             return not MATRICES.isdisjoint(scope.assigned_words(name))

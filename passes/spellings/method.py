@@ -1,4 +1,4 @@
-"""`x.dot(y)` → `_mixpert.dot_method(x, y)`, whatever x is: the runtime keeps its type's meaning."""
+"""`x.dot(y)` → `_mixpert.dot_method(x, y)` for any x: the runtime keeps its type's meaning."""
 
 import ast
 
@@ -20,7 +20,7 @@ PARAMETERS = Parameters(("b",), ("out",))
 
 
 def matches(node: ast.AST) -> bool:
-    """Whether a node is a call of anything's `dot`."""
+    """Whether a node is a call of a method `dot`."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -29,7 +29,7 @@ def matches(node: ast.AST) -> bool:
 
 
 def refusal(call: ast.Call, scope: Scope) -> str | None:
-    """Why such a call is left alone; None if it is rewritten."""
+    """The reason to leave such a call alone; None if it is rewritten."""
     assert isinstance(call.func, ast.Attribute)
     owner = call.func.value
     if isinstance(owner, ast.Call) and written_name(owner.func) == "super":

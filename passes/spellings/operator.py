@@ -10,7 +10,7 @@ RUNTIME = "matmul"
 
 
 def matches(node: ast.AST) -> bool:
-    """Whether a node is an `@`, which is a product whatever its operands turn out to be."""
+    """Whether a node is an `@`, which is a product for operands of any type."""
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
 
 

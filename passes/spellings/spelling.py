@@ -1,6 +1,6 @@
-"""Spelling: the interface of every way to write a product, and Match: a node that is written so.
+"""Spelling: the interface of every way to write a product. Match: a node that is written so.
 
-Also the edits that several spellings share: those of the text between two operands.
+Some edits are shared by several spellings: edits of the text between two operands.
 """
 
 import ast
@@ -21,8 +21,8 @@ from mixpert_py.passes.source import Source
 class Match:
     """A node that is a product.
 
-    kind: the word in the site's id. reason: why the product is left alone; None if it is
-    rewritten. names: the qualified names that the called function may have; None: any, since the
+    kind: the word in the site's id. reason: why the product is left alone; None if it is rewritten.
+    names: the qualified names that the called function may have; None means any, because the
     runtime call decides by the function.
     """
 
@@ -32,10 +32,11 @@ class Match:
 
 
 class Parts(NamedTuple):
-    """The expressions of a product. arguments, keywords: those of the runtime call, without its own
-    keywords. output: the argument that the result is written to, which is no operand. native: the
-    function that the program called, which the runtime gets as `native=`. receiver: the object
-    whose method that is, an operand too.
+    """The expressions of a product.
+
+    arguments, keywords: those of the runtime call, without its own keywords. output: the argument
+    that receives the result, which is not an operand. native: the called function, which the
+    runtime gets as `native=`. receiver: the object whose method that is, also an operand.
     """
 
     arguments: list[ast.expr]
@@ -46,7 +47,7 @@ class Parts(NamedTuple):
 
 
 class Spelling(Protocol):
-    """One way to write a product, and the runtime call that it becomes.
+    """A way to write a product, and the runtime call that replaces it.
 
     RUNTIME: the runtime's function.
     """
@@ -55,12 +56,12 @@ class Spelling(Protocol):
     def RUNTIME(self) -> str: ...  # noqa: N802 — a constant of the modules that are spellings
 
     def parts(self, node: ast.AST) -> Parts:
-        """The expressions of the node that the runtime call takes."""
+        """The expressions of the node that become arguments of the runtime call."""
 
     def edits(
         self, node: ast.AST, source: Source, call: str, keywords: str, depth: int
     ) -> list[Edit]:
-        """The same in text: `call` is the runtime function's name, `keywords` its own keywords."""
+        """The same as text edits. call: the runtime function's name. keywords: its own keywords."""
 
 
 def between(source: Source, left: ast.expr, right: ast.expr, sign: str) -> tuple[int, int]:
