@@ -93,7 +93,7 @@ CRITERIA: dict[str, Criterion] = {
 
 
 def resolve(name: str) -> Criterion:
-    """The criterion of that name. Raises MixPertError, listing the names, if there is none."""
+    """The criterion with this name. Raises MixPertError, which lists the names, if there is none."""
     if name not in CRITERIA:
         raise MixPertError(f"unknown criterion {name!r}; known: {', '.join(CRITERIA)}")
     return CRITERIA[name]
@@ -123,7 +123,7 @@ def errors(
 
 
 def _arrays(reference: npt.ArrayLike, value: npt.ArrayLike) -> tuple[Array, Array]:
-    """Both as arrays. Raises ShapeError or MixPertError where they cannot be compared."""
+    """Convert both values to arrays. Raises ShapeError or MixPertError if they cannot be compared."""
     x, y = np.asarray(reference), np.asarray(value)
     if x.shape != y.shape:
         raise ShapeError(f"shape {y.shape} came, {x.shape} is the reference's")
@@ -164,7 +164,7 @@ def _parts(x: Array) -> Array:
 
 
 def _in_range(x: Array, y: Array) -> tuple[Array, Array]:
-    """Both arrays, scaled down by 16 where an element is near the end of the range of float64.
+    """Both arrays, scaled down by 16 if an element is near the end of float64's range.
 
     Ratios of their elements stay the same, and sums of two of them do not overflow.
     """

@@ -1,6 +1,6 @@
-"""What a program can gain, from its products' share of the time, and in words.
+"""The possible gain of a program, from its products' shares of the time, and in words.
 
-Times by scheme are known of single products, errors too: nothing here needs a run of the program.
+Times and errors of single products are known for each scheme, so no run of the program is needed.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,12 +16,12 @@ LARGEST = 100.0  # gains beyond it are written as this
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is likely on one machine.
+    """The likely gain on one machine.
 
-    device: None for the machine at hand, else the short name of a GPU, for which times are
-    predicted. gain: of the program. seconds: of the products under the plan. plan: the schemes that
-    make the gain. scheme: that of all products, where `mixpert run --scheme` is what makes the
-    gain; None: tuning is. error: the program's, predicted.
+    device: the short name of a GPU, for which times are predicted; None for this machine. gain: of
+    the program. seconds: of the products under the plan. plan: the schemes that make the gain.
+    scheme: the scheme of all products if `mixpert run --scheme` makes the gain; None if tuning
+    does. error: the program's predicted error.
     """
 
     device: str | None
@@ -38,7 +38,7 @@ class Place:
 
 
 def program_gain(share: float, products_gain: float) -> float:
-    """By how much a program is faster whose products, a share of its time, are (Amdahl)."""
+    """The gain of a program whose products, a share of its time, gain by a factor (Amdahl)."""
     left = 1 - share + (share / products_gain if products_gain else inf)
     return 1 / left if left > 0 else inf
 
@@ -51,9 +51,9 @@ def ceiling(share: float) -> float:
 def likely_plan(operators: Sequence[Operator], budget: float) -> dict[str, str]:
     """The fastest plan whose predicted error is within the budget, before any run is known.
 
-    operators: `predicted` has the times of those schemes that may be chosen, and the native one's.
-    The prediction is the one that a tuning begins with: errors of products add up like independent
-    ones, and each reaches the result as it is.
+    operators: `predicted` has the times of the schemes that may be chosen, and of the native one.
+    The prediction is the one with which a tuning begins: errors of products add up like independent
+    errors, and each reaches the result unchanged.
     """
     errors = ErrorModel(operators, 0.0)
     options = [_options(operator) for operator in operators]
@@ -71,10 +71,10 @@ def place(
     budget: float,
     tuned: Collection[str],
 ) -> Place:
-    """What is likely on a machine for which the operators have their times.
+    """The likely gain on a machine for which the operators have their times.
 
-    tuned: the sites that `mixpert tune` can lower. The others run under another scheme only if all
-    products do, and that is proposed where it is faster than the best plan of a tuning.
+    tuned: the sites that `mixpert tune` can lower. The others take another scheme only if all
+    products do, which is proposed if it is faster than the best plan of a tuning.
     """
     plan = likely_plan([operator for operator in operators if operator.id in tuned], budget)
     best = _place(device, share, operators, plan)
@@ -93,14 +93,14 @@ def place(
 
 
 def worth(places: Sequence[Place]) -> Place | None:
-    """The place where an effort is worth it: this machine, else the first GPU; None for none."""
+    """The place where an effort is worth it: this machine, else the first GPU, else None."""
     return next((place for place in places[:2] if place.gain >= WORTH), None)
 
 
 def verdict(share: float, places: Sequence[Place], budget: str) -> str:
-    """Whether an effort is worth it, in a sentence.
+    """A sentence that says whether an effort is worth it.
 
-    places: the machine at hand, then GPUs, of which the first is named. budget: as it was typed.
+    places: this machine, then GPUs, of which the first is named. budget: as it was typed.
     """
     here, *gpus = places
     gpu, best = gpus[0] if gpus else None, worth(places)
@@ -151,5 +151,5 @@ def _place(
 
 
 def _article(name: str) -> str:
-    """The article before a name whose first letter is spoken by its name."""
+    """The article before an abbreviation, by the sound of its first letter."""
     return "an" if name[:1].upper() in "AEFHILMNORSX" else "a"

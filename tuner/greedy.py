@@ -23,8 +23,8 @@ def _lower(
 ) -> tuple[Reason, str]:
     """Lower one operator rung by rung, as far as budget and noise allow; return why it stopped.
 
-    A rung within the budget that is not faster, or takes no call, is passed over: the next one is
-    compared with the incumbent. others: the operators that are lowered after this one.
+    A rung within the budget that is not faster, or that no call takes, is passed over: the next one
+    is compared with the incumbent. others: the operators that are lowered after this one.
     """
     if (fixed := state.why_fixed(operator)) is not None:
         return fixed, ""

@@ -67,12 +67,12 @@ class ErrorModel:
         self._squares = squares
 
     def weight(self, operator: Operator, scheme: str) -> float:
-        """The squared local error; Inf where the profile shows that the scheme fails."""
+        """The squared local error; Inf if the profile shows that the scheme fails."""
         error = operator.local_errors.get(scheme, 0.0)
         return squared(error) if isfinite(error) else inf
 
     def square(self, operator: Operator, scheme: str) -> float:
-        """The part of the program's squared error that an operator makes under a scheme."""
+        """The part of the program's squared error that an operator contributes under a scheme."""
         weight = self.weight(operator, scheme)
         return float(self._squares[self._operators.index(operator)]) * weight if weight else 0.0
 
@@ -87,7 +87,7 @@ class ErrorModel:
 
 
 def squared(x: float) -> float:
-    """x², Inf where that is too large for a float; `x**2` raises OverflowError there."""
+    """x², or Inf if that is too large for a float, for which `x**2` raises OverflowError."""
     return x * x
 
 
@@ -130,11 +130,11 @@ class TimeModel:
 
 
 def choose(values: Rows, weights: Rows, capacity: float) -> tuple[int, ...] | None:
-    """One option of each kind with the least values whose weights are within the capacity.
+    """Choose one option of each kind, with the least values, whose weights fit the capacity.
 
     values, weights: kind → option → number ≥ 0. Returns the options' numbers, None if nothing fits.
-    Where the combinations are few the choice is the best one; else it is that of a Lagrange
-    multiplier, with the remaining capacity filled one option at a time.
+    For few combinations the choice is the best one; otherwise it is that of a Lagrange multiplier,
+    with the remaining capacity filled one option at a time.
     """
     if prod(len(row) for row in values) <= ENUMERATED:
         fitting = (

@@ -38,9 +38,9 @@ def predictive(state: SearchState) -> None:
 class PredictiveSearch:
     """The plans tried so far and the models fitted to them.
 
-    options: site → the schemes that it may run under, the start's first; one if it is fixed.
-    worth_a_step: the least gain of a plan that is run, as a part of the program's time. Where less
-    is left to gain, by predictions whose errors may be a few times too large, the search ends.
+    options: maps each site to the schemes that it may run under, the start's first; a fixed site
+    has one. worth_a_step: the least gain for which a plan is run, as a part of the program's time.
+    If less is left to gain, even when predicted errors are a few times too large, the search ends.
     """
 
     def __init__(self, state: SearchState, worth_a_step: float = 0.0) -> None:
@@ -70,7 +70,7 @@ class PredictiveSearch:
         self.restore_idle()
 
     def explain(self) -> None:
-        """Put down why each operator is lowered no further."""
+        """Record why each operator is lowered no further."""
         for operator in self.state.longest_first():
             self.state.stopped[operator.id] = self.verdict(operator)
 
@@ -127,7 +127,7 @@ class PredictiveSearch:
                 yield {x.id: self.options[x.id][i] for x, i in zip(operators, chosen, strict=True)}
 
     def _following(self, plan: Schemes) -> list[Schemes]:
-        """The plans that may be run after a plan, one for each of several assumed errors of it."""
+        """The plans that may be run after a plan, one for each assumed error of that plan."""
         predicted, budget = self.errors.error(plan), self.state.budget
         passing = min(predicted, budget)
         found = [self._after(plan, factor * passing, passes=True) for factor in PASSES]
@@ -213,7 +213,7 @@ class PredictiveSearch:
         return max(noise, self.worth_a_step * whole)
 
     def _is_new(self, plan: Schemes) -> bool:
-        """Whether a plan was not tried, and is more accurate at some site than each refused one."""
+        """Whether a plan is untried, and more accurate at some site than each refused plan."""
         return plan not in self.tried and not any(
             all(self._is_at_most(site, plan[site], refused[site]) for site in self.options)
             for refused in self.refused
@@ -239,7 +239,7 @@ class PredictiveSearch:
             state.restore(idle)
 
     def verdict(self, operator: Operator) -> tuple[Reason, str]:
-        """Why an operator is lowered no further, with the detail of a Verdict."""
+        """The reason why an operator is lowered no further, with the detail of a Verdict."""
         site, state = operator.id, self.state
         scheme = state.incumbent.plan[site]
         if (reason := state.why_fixed(operator)) is not None:

@@ -1,4 +1,4 @@
-"""The ratio of two times that were measured in turn, and whether it shows which one is shorter."""
+"""The ratio of two times measured in turn, and whether it shows which one is shorter."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Ratio:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[float, float]]) -> "Ratio":
-        """The ratio of pairs (old, new) of positive times; without one, nothing is known."""
+        """The ratio of pairs (old, new) of positive times; without pairs it is unknown."""
         logarithms = sorted(log(new / old) for old, new in pairs if old > 0 and new > 0)
         count = len(logarithms)
         if not count:

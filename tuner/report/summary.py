@@ -18,32 +18,31 @@ SAME_SETTINGS = (
 )
 COLORS = 6  # of levels below native, most accurate first; the style sheet has them
 
-# The meaning of a reason: of a trial, or of the level below the one that an operator was left at.
+# The meaning of a reason: for a trial, or for the level below the one that an operator has.
 MEANING: Mapping[str, str] = {
-    Reason.KEPT: "Within the budget and faster: the search went on from here.",
+    Reason.KEPT: "Within the budget and faster: the search continued from this plan.",
     Reason.NOT_FASTER: "It saves no time, or less than the clock's noise.",
-    Reason.NO_GAIN: "As fast and as exact as before: there is nothing to win.",
-    Reason.NOT_TAKEN: "No call of the product could use the level: it ran as before.",
-    Reason.OVER_BUDGET: "It ran, and the program's error was over the budget, or its part that is "
-    "used.",
-    Reason.HOLD_OUT: "It ran within the budget, but not on the data that was held out.",
-    Reason.FAILED: "The program failed under it, or left nothing to compare.",
-    Reason.BOTTOM: "There is no lower level.",
-    Reason.LOCKED: "Locked in the plan, or by a comment in the source.",
-    Reason.NEVER_RAN: "The program did not call it.",
-    Reason.ELSEWHERE: "Only processes that the program starts call it, which are not measured.",
-    Reason.UNSUITED: "The product stays as it is: no level below suits its operands.",
-    Reason.TOO_SHORT: "Its time is below the clock's noise: lowering it could not be seen.",
+    Reason.NO_GAIN: "It is as fast and as exact as before.",
+    Reason.NOT_TAKEN: "No call of the product could use the level, so it ran as before.",
+    Reason.OVER_BUDGET: "In a run the program's error exceeded the budget, or its used part.",
+    Reason.HOLD_OUT: "The error exceeded the budget on the hold-out data only.",
+    Reason.FAILED: "The program failed under the level, or left nothing to compare.",
+    Reason.BOTTOM: "This is the least accurate level that is tried.",
+    Reason.LOCKED: "The plan, or a comment in the source, locks the level.",
+    Reason.NEVER_RAN: "The program did not call the product.",
+    Reason.ELSEWHERE: "Only processes that the program starts make the product, which are not "
+    "measured.",
+    Reason.UNSUITED: "No lower level suits the product's operands.",
+    Reason.TOO_SHORT: "The product's time is below the clock's noise, so no gain could be seen.",
     Reason.UNCLEAR: "Timed alone, the level and the original took the same time within the noise, "
     "or there was no time to measure it. Try again on an idle machine.",
-    Reason.PREDICTED: "Its measured error on these operands, carried through the program, is over "
-    "the budget; so it was not run.",
-    Reason.TOO_LITTLE: "Lowering it would save less of the program's time than a run is worth "
+    Reason.PREDICTED: "The program's predicted error exceeds the budget, so the level was not run.",
+    Reason.TOO_LITTLE: "The level would save less of the program's time than a run is worth "
     "(`--until`).",
-    Reason.SEARCHED: "Every plan, or a sample of them, was run, and the best one has it so.",
-    Reason.RAISED: "Put back to a higher level so that a longer product could be lowered.",
-    Reason.START_OVER_BUDGET: "The program was over the budget before anything was lowered.",
-    Reason.INTERRUPTED: "The search was interrupted before it was done with it.",
+    Reason.SEARCHED: "Every plan, or a sample of plans, was run, and the best one has this level.",
+    Reason.RAISED: "The product was raised again so that a longer one could be lowered.",
+    Reason.START_OVER_BUDGET: "The program exceeded the budget before anything was lowered.",
+    Reason.INTERRUPTED: "The search was interrupted before it finished with the product.",
 }
 
 
