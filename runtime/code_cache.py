@@ -38,6 +38,6 @@ class CodeCache:
 
 
 def _head(place: bytes, state: bytes, payload: bytes) -> bytes:
-    """What a file begins with: whose it is, and that it is whole."""
+    """The header of a cached file: it names the owner, and shows that the file is whole."""
     key = sha256(sha256(place).digest() + sha256(state).digest()).digest()
     return key + sha256(payload).digest()

@@ -20,7 +20,7 @@ from mixpert_py.runtime.request import Array, Product
 
 
 class Way(NamedTuple):
-    """How a library's arrays are taken apart and put together.
+    """Functions that take a library's complex arrays apart and put them together.
 
     split: complex x → its parts (2, *x.shape), contiguous. join: the products of parts, (2, 2, *s)
     or (2, *s), and where C goes: an array of shape s, any strides.

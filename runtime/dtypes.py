@@ -33,7 +33,7 @@ def is_wide(*names: str) -> bool:
 
 
 def real_products(*names: str) -> int:
-    """How many real products one of operands of two such types is: 1, 2 or 4."""
+    """The number of real products in a product of operands of two such types: 1, 2 or 4."""
     return 1 << sum(name.startswith("complex") for name in names)
 
 

@@ -1,4 +1,4 @@
-"""When PyTorch's own products are covered: `modules_covered` holds the hook in place meanwhile.
+"""Covers PyTorch's own products: `modules_covered` keeps the hook in place while it is entered.
 
 What the hook does is in `products.below_autograd`, which is imported when PyTorch is there and
 somebody wants its products covered. Each product then takes some microseconds more, small ones too.
@@ -36,7 +36,7 @@ LEAST_SIDE = 48
 
 
 class _State:
-    """Who wants products covered, and the hook that does it; one for the process.
+    """The users of the hook, and the hook; one for the process.
 
     users: of each, whether it takes small products, too. parameters, calls: while the hook waits,
     the handles by which PyTorch calls `see_parameter` and `see_call`; None: it does not.

@@ -24,7 +24,7 @@ def shares_on_device(x: Any, y: Any) -> bool:
 
 
 class _Addresses:
-    """Where the elements of a CuPy array lie, as if that were in the host's memory."""
+    """The addresses of a CuPy array's elements, as if they were in host memory."""
 
     def __init__(self, x: Any) -> None:
         self.__array_interface__ = {

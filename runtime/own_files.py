@@ -19,8 +19,7 @@ READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK",
 
 
 def folder(*names: str) -> Path:
-    """Where this user's files are kept, those of a kind in a folder of its name; it need not be
-    there.
+    """The folder of this user's files of one kind; it need not exist.
 
     Of a user without a home, as in some containers, it is below a device, where nothing can be.
     """
@@ -48,7 +47,7 @@ def read(path: Path) -> bytes | None:
 
 
 def files(folder: Path) -> list[Path]:
-    """Those of a folder that `read` reads."""
+    """The files of a folder that `read` accepts."""
     try:
         if not _is_safe(folder):
             return []

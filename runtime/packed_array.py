@@ -17,7 +17,7 @@ Side = Literal["left", "right"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedArray:
-    """What `pack` returns: stands for its array in `matmul`, on its side only.
+    """The result of `pack`: it replaces its array in `matmul`, on the same side only.
 
     array: the operand itself, which must not be written to while this is in use. scheme: what its
     products run under. packed: its slices on the device; None where there is nothing to pack for,

@@ -291,14 +291,14 @@ def _matrices(a: Any, b: Any, product: Any) -> tuple[Any, Any, Any]:
 
 
 def _matrix(x: Any, index: tuple[int, ...]) -> Any:
-    """One matrix of an operand that is broadcast to a stack."""
+    """A matrix of an operand that is broadcast to a stack."""
     stack = x.shape[:-2]
     places = index[len(index) - len(stack) :]
     return x[tuple(0 if size == 1 else at for at, size in zip(places, stack, strict=True))]
 
 
 def _spread(count: int, wanted: int, turn: int) -> slice:
-    """So many of `count` rows, spread evenly, others in each turn."""
+    """This many of `count` rows, evenly spread, different in each turn."""
     step = max(count // wanted, 1)
     last = (min(count, wanted) - 1) * step
     start = turn * STRIDE % max(count - last, 1)

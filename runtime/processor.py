@@ -1,10 +1,12 @@
-"""What this process may use of the host's processor."""
+"""The part of the host's processor that this process may use."""
 
 import os
 
 
 def cores() -> int:
-    """How many cores; NumPy's BLAS has a thread for each, unless the user says otherwise."""
+    """The number of cores; NumPy's BLAS uses a thread for each unless the user sets another
+    number.
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,5 @@
-"""What the program sees of our frames, which lie between its own line and what it calls: nothing.
+"""Hides the runtime's frames, which lie between the program's line and its callees, from the
+program.
 
 Errors lose our frames when they leave the function that the program called. `warnings.warn` and
 `logging`, when they look for a caller, pass over frames whose file has the words importlib and
@@ -71,7 +72,7 @@ def trimmed(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
 
 def pass_over(*functions: Any) -> None:
-    """Let warnings and logging pass over the frames of some functions."""
+    """Make warnings and logging skip the frames of some functions."""
     if not sys.flags.dev_mode:
         for function in functions:
             function.__code__ = _hidden(function.__code__)

@@ -1,4 +1,6 @@
-"""What a scheme is: a splitter for each operand, terms, and how their sums become the result."""
+"""The parts of a scheme: a splitter for each operand, terms, and how their sums become the
+result.
+"""
 
 import math
 from collections.abc import Sequence
@@ -35,7 +37,7 @@ RESIDUE_SEGMENT = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One slice product: slice `left` of A times slice `right` of B, times 2^weight.
+    """A slice product: slice `left` of A times slice `right` of B, times 2^weight.
 
     Terms of one accumulator have one weight and are added unscaled, in the order listed.
     """
@@ -105,7 +107,7 @@ class Scheme:
 
     @property
     def moduli(self) -> tuple[int, ...]:
-        """What each accumulator's sum counts modulo; empty where powers of two combine them."""
+        """The modulus of each accumulator's sum; empty if powers of two combine the sums."""
         return self.left.moduli if isinstance(self.left, Residues) else ()
 
     @property

@@ -72,7 +72,7 @@ def _taken_block(size: int) -> Array:
 
 
 def _drop_the_oldest() -> None:
-    """Let MOST_BYTES stay free."""
+    """Drop the oldest free memory beyond MOST_BYTES."""
     total = 0
     for key, block in reversed(list(_free.items())):
         total += block.nbytes

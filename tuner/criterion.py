@@ -93,7 +93,7 @@ CRITERIA: dict[str, Criterion] = {
 
 
 def resolve(name: str) -> Criterion:
-    """The criterion with this name. Raises MixPertError, which lists the names, if there is none."""
+    """The criterion with this name. Raises MixPertError, which lists the names, for others."""
     if name not in CRITERIA:
         raise MixPertError(f"unknown criterion {name!r}; known: {', '.join(CRITERIA)}")
     return CRITERIA[name]
@@ -123,7 +123,7 @@ def errors(
 
 
 def _arrays(reference: npt.ArrayLike, value: npt.ArrayLike) -> tuple[Array, Array]:
-    """Convert both values to arrays. Raises ShapeError or MixPertError if they cannot be compared."""
+    """Both values as arrays. Raises ShapeError or MixPertError if they cannot be compared."""
     x, y = np.asarray(reference), np.asarray(value)
     if x.shape != y.shape:
         raise ShapeError(f"shape {y.shape} came, {x.shape} is the reference's")

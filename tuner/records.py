@@ -106,7 +106,7 @@ class Operator:
 
     @property
     def place(self) -> str:
-        """Its line, after its file where several have products."""
+        """The operator's line, with its file if several files have products."""
         return f"{self.path}:{self.line}" if self.path else str(self.line)
 
 
@@ -132,7 +132,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One run under a plan, or the median of several.
+    """The measurements of a run under a plan, or the medians of several runs.
 
     seconds: time of the whole program; site_seconds: site id → time in that product, all calls
     together; a site that did not run is absent. Both may be costs of a device model: a search only
@@ -275,7 +275,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One operator: its scheme and time before and after, and why it was lowered no further.
+    """The result for an operator: its scheme and time before and after, and why it was lowered no
+    further.
 
     detail: the problem of a failed run (FAILED), the id of the successor (RAISED), or why the level
     is not used (UNSUITED, NOT_TAKEN).

@@ -140,7 +140,9 @@ class _Reader:
                 self._step(self._targets(target), [value, target], None, around)
 
     def _call(self, call: ast.Call, around: tuple[ast.AST, ...]) -> None:
-        """Read a call whose result is discarded: it fills an array or container, or shows values."""
+        """Read a call whose result is discarded: it fills an array or a container, or shows
+        values.
+        """
         filled = [keyword.value for keyword in call.keywords if keyword.arg == "out"]
         if isinstance(call.func, ast.Attribute) and call.func.attr in APPENDING:
             filled.append(call.func.value)

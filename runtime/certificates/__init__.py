@@ -1,1 +1,1 @@
-"""What a product is proved to be within, and the guarantee that goes by it."""
+"""The proved error bound of a product."""

@@ -1,4 +1,4 @@
-"""What tensor cores round of floating-point slices, and the certificate of products they make.
+"""The rounding of floating-point slices by tensor cores, and the certificate of such products.
 
 They add the products of a group to the sum so far in one step: each addend is cut at 2^-fraction of
 the largest one's power of two, and the result is truncated to FP32, which takes 2 u = 2^-23 of it
@@ -71,7 +71,7 @@ def rounding(scheme: Scheme, k: int, how: Accumulation, *, hopper: bool) -> Roun
 
 
 def _instruction(how: Accumulation, depth: int, k: int, negligible: bool) -> float:
-    """What an instruction loses, over all that its accumulator then holds."""
+    """The loss of an instruction, relative to everything that its accumulator then holds."""
     cut = 1 if negligible else min(how.group, k) + 1
     truncations = 2 if how.addend == "after" else 1
     group = math.ldexp(cut, -how.fraction) + truncations * 2 * UNIT32

@@ -233,7 +233,7 @@ def place_of(*parts: str) -> bytes:
 
 @cache
 def _sources() -> bytes:
-    """Every module of the runtime: kernels take constants and functions from all over it."""
+    """The modules of the runtime: kernels take constants and functions from all of them."""
     paths = sorted(Path(str(files("mixpert_py.runtime"))).rglob("*.py"))
     return b"\0".join(path.read_bytes() for path in paths)
 

@@ -123,10 +123,10 @@ class Arguments(NamedTuple):
 
 
 class ArgumentLayout(NamedTuple):
-    """What a kernel takes. format: of its launch's shape and all arguments; offsets: where among
-    these each begins; size: their bytes; places: where each value lies, from the shape on.
+    """The layout of a kernel's arguments.
 
-    free: memory for arguments that no launch is using.
+    format: of the launch's shape and all arguments. offsets: the beginning of each argument. size:
+    their bytes. places: the place of each value, from the shape on.
     """
 
     format: Struct

@@ -56,7 +56,7 @@ class MemsetNode(NamedTuple):
     bytes: int
 
     def add(self, driver: ctypes.CDLL, graph: Pointer, before: Pointer, node: Pointer) -> int:
-        """As of a `KernelNode`."""
+        """Add a kernel node to the graph, with the fields of a `KernelNode`."""
         context = ctypes.c_void_p()
         driver.cuCtxGetCurrent(ctypes.byref(context))
         parameters = MEMSET_NODE.pack(self.address.value, 0, 0, 1, self.bytes, 1)
@@ -155,7 +155,9 @@ def is_idle(driver: ctypes.CDLL, stream: int) -> bool:
 
 @contextmanager
 def relaxed(driver: ctypes.CDLL) -> Iterator[None]:
-    """Let calls inside have no effect on captures of other threads, which they else may end."""
+    """Context manager: calls inside do not end captures of other threads, which they might do
+    otherwise.
+    """
     mode = ctypes.c_int(RELAXED)
     driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
     try:

@@ -56,7 +56,7 @@ class _Clear(NamedTuple):
 
 
 class Recording:
-    """What a product enqueues, in the place of a stream. bytes: of the workspace that it needs."""
+    """Records what a product enqueues, in place of a stream. bytes: the workspace that it needs."""
 
     def __init__(self) -> None:
         self.steps: list[_Launch | _Clear] = []
@@ -117,7 +117,9 @@ def clear(address: int, size: int, stream: Stream) -> None:
 
 
 class _Cells(NamedTuple):
-    """Where the addresses of one array stand in launches' arguments, and how far past its start."""
+    """The places of an array's addresses in launch arguments, and their offsets from the array's
+    start.
+    """
 
     cells: tuple[tuple[Any, int], ...]
 
@@ -232,7 +234,9 @@ def parted(value: float) -> tuple[int, int]:
 
 
 def places_of(format: str, start: int) -> tuple[int, ...]:
-    """Where each value of a `struct` format lies, in bytes, the first at `start` or past it."""
+    """The byte offset of each value of a `struct` format; the first value is at `start` or after
+    it.
+    """
     codes = "".join(
         code * int(count or 1) if code != "x" else f"{count}x"
         for count, code in re.findall(r"(\d*)([a-zA-Z])", format)

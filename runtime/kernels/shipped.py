@@ -97,7 +97,7 @@ def read(name: str) -> bytes | None:
 
 @cache
 def archive() -> Archive | None:
-    """What is shipped; None where it cannot be read."""
+    """The shipped kernels; None if the archive cannot be read."""
     try:
         file = ZipFile(BytesIO(files(f"{RUNTIME}.kernels").joinpath(ARCHIVE).read_bytes()))
         index = json.loads(file.read(INDEX))

@@ -1,4 +1,4 @@
-"""How a thread block shares out products of matrices with sides of up to 32.
+"""The division of products of matrices with sides up to 32 among the threads of a block.
 
 A block's operands go through shared memory. A thread makes up to 4 × 4 elements of one product, its
 rows apart from one another, so that threads side by side store whole lines of C.
@@ -27,8 +27,10 @@ Spot = Callable[[Any], tuple[Any, Any, Any]]
 
 
 class Memory(NamedTuple):
-    """Where neighbours in memory stand: along the lines of a matrix, across them, or in the stack.
-    wide: whether four are read at once.
+    """The direction of neighbours in memory: along a matrix's lines, across them, or along the
+    stack.
+
+    wide: whether four elements are read at once.
     """
 
     order: Literal["along", "across", "stack"]
@@ -36,7 +38,7 @@ class Memory(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """One operand of a block's products: rows of A or of B, `lines` of `length` elements.
+    """An operand of a block's products: rows of A or of B, `lines` of `length` elements.
 
     line, place, product: floats of shared memory from one line, element of a line, and matrix, to
     the next. unit: floats that are read from there at a time, 4 along a line, or 1. loads: of a
@@ -134,8 +136,10 @@ def spot_of(lines: int, length: int, order: str, products: int) -> Spot:
 
 
 def turns(words: Sequence[int], width: int) -> int:
-    """In how many turns shared memory serves a warp. Each thread asks for `width` words, 1 or 4,
-    from one of these on; of four words each, a quarter of the threads at a time.
+    """The number of turns in which shared memory serves a warp.
+
+    Each thread asks for `width` words, 1 or 4, starting at one of these; with four words each, a
+    quarter of the threads is served at a time.
     """
     together = WARP // width
     found = 0

@@ -45,7 +45,7 @@ class Chip(Record, frozen=True):
 
 
 class Registers(Record, frozen=True):
-    """Of 32 bits. per_thread: the most that one thread can have."""
+    """The 32-bit registers. per_thread: the maximum for one thread."""
 
     per_multiprocessor: Count
     per_thread: Count
@@ -126,7 +126,7 @@ class Rates(Record, frozen=True):
 
 
 class Instruction(Record, frozen=True):
-    """One matrix instruction, named by its shape, the type of A and B, and where A comes from.
+    """A matrix instruction, named by its shape, the type of A and B, and the place of A.
 
     "mma.sync m16n8k16 float16", "wgmma m64n256k32 int8", "wgmma m64n256k32 int8 registers".
     "fma float32" is one of CUDA cores.
@@ -144,7 +144,7 @@ class Instruction(Record, frozen=True):
 
 
 class Accumulations(Record, frozen=True):
-    """What matrix instructions do to their products, by the type of A and B."""
+    """How matrix instructions accumulate products, by the type of A and B."""
 
     float16: Accumulation | None = None
     bfloat16: Accumulation | None = None
@@ -166,8 +166,10 @@ class Kernel(Record, frozen=True):
 
 
 class Packing(Record, frozen=True):
-    """What of a product is not its kernel, by a scheme's name: base + bytes / rate, of the operands
-    read and the slices written; small operands: small + length · K. In seconds, rate in bytes/s.
+    """Predicted packing time in seconds, by scheme name.
+
+    base + bytes / rate for large operands, counting bytes of operands read and slices written;
+    small + length · K for small ones. rate: in bytes/s.
     """
 
     scheme: str
@@ -189,7 +191,7 @@ class Vendor(Record, frozen=True):
 
 
 class DeviceModel(Record, frozen=True):
-    """What is known of a GPU. device: its name as CUDA gives it. capability: major · 10 + minor.
+    """The model of a GPU. device: CUDA's name for it. capability: major · 10 + minor.
 
     sources: where published figures come from, by "table.key", or by "table" for all of it;
     instructions by "instruction".
@@ -264,7 +266,7 @@ def dumps(model: DeviceModel) -> str:
 
 
 def _table(table: dict[str, Any], path: str) -> Iterator[str]:
-    """Its own lines, then those of the tables in it."""
+    """The lines of a table, then the lines of the tables in it."""
     inner = {key: value for key, value in table.items() if isinstance(value, dict | list)}
     for key, value in table.items():
         if key not in inner:
@@ -292,7 +294,7 @@ def _quoted(text: str) -> str:
 
 
 def _figures(model: DeviceModel) -> Iterator[tuple[list[str], Any]]:
-    """Every figure, by the keys that lead to it."""
+    """All figures, by the keys that lead to them."""
     for table in model.__struct_fields__:
         value = getattr(model, table)
         rows = [([table], value)]

@@ -1,4 +1,4 @@
-"""How long GEMM kernels take, by tile: as measured, else as a chip's rates allow.
+"""Times of GEMM kernels by tile: measured, or computed from a chip's rates.
 
 Blocks work in waves, one block to a multiprocessor; a wave takes as long as a tile. On Hopper the
 tiles of an uneven last wave are cut along K where `tile.cut` says so, and meet in memory.

@@ -45,12 +45,12 @@ def model_of(device: str) -> DeviceModel:
 
 
 def names() -> list[str]:
-    """What `find` knows, sorted."""
+    """The names that `find` accepts, sorted."""
     return sorted(_files())
 
 
 def path_of(device: str) -> Path:
-    """Where the user's own model of a device stands, or would."""
+    """The path of the user's own model of a device, which need not exist."""
     return own_files.folder("models") / f"{slug(device)}.toml"
 
 

@@ -42,7 +42,7 @@ DEPTH = 32  # bytes of K that an instruction multiplies, whatever the element
 
 
 class Accumulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What happens to the products of one floating-point matrix instruction.
+    """How a floating-point matrix instruction accumulates its products.
 
     group: products that are added at once. order: which of K go together, and which groups come
     first; interleaved: group i of n has i, i + n, i + 2n, …
@@ -77,7 +77,7 @@ class Accumulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class IntegerAccumulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an integer matrix instruction does where INT32 does not hold the sum."""
+    """The behaviour of an integer matrix instruction when INT32 does not hold the sum."""
 
     overflow: Literal["wraps", "saturates"]
 

@@ -86,8 +86,10 @@ def _by_residues(
     elements: int,
     size: int,
 ) -> Predicted:
-    """One INT8 product for each modulus; packing reads operands twice and writes residues, and the
-    remainder theorem reads those of C and writes it. elements: that are packed. size: bytes of one.
+    """The time of a product by residues: one INT8 product for each modulus.
+
+    Packing reads operands twice and writes residues; the remainder theorem reads those of C and
+    writes C. elements: the number packed. size: the bytes of one element.
     """
     count = scheme.products
     depth = depth_of(INT8X1, k)

@@ -1,4 +1,4 @@
-"""Which pieces of C the blocks of a GEMM kernel can compute, and how they share them."""
+"""The pieces of C (tiles) that blocks of a GEMM kernel can compute, and how blocks share them."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +19,7 @@ MOST_STEPS: Final = EXACT_SEGMENT // STEP  # that INT32 accumulators hold the su
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What kernels of one file are limited by, whatever the scheme.
+    """The limits of the kernels in one file, for any scheme.
 
     heights, widths: of tiles, the largest first. values: of accumulators and totals that a block's
     registers hold: beside them there must be room for fragments and addresses. shared: whether a

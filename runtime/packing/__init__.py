@@ -128,8 +128,8 @@ def pack_one(
     stream: Stream = 0,
     record: int = 0,
 ) -> DevicePacked:
-    """One operand, packed as `pack` does. result: the type of the products that it is kept for.
-    record: of residues, see `residues.pack`.
+    """Pack one operand as `pack` does. result: the type of the products that it is kept for.
+    record: for residues, see `residues.pack`.
     """
     splitter = scheme.left if which == "left" else scheme.right
     if isinstance(splitter, Residues):

@@ -1,4 +1,4 @@
-"""One launch that packs one operand, or two: what it packs, how it is configured, and the launch.
+"""A launch that packs one or two operands: its content, its configuration, and the launch.
 
 A `PackingTask` says which operands are packed and how they are split. A `PackingConfig` records
 all of the launch but addresses: `rows` and `blocks` make one for a task. `prepare` compiles the
@@ -130,8 +130,8 @@ class PackingConfig:
 
 
 class Part(NamedTuple):
-    """One operand of a launch. offsets: where slices, scales, flags, outliers and norms begin in
-    the allocation; None for what there is none of.
+    """An operand of a launch. offsets: where slices, scales, flags, outliers and norms begin in
+    the allocation; None for a missing part.
     """
 
     splitter: Splitter

@@ -38,13 +38,14 @@ WORD_BITS, HIGHEST_BITS = 28, 31  # of an entry's integer in words; in the highe
 
 
 def of_moduli(moduli: tuple[int, ...]) -> Definitions:
-    """What all kernels of a scheme are compiled with."""
+    """The constants with which all kernels of a scheme are compiled."""
     return ("COUNT", len(moduli)), ("MODULI", ", ".join(map(str, moduli)))
 
 
 def definitions(splitter: Residues, memory: str, *, recorded: bool = False) -> Definitions:
-    """What the packing kernels are compiled with, for operands of a type; recorded: where they
-    record what `schemes.crt` asks of rows.
+    """The constants for the packing kernels of an operand type.
+
+    recorded: whether the kernels record what `schemes.crt` needs to know about rows.
     """
     if isinstance(splitter, Integers):
         single = int(memory == "float32")
@@ -59,8 +60,10 @@ def definitions(splitter: Residues, memory: str, *, recorded: bool = False) -> D
 
 
 class Packing(NamedTuple):
-    """How operands of a form are packed: by one kernel of whole rows, or by three. bytes: of all
-    that they take; largest, squares: where the three kernels keep what they find in each chunk.
+    """The way to pack operands of a form: by one kernel for whole rows, or by three.
+
+    bytes: the memory they need. largest, squares: where the three kernels store their findings for
+    each chunk.
     """
 
     layout: Layout
@@ -126,7 +129,7 @@ def _launch(
     record: int,
     stream: Stream,
 ) -> None:
-    """One matrix. targets: of its slices, scales and flags."""
+    """Launch the packing of one matrix. targets: of its slices, scales and flags."""
     steps, padded = how.layout.steps, how.layout.rows8
     if how.chunks and len(how.kernels) == 1:
         strides = form.rows, form.k, form.row_stride, form.k_stride
@@ -166,7 +169,9 @@ def _launch(
 def prepare(
     form: Form, splitter: Residues, side: Side, device: int, recorded: bool = False
 ) -> Packing:
-    """How operands of a form are packed on a device, which is the current one; compiles kernels."""
+    """Compile the kernels that pack operands of a form on the current device, and return the way
+    to pack.
+    """
     longest = longest_row(device)
     its = sizes(form, splitter, side, longest)
     compiled = definitions(splitter, form.memory, recorded=recorded)

@@ -22,7 +22,7 @@ WMMA = 16  # edge of its matrices
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment:
-    """One operand. places: (lanes, elements of a thread), row · columns + column of each."""
+    """An operand. places: (lanes, elements of a thread), row · columns + column of each."""
 
     operand: str
     rows: int

@@ -103,7 +103,7 @@ PREFIXES = (
 
 
 def quantity(value: float, unit: str) -> str:
-    """Three digits, and the unit with its prefix: 4.82 TB/s."""
+    """A number with three digits, and the unit with its prefix: 4.82 TB/s."""
     scale, prefix = next((pair for pair in PREFIXES if value >= pair[0]), PREFIXES[-1])
     return f"{value / scale:.3g} {prefix}{unit}"
 

@@ -94,7 +94,7 @@ def instructions(gpu: Gpu) -> Found:
 
 
 def timed(gpu: Gpu, spec: Spec) -> Timed:
-    """One instruction on a device."""
+    """Time an instruction on a device."""
     timer = Timer(gpu, spec)
     timer.elapsed(1, spec.group, 1)  # loads the code
     chain = timer.cycles(1, spec.group, STEPS) / (STEPS * GROUP)

@@ -31,8 +31,9 @@ class Difference(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """How results agree on one family of random matrices. zeros: the number of elements that differ
-    only in the sign of zero.
+    """The agreement of results on one family of random matrices.
+
+    zeros: the number of elements that differ only in the sign of zero.
     """
 
     family: str
@@ -87,7 +88,7 @@ def _difference(
 
 
 class Instruction(NamedTuple):
-    """One matrix instruction: its shape, and how PTX writes it before its operands.
+    """A matrix instruction: its shape, and its PTX text before the operands.
 
     scales: behind those of wgmma, which a warpgroup executes; empty for mma.sync.
     """
@@ -109,8 +110,8 @@ class Instruction(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """How one instruction accumulates, or why the model does not say; and how well that agrees with
-    its results for random matrices.
+    """How an instruction accumulates, or why the model does not say so, and how well that agrees
+    with its results for random matrices.
     """
 
     instruction: Instruction
@@ -143,7 +144,7 @@ INSTRUCTIONS = (
 
 
 def numerics(gpu: Gpu, matrices: int = MATRICES) -> Found:
-    """Every matrix instruction that the device has, on crafted sums and on random matrices.
+    """Probe every matrix instruction of the device with crafted sums and random matrices.
 
     The table is that of mma.sync; where wgmma differs, the text says so.
     """

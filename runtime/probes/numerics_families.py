@@ -20,7 +20,7 @@ MANTISSA = {"float16": 10, "bfloat16": 7, "tf32": 10}  # bits stored
 
 
 def uniform(random: Generator, count: int, shape: Shape) -> Operands:
-    """All in [−1, 1)."""
+    """Random numbers in [−1, 1)."""
     a, b, c = (random.uniform(-1, 1, (count, *size)) for size in _sizes(shape))
     return _operands(a, b, c, shape)
 
@@ -104,7 +104,7 @@ def special(random: Generator, count: int, shape: Shape) -> Operands:
 
 
 def digits(random: Generator, count: int, shape: Shape) -> Operands:
-    """Any bytes, addends of 24 bits."""
+    """Random bytes, with addends of 24 bits."""
     a, b = (random.integers(-128, 128, (count, *s), np.int8) for s in _sizes(shape)[:2])
     return a, b, random.integers(-(1 << 24), 1 << 24, (count, shape.m, shape.n), np.int32)
 

@@ -71,7 +71,7 @@ class Feature(NamedTuple):
 
 
 def determine(multiply: Multiply, shape: Shape) -> AnyAccumulation:
-    """How an instruction accumulates, from what it returns for some thousand sums.
+    """Determine how an instruction accumulates from its results for some thousand sums.
 
     Raises DeviceError where it does nothing that the model knows.
     """
@@ -159,7 +159,7 @@ def _sum(group: range, *factors: tuple[float, float], addend: float = 0.0) -> Su
 
 
 def _cancelling(group: range, *factors: tuple[float, float], addend: float = 0.0) -> Sum:
-    """What is left of small addends when two large products have come and gone."""
+    """The remainder of small addends after two large products have cancelled."""
     return _sum(group, _power(LARGE), _power(LARGE, -1), *factors, addend=addend)
 
 

@@ -1,4 +1,4 @@
-"""All probes, in the order in which they run, and the device model of what they find."""
+"""The probes, in the order in which they run, and the device model from their findings."""
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping

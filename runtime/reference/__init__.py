@@ -1,1 +1,1 @@
-"""Any scheme in NumPy: what every scheme means."""
+"""The reference backend: every scheme in NumPy, which defines the scheme's meaning."""

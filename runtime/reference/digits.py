@@ -203,7 +203,7 @@ def _sevens(integers: Array, splitter: Digits) -> list[Array]:
 
 
 def _low_digits(integers: Array, splitter: Digits) -> Array:
-    """What the digits past `count` are worth, in units of the last."""
+    """The value of the digits after `count`, in units of the last one."""
     mask = 128 ** (splitter.digits - splitter.count) - 1
     low: Array = np.sign(integers) * (np.abs(integers) & mask)
     return low

@@ -156,7 +156,7 @@ def _added(
     positions: range,
     sum: Array,
 ) -> Array:
-    """What an accumulator holds after its terms over some instructions' depths of K."""
+    """The content of an accumulator after its terms over some instructions' depths of K."""
     terms = [(run.left + i, run.right - i) for run in runs for i in range(run.length)]
     for start in positions:
         depth = slice(start, start + positions.step)

@@ -27,7 +27,7 @@ SMALL = 2.0**45  # integers whose quotients by a modulus FP64 finds to within 1/
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedPair:
-    """Both operands, and the moduli of their slices: the scheme's, or those that integers take."""
+    """Both packed operands, and the moduli of their slices: the scheme's, or those for integers."""
 
     left: Packed
     right: Packed
@@ -49,7 +49,8 @@ def pack(a: Array, b: Array, scheme: Scheme) -> PackedPair:
 
 
 def _moduli_of_integers(a: Array, b: Array) -> tuple[int, ...] | None:
-    """Those by which A·B is exact as it is; None unless both hold integers that are not too large.
+    """The moduli by which A·B is exact; None unless both operands hold integers that are not too
+    large.
 
     Rows of A and columns of B with NaN or Inf do not count: they are left out.
     """
@@ -210,7 +211,7 @@ def _integers(pair: PackedPair, rows: slice) -> Array:
 
 
 def _sum(pair: PackedPair, rows: slice, place: int) -> Array:
-    """One slice product over all of K, exact: FP32 BLAS adds up no more than a chunk."""
+    """A slice product over all of K, exact because FP32 BLAS sums no more than a chunk."""
     left, right = pair.left.slices, pair.right.slices
     shape = rows.stop - rows.start, right.shape[1]
     total, scratch = np.zeros(shape), np.empty(shape, np.float32)
@@ -235,8 +236,10 @@ def combined(parts: list[Array], known: Theorem) -> Array:
 
 
 def _rounded(parts: list[Array]) -> Array:
-    """Their sum, the largest first, rounded to nearest even; what is below rounds to odd, so that
-    the last rounding is as if it were the only one (Boldo and Melquiond 2008).
+    """The sum of these, the largest first, rounded to nearest even.
+
+    Smaller parts are rounded to odd, so that the last rounding acts as the only one (Boldo and
+    Melquiond 2008).
     """
     total, errors = parts[-1], []
     for part in reversed(parts[:-1]):

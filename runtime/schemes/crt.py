@@ -79,7 +79,9 @@ def density(left: Rows, right: Rows) -> float:
 
 
 def moduli_for(left: Rows, right: Rows) -> int | None:
-    """How many moduli make a product of such operands as accurate as FP64; None: more than MOST."""
+    """The number of moduli that makes a product of such operands as accurate as FP64; None: more
+    than MOST.
+    """
     found = density(left, right)
     counts = range(FEWEST, MOST + 1)
     return next((count for count in counts if found >= least_density(count)), None)

@@ -26,7 +26,9 @@ LOW_FIRST = (Term(1, 1), Term(1, 0), Term(0, 1), Term(0, 0))
 
 
 def cross_terms_apart(step: int) -> tuple[Term, ...]:
-    """Three terms, the cross terms in an accumulator of their own, which is divided by 2^step."""
+    """Three terms, with the cross terms in an accumulator of their own, which is divided by
+    2^step.
+    """
     return Term(0, 1, -step, 1), Term(1, 0, -step, 1), Term(0, 0)
 
 

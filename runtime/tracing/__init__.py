@@ -1,1 +1,1 @@
-"""What products did: at which site, on which operands, how long, how far off, and why."""
+"""Records of products: the site, the operands, the time, the error, and the reason."""

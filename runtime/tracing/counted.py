@@ -91,7 +91,7 @@ class CountedCalls(dict[str | None, "repeat[bool]"]):
                 self._record(trace, site, known)
 
     def begin_child(self) -> None:
-        """In a child process: forget all calls."""
+        """Forget all calls, in a child process."""
         self._sites = {}
         self.clear()
 

@@ -166,7 +166,9 @@ def _exponent(size: Array) -> int:
 
 
 def _few(x: AnyArray, axis: int, count: int) -> Any:
-    """At most `count` rows, or columns, of an array, evenly apart, and MAX_MATRICES of a stack."""
+    """Select at most `count` evenly spaced rows or columns of an array, and MAX_MATRICES of a
+    stack.
+    """
     if x.ndim == 1:
         return x
     # Slices, which any library takes. Equal lengths get equal steps, so that stacks still fit.

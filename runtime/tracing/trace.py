@@ -22,7 +22,7 @@ MAX_KINDS = 16  # of calls of one site that are sampled separately
 
 
 class TracedCall(NamedTuple):
-    """One call of a site. shape: (m, k, n). scheme: what made the product, "native" among others.
+    """A call of a site. shape: (m, k, n). scheme: the scheme that made the product, or "native".
 
     reason: why the scheme in force did not make it. seconds: the time of the call; transfer: the
     part of it in which NumPy arrays were moved to a GPU and back. outliers: the share of the
@@ -42,8 +42,8 @@ class TracedCall(NamedTuple):
 
 @dataclass(slots=True)
 class SiteTrace:
-    """All calls of one site. counted: those that were counted, and not traced. seconds, transfer:
-    sums over the calls; outliers: the largest share.
+    """The calls of one site. counted: the number of calls that were only counted, not traced.
+    seconds, transfer: sums over the calls. outliers: the largest share.
 
     The rest is recorded only where the trace samples operands. sampled: the number of sampled
     calls. errors, spread, int8_loss, cancellation: the worst of these calls, as

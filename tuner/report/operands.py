@@ -49,7 +49,7 @@ def names(found: Sequence[Row]) -> tuple[str, ...]:
 
 
 def cells(entry: OperatorEntry, found: Sequence[Row]) -> tuple[tuple[str, float | None], ...]:
-    """Each column's text, and the number that it is sorted by."""
+    """The text of each column, and the number by which it is sorted."""
     shown = (
         (f"{entry.sampled} of {entry.calls}", float(entry.sampled)),
         (bits_text(entry.spread), entry.spread),

@@ -23,7 +23,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperatorEntry(Entry, frozen=True, kw_only=True):
-    """One operator: its profile, its level before and after, and why it stopped there.
+    """An operator: its profile, its level before and after, and why it stopped there.
 
     share: its part of the program's time at the start. shapes: (m, k, n). local_errors: level →
     error of this product alone. detail: the problem of a failed run, or the id of the successor
@@ -57,12 +57,14 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """Its line, after its file where several have products."""
+        """The operator's line, with its file if several files have products."""
         return f"{self.path}:{self.line}" if self.path else str(self.line)
 
 
 class TrialEntry(Entry, frozen=True, kw_only=True):
-    """One plan that was run. changed: site → level where it differs from the incumbent of then."""
+    """A plan that was run. changed: site → level where the plan differs from the incumbent at
+    that time.
+    """
 
     changed: dict[str, str]
     plan: dict[str, str]
@@ -101,7 +103,7 @@ class VerificationEntry(Entry, frozen=True, kw_only=True):
 
 
 class ValueEntry(Entry, frozen=True, kw_only=True):
-    """One observed value: its error measure, its budget, and its error under the plan."""
+    """An observed value: its error measure, its budget, and its error under the plan."""
 
     name: str
     criterion: str
@@ -110,14 +112,14 @@ class ValueEntry(Entry, frozen=True, kw_only=True):
 
 
 class InputEntry(Entry, frozen=True, kw_only=True):
-    """Another input: its arguments, and the plan's error there."""
+    """A hold-out input: its arguments, and the plan's error on it."""
 
     arguments: str
     error: Size | None
 
 
 class StepEntry(Entry, frozen=True, kw_only=True):
-    """One step of a staircase, verified in fresh processes.
+    """A step of a staircase, verified in fresh processes.
 
     budget: the one in the plan file of the step. gain: how many times as fast the program is.
     lowered: the number of products. plan_file: empty where none was written.

@@ -118,7 +118,7 @@ def chosen(record: Record) -> TrialEntry | None:
 
 
 def time_unit(record: Record, times: Iterable[float | None] | None = None) -> Unit:
-    """One unit for these times; by default, for the times of the program."""
+    """The common unit of these times; by default, of the times of the program."""
     if record.unit == "products":
         return PRODUCTS
     times = (record.gain.before, record.gain.after) if times is None else times
@@ -142,7 +142,7 @@ def gain_text(gain: Gain, unit: Unit) -> str:
 
 
 def times_text(gain: Gain) -> str:
-    """How many times as fast the program is."""
+    """The program's gain as a factor, in words."""
     return "unknown" if gain.times is None else f"{gain.times:.2f}×"
 
 
@@ -273,7 +273,7 @@ def other_inputs(record: Record) -> str:
 
 
 def rate_text(inputs: int, rate: float) -> str:
-    """What it says of all inputs that none of some is over the budget."""
+    """The statement about all inputs that follows when none of some exceeds the budget."""
     return f"0 of {inputs} over: at most {share_text(rate)} of such inputs, with 95 % confidence"
 
 

@@ -74,7 +74,7 @@ class Report:
 
 
 def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
-    """One row per operator, longest first, in at most `width` characters.
+    """The table of operators, longest first, in at most `width` characters.
 
     Where all operators start from the same level, the header names it, and a row only where its
     operator ended.
