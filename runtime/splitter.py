@@ -1,4 +1,4 @@
-"""Splits operands into slices that tensor cores can multiply: element types and splitters."""
+"""How an operand becomes slices that tensor cores can multiply: the element types and splitters."""
 
 import math
 from dataclasses import dataclass
@@ -141,7 +141,7 @@ class FloatSlices:
 
     @property
     def normals(self) -> tuple[float, ...]:
-        """The value of the smallest normal element of each slice, in row units."""
+        """What the smallest element of each slice is worth that is not subnormal, in row units."""
         return tuple(self.element.normal * 2.0 ** (-self.step * p) for p in range(self.count))
 
 

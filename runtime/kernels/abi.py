@@ -1,4 +1,4 @@
-"""The interface of Python and CUDA: codes, scale words, flags, and layouts of structures.
+"""What Python and CUDA share: codes, scale words, flags, and the layouts of structures.
 
 Every such fact is stated here once. The CUDA kernels get it as headers, which `HEADERS` holds as
 text and `compile.source_text` joins into a kernel's source; the Numba kernels, and the code that
@@ -69,9 +69,7 @@ FORMATS: Final = {
 
 
 class Field(NamedTuple):
-    """A member of a structure. length: the number of elements of an array; 0: it is not an
-    array.
-    """
+    """One member of a structure. length: elements, where it is an array; 0: it is none."""
 
     type: "str | Structure"
     name: str

@@ -93,9 +93,7 @@ if SIMULATED:
     nearest_integer32 = nearest_integer64 = nearest_integer
 
     def nearest_halves(first, second):
-        """Round two float32 to nearest float16, into the lower and upper half of a word; −0
-        becomes 0.
-        """
+        """Two float32 to nearest float16, in the lower and the upper half of a word; no −0."""
         return _word(np.float16(first), np.float16(second))
 
     def cut_halves(first, second):
@@ -119,7 +117,7 @@ if SIMULATED:
 
     @cuda.jit(device=True)
     def meet_warp():
-        """Synchronise a warp: each thread then sees what the others have written before."""
+        """What a warp's threads have written, the others of it see from here on."""
         cuda.syncthreads()
 
     @cuda.jit(device=True)
@@ -128,8 +126,8 @@ if SIMULATED:
         return cuda.threadIdx.x
 
     def expect(boxes, i, size):
-        """Make boxes[i], a barrier in shared memory, expect this number of bytes. One thread
-        calls this before any other thread uses the barrier.
+        """One thread, before any other does anything with boxes[i], an array in shared memory: it
+        is to receive so many bytes.
         """
 
     def arrive():
@@ -137,7 +135,7 @@ if SIMULATED:
 
     @cuda.jit(device=True)
     def wait():
-        """Wait until all threads of the cluster have arrived and know each other's boxes."""
+        """Until all threads of the cluster have arrived, and know each other's boxes."""
         cuda.syncthreads()
 
     def send(x, i, value, block, boxes, box):
@@ -146,7 +144,7 @@ if SIMULATED:
 
     @cuda.jit(device=True)
     def receive(boxes, i):
-        """Wait until all expected bytes have arrived."""
+        """Until all that was expected is there."""
         cuda.syncthreads()
 
     def larger(x, y):

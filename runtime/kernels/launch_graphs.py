@@ -56,7 +56,7 @@ class MemsetNode(NamedTuple):
     bytes: int
 
     def add(self, driver: ctypes.CDLL, graph: Pointer, before: Pointer, node: Pointer) -> int:
-        """Add a kernel node to the graph, with the fields of a `KernelNode`."""
+        """Add this node to a graph, as `KernelNode.add` does."""
         context = ctypes.c_void_p()
         driver.cuCtxGetCurrent(ctypes.byref(context))
         parameters = MEMSET_NODE.pack(self.address.value, 0, 0, 1, self.bytes, 1)

@@ -9,7 +9,7 @@ from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule, Splitt
 
 
 class Side(NamedTuple):
-    """An operand: its splitter, its type in memory, and the requests. Plain values only.
+    """One operand: its splitter, its type in memory, and what is asked for. Plain values only.
 
     loss: how much of its 2-norm a row may lose, squared; lower: see `outliers.crowded`, infinite
     where it does not apply. size: bytes of an element. wide: the type that slices are computed in.
