@@ -39,7 +39,7 @@ class KernelNode(NamedTuple):
     arguments: int
 
     def add(self, driver: ctypes.CDLL, graph: Pointer, before: Pointer, node: Pointer) -> int:
-        """Add it to a graph, after the node `before`, if any: the driver's status."""
+        """Add the launch to a graph, after the node `before` if any; return the status."""
         grid, block, shared = self.shape
         values = self.kernel, grid, 1, 1, block, 1, 1, shared, self.arguments, 0, 0, 0
         return int(
