@@ -42,9 +42,9 @@ def report(
 ) -> None:
     """Show what a tuning gained and tried, and why it stopped.
 
-    Without --html, --md or --json a summary is printed. PLAN is what it wrote, or the .trials.db
-    file of a tuning, such as `tune --front` leaves. SCRIPT is the program; default: the one beside
-    PLAN that it was made from.
+    Without --html, --md or --json a summary is printed. PLAN is what it wrote, or the
+    .trials.jsonl file of a tuning, such as `tune --front` leaves. SCRIPT is the program; default:
+    the one beside PLAN that it was made from.
     """
     from mixpert_py import config
     from mixpert_py.tuning import trials

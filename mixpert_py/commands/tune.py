@@ -329,7 +329,7 @@ def tune(options: Options) -> int:
 
     It is written as a file. Every run of SCRIPT is a process of its own. The options may also stand
     right behind SCRIPT; what follows them, or `--`, is the program's. Every run is kept in a
-    .trials.db file beside the plan: what Ctrl-C interrupts, --resume goes on with.
+    .trials.jsonl file beside the plan: what Ctrl-C interrupts, --resume goes on with.
     """
     from mixpert_py import config, files
     from mixpert_py.tuning.trials import Trials, beside
@@ -346,12 +346,7 @@ def tune(options: Options) -> int:
     trials = Trials(beside(path), options.resume, say)
     with files.working_on(path) as is_alone:
         if not is_alone and not files.is_stream(path):
-            if options.resume:
-                raise PlanError(f"{path}: the tuning that --resume would go on with is running")
-            say(
-                f"{path}: another tuning of it is running: the last to end writes it, and each "
-                "disturbs the other's times"
-            )
+            raise PlanError(f"{path}: another tuning of it is running; -o names another plan")
         return _tune(program, settings, path, trials, options)
 
 

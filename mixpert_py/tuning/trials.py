@@ -2,35 +2,81 @@
 
 A search that measures the same takes the same steps. So a resumed tuning requests the runs that
 were made in the same order, and is given them from the file.
+
+The file has one JSON object on each line: `Begun`, then `Run` for each run, then `Ended`. One write
+adds a line. A process that is killed leaves at most one line without its end, which is dropped. A
+new tuning replaces the file, and keeps the last `Ended`, which tells about the plan that is there.
 """
 
 import json
 import os
 import platform
-import sqlite3
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from datetime import UTC, datetime
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
 
 from mixpert_py import files
 from mixpert_py.errors import MixPertError, ProgramError, one_line
-from mixpert_py.execution.executor import ProgramRun, Values
+from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result
 from mixpert_py.machine import machine
-from mixpert_py.tuning.trial_store import LONGEST_TEXT, MOST_BYTES, Row, Store
 
 TRIAL = "trial"  # the purpose of a run that may fail
-SUFFIX = ".trials.db"
+SUFFIX = ".trials.jsonl"
+VERSION: Literal[1] = 1
+MAX_BYTES = 1 << 26  # of the values of a run that are stored
+
+
+class Begun(msgspec.Struct, frozen=True, tag="tuning"):
+    """A tuning. subject: JSON, on which its runs depend: a tuning of another one takes none."""
+
+    version: Literal[1]  # VERSION
+    subject: str
+    begun: str
+    machine: dict[str, Any]
+
+
+class Array(msgspec.Struct, frozen=True):
+    """A value that a run ended with."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+    content: bytes
+
+
+class Run(msgspec.Struct, frozen=True, tag="run"):
+    """A run, with its values until it is judged, or with the problem of a failed one."""
+
+    purpose: str
+    plan: dict[str, str]
+    result: Result | None = None
+    error: float = nan
+    worst: str = ""
+    errors: dict[str, float] = {}
+    values: list[Array] = []
+    problem: str | None = None
+
+
+class Ended(msgspec.Struct, frozen=True, tag="record"):
+    """The record of the plan that a tuning wrote. A finished tuning is not resumed."""
+
+    finished: bool
+    record: dict[str, Any]
+
+
+Entry = Begun | Run | Ended
 
 
 def beside(plan: Path) -> Path | None:
-    """The trials file of a plan: `mlp.mixpert.trials.db` beside `mlp.mixpert.toml`.
+    """The trials file of a plan: `mlp.mixpert.trials.jsonl` beside `mlp.mixpert.toml`.
 
     None where the plan is written to a stream.
     """
@@ -54,19 +100,19 @@ def latest_in(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        with closing(Store(path, read_only=True)) as store:
-            record = store.latest()
-        return None if record is None else json.loads(record)
-    except (sqlite3.Error, ValueError, RecursionError) as error:
+        ends = [entry for entry in _read(path) if isinstance(entry, Ended)]
+    except OSError as error:
         raise MixPertError(f"{path}: cannot read what was tuned: {one_line(error)}") from None
+    return ends[-1].record if ends else None
 
 
 class Trials:
     """The runs of one tuning. Several threads may take and store runs.
 
-    path: the file; None: nothing is stored. resume: whether to take over the runs of the newest
-    unfinished tuning of the same subject. say: called with a message about the tuning that is
-    resumed, and with one if no more runs can be stored, which does not end the tuning.
+    path: the file; None: nothing is stored. resume: whether to take over the runs of the last
+    tuning, if that is unfinished and has the same subject. say: called with a message about the
+    tuning that is resumed, and with one if no more runs can be stored, which does not end the
+    tuning.
     """
 
     def __init__(
@@ -78,34 +124,41 @@ class Trials:
         self._path = path
         self._resume = resume
         self._say = say
-        self._subject = ""
-        self._machine = ""
-        self._tuning: int | None = None  # its number, once it has a run
+        self._first: list[Entry] = []  # lines that are written with the first run
+        self._inode: int | None = None  # of the file, once this tuning has a run in it
         self._writing = threading.Lock()
-        self._made: dict[tuple[str, str], deque[Row]] = defaultdict(deque)
+        self._made: dict[tuple[str, str], deque[Run]] = defaultdict(deque)
 
     @property
     def has_runs(self) -> bool:
         """Whether runs are stored, and there are some that a resumed tuning would take over."""
-        return self._tuning is not None
+        return self._inode is not None
 
     def begin(self, subject: Mapping[str, Any]) -> None:
         """Begin or resume the tuning of a subject, which is everything that its runs depend on.
 
         Raises MixPertError if there is a file which is not ours to write.
         """
-        self._subject = json.dumps(subject, sort_keys=True)
-        self._machine = json.dumps({"host": platform.node(), **machine()})
-        # The file is created with the first run, so that a program that fails leaves none.
+        begun = Begun(
+            VERSION,
+            json.dumps(subject, sort_keys=True),
+            datetime.now(UTC).isoformat(" "),
+            {"host": platform.node(), **machine()},
+        )
+        entries: list[Entry] = []
         if self._path is not None and os.path.lexists(self._path):
             try:
-                with closing(Store(self._path)) as store:
-                    if self._resume:
-                        self._take_over(store)
-            except (sqlite3.Error, OSError) as error:
+                if not self._path.is_file():  # reading a pipe would block
+                    raise OSError("it is no regular file")
+                entries = _read(self._path)
+                if self._resume:
+                    self._take_over(self._path, begun.subject, entries)
+            except OSError as error:
                 self._give_up(error, "; the tuning begins anew" if self._resume else "")
                 return
-        if self._resume and self._tuning is None:
+        # The file is made with the first run, so that a program that fails leaves none.
+        self._first = [*[entry for entry in entries if isinstance(entry, Ended)][-1:], begun]
+        if self._resume and self._inode is None:
             self._say("no unfinished tuning of this program with these options; it begins anew")
 
     def take(self, purpose: str, plan: Mapping[str, str]) -> ProgramRun | None:
@@ -116,85 +169,94 @@ class Trials:
         made = self._made[purpose, _text_of(plan)]
         if not made:
             return None
-        row = made.popleft()
-        if row.problem is not None:
-            raise ProgramError(row.problem)
+        run = made.popleft()
+        if run.problem is not None:
+            raise ProgramError(run.problem)
+        assert run.result is not None
         try:
-            return self._run(row)
-        except Exception:  # of any type if the file is damaged: the run is made again
+            values = {
+                array.name: np.frombuffer(array.content, array.dtype).reshape(array.shape).copy()
+                for array in run.values
+            }
+        except (ValueError, TypeError):  # the file is damaged: the run is made again
             return None
+        return ProgramRun(run.result, values, run.error, run.worst, run.errors)
 
     def store(self, purpose: str, plan: Mapping[str, str], run: ProgramRun) -> None:
-        """Store a run on disk before this returns."""
-        # The values of a larger run are not stored: it is made again.
-        fits = sum(array.nbytes for array in run.values.values()) <= MOST_BYTES
-        row = Row(
-            purpose,
-            _text_of(plan),
-            run.seconds,
-            msgspec.json.encode(run.result).decode(),
-            run.error,
-            _valid(run.worst),
-            json.dumps(dict(run.errors)),
-            again=not fits,
-        )
-        self._add(row, run.values if fits else {})
+        """Store a run on disk before this returns; one with too large values is made again."""
+        if sum(array.nbytes for array in run.values.values()) <= MAX_BYTES:
+            values = [
+                Array(name, array.dtype.str, list(array.shape), array.tobytes())
+                for name, array in run.values.items()
+            ]
+            errors = dict(run.errors)
+            self._add(Run(purpose, dict(plan), run.result, run.error, run.worst, errors, values))
 
     def store_failure(self, purpose: str, plan: Mapping[str, str], problem: str) -> None:
-        """Store the failure of a run, which is a result of a trial; other runs are made again."""
-        if self._tuning is not None:
-            row = Row(purpose, _text_of(plan), problem=_valid(problem), again=purpose != TRIAL)
-            self._add(row, {})
+        """Store the failure of a trial, which is a result; other runs are made again."""
+        if purpose == TRIAL:
+            self._add(Run(purpose, dict(plan), problem=problem))
 
     def end(self, record: Mapping[str, Any], finished: bool) -> None:
-        """Store the record of the plan that was written. A finished tuning is not resumed."""
-        if (tuning := self._tuning) is not None:
-            text = json.dumps(record)
-            if len(text) > LONGEST_TEXT:  # most of it is the list of trials
-                text = json.dumps({**record, "trials": []})
-            self._write(lambda store: store.end(tuning, text, finished))
+        """Store the record of the plan that was written; values go from a finished tuning's runs.
 
-    def _take_over(self, store: Store) -> None:
-        if (found := store.unfinished(self._subject)) is not None:
-            self._tuning, begun = found
-            rows = store.rows(self._tuning)
-            for row in rows:
-                self._made[row.purpose, row.plan].append(row)
-            self._say(f"the tuning of {begun[:16]} UTC goes on; runs made: {len(rows)}")
+        A finished tuning is not resumed.
+        """
+        if not self.has_runs:
+            return
+        ended = Ended(finished, dict(record))
+        if finished:
+            self._write(lambda path: self._replace(path, [*_without_values(_read(path)), ended]))
+        else:
+            self._write(lambda path: self._append(path, ended))
 
-    def _run(self, row: Row) -> ProgramRun:
-        assert self._path is not None
-        assert row.result is not None
-        values: Values = {}
-        if row.digest is not None:
-            with closing(Store(self._path)) as store:
-                values = store.values(row.digest)
-        error = nan if row.error is None else row.error
-        result = msgspec.json.decode(row.result, type=Result)
-        return ProgramRun(result, values, error, row.worst, json.loads(row.errors))
+    def _take_over(self, path: Path, subject: str, entries: list[Entry]) -> None:
+        begun = next((entry for entry in entries if isinstance(entry, Begun)), None)
+        is_finished = entries and isinstance(entries[-1], Ended) and entries[-1].finished
+        if begun is None or begun.subject != subject or is_finished:
+            return
+        self._replace(path, entries)  # without a line that is torn
+        runs = [entry for entry in entries if isinstance(entry, Run)]
+        for run in runs:
+            self._made[run.purpose, _text_of(run.plan)].append(run)
+        self._say(f"the tuning of {begun.begun[:16]} UTC goes on; runs made: {len(runs)}")
 
-    def _add(self, row: Row, values: Values) -> None:
-        def step(store: Store) -> None:
-            if self._tuning is None:
-                self._tuning = store.begin(self._subject)
-            store.add(self._tuning, self._machine, row, values)
+    def _add(self, run: Run) -> None:
+        def step(path: Path) -> None:
+            if self._inode is None:
+                self._replace(path, [*self._first, run])
+            else:
+                self._append(path, run)
 
         self._write(step)
 
-    def _write(self, step: Callable[[Store], None]) -> None:
+    def _replace(self, path: Path, entries: list[Entry]) -> None:
+        # The values of a program's results are for nobody else.
+        files.replace(path, b"".join(map(_line, entries)), 0o600)
+        self._inode = path.stat().st_ino
+
+    def _append(self, path: Path, entry: Entry) -> None:
+        with path.open("ab", buffering=0) as file:
+            if os.fstat(file.fileno()).st_ino != self._inode:
+                raise OSError("another tuning has replaced it")
+            line = _line(entry)
+            if file.write(line) != len(line):
+                raise OSError("a line did not fit")
+            os.fsync(file.fileno())
+
+    def _write(self, step: Callable[[Path], None]) -> None:
         """Write to the file; once that has failed, nothing more is written."""
         with self._writing:
             if self._path is None:
                 return
             try:
-                with closing(Store(self._path)) as store:
-                    step(store)
-            except (sqlite3.Error, OSError, MixPertError) as error:
+                step(self._path)
+            except (OSError, MixPertError) as error:
                 self._give_up(error)
 
     def _give_up(self, error: Exception, more: str = "") -> None:
         self._say(f"{self._path}: runs are not kept from here on: {one_line(error)}{more}")
-        self._path = self._tuning = None
+        self._path = self._inode = None
         self._made.clear()
 
 
@@ -202,6 +264,32 @@ def _text_of(plan: Mapping[str, str]) -> str:
     return json.dumps(plan, sort_keys=True)
 
 
-def _valid(text: str) -> str:
-    """A text that SQLite can store: file names need not be valid Unicode."""
-    return text.encode(errors="backslashreplace").decode()
+def _line(entry: Entry) -> bytes:
+    # json and not msgspec: names need not be valid Unicode, and errors may be NaN.
+    return json.dumps(msgspec.to_builtins(entry)).encode() + b"\n"
+
+
+def _read(path: Path) -> list[Entry]:
+    """The whole lines of a file. Raises MixPertError if it is not a file of trials."""
+    text = path.read_bytes()
+    lines = text.split(b"\n")[:-1]  # what follows the last end of a line is nothing, or torn
+    entries: list[Entry] = []
+    try:
+        if text and not lines:
+            raise ValueError("it has no whole line")
+        for line in lines:
+            entries.append(msgspec.convert(json.loads(line), Entry))
+    except (ValueError, RecursionError) as error:
+        raise MixPertError(
+            f"{path}: not a file of trials (line {len(entries) + 1}: {one_line(error)}); move it "
+            "out of the way"
+        ) from None
+    return entries
+
+
+def _without_values(entries: list[Entry]) -> list[Entry]:
+    return [
+        msgspec.structs.replace(entry, values=[]) if isinstance(entry, Run) else entry
+        for entry in entries
+        if not isinstance(entry, Ended)
+    ]

@@ -3,14 +3,12 @@
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from queue import Queue
 from statistics import median
@@ -47,11 +45,11 @@ def tuned(script: Path, words: Sequence[str], budget: str, cores: Sequence[int])
         start = perf_counter()
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         seconds = perf_counter() - start
-        stored = Path(folder, f"{script.stem}.mixpert.trials.db")
+        stored = Path(folder, f"{script.stem}.mixpert.trials.jsonl")
         runs: list[float] = []  # seconds of each
         if stored.exists():
-            with closing(sqlite3.connect(stored)) as store:
-                runs = [row[0] for row in store.execute("SELECT seconds FROM run ORDER BY id")]
+            lines = map(json.loads, stored.read_text().splitlines())
+            runs = [line["result"]["seconds"] for line in lines if line.get("result")]
     program = runs[0] if runs else 0.0
     return {"seconds": seconds, "runs": len(runs), "program": program, "outcome": _outcome(done)}
 

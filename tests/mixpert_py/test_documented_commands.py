@@ -261,8 +261,8 @@ def put_samples(folder: Path, words: Words) -> None:
                 shutil.copy(ROOT / word, folder / word)
         elif word.startswith("samples/") and word.endswith(".toml"):
             shutil.copy(folder / "program.mixpert.toml", folder / word)
-            trials = word.removesuffix(".toml") + ".trials.db"
-            shutil.copy(folder / "program.mixpert.trials.db", folder / trials)
+            trials = word.removesuffix(".toml") + ".trials.jsonl"
+            shutil.copy(folder / "program.mixpert.trials.jsonl", folder / trials)
 
 
 def runnable() -> dict[Words, Words]:

@@ -24,7 +24,7 @@ FILES: dict[str, bytes] = {
     "binary.ipynb": NOISE,
     "object.ipynb": b"{}",
     "damaged.toml": PLAN.encode(),
-    "damaged.trials.db": NOISE,
+    "damaged.trials.jsonl": NOISE,
 }
 TUNE = ("tune", "--error", "1", "--backend", "reference")
 
@@ -81,7 +81,7 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("verify", "--criterion", "x", "p.toml", "s.py"), "unknown criterion 'x'"),
     (("report", "p.toml"), "p.toml: no tuning is kept beside it"),
     (("report", "app.pyz"), "app.pyz: not UTF-8 text (a plan is a .toml file)"),
-    (("report", "damaged.toml"), "damaged.trials.db: not a file of trials"),
+    (("report", "damaged.toml"), "damaged.trials.jsonl: not a file of trials"),
     (("plan", "show", "folder"), "folder: cannot read the plan"),
     (("plan", "validate", "syntax.toml"), "syntax.toml: not valid TOML"),
     (("doctor", "p.toml"), "a PLAN is for --warm"),

@@ -3,10 +3,9 @@
 import json
 import re
 import shutil
-import sqlite3
 import tempfile
-from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,18 +173,28 @@ def test_one_form_is_wanted(mixpert: Mixpert, options: tuple[str, ...]) -> None:
     assert done.err.startswith("Usage: ")
 
 
+def recorded(folder: Path) -> dict[str, Any]:
+    """The record that the file of trials ends with."""
+    *_, last = (folder / "m.mixpert.trials.jsonl").read_text().splitlines()
+    record: dict[str, Any] = json.loads(last)["record"]
+    return record
+
+
+def put(folder: Path, record: dict[str, Any]) -> None:
+    """Make a record the only line of the file of trials."""
+    line = json.dumps({"type": "record", "finished": True, "record": record})
+    (folder / "m.mixpert.trials.jsonl").write_text(line + "\n")
+
+
 @pytest.mark.parametrize(
     ("part", "key"),
     [("operators", "before"), ("operators", "after"), ("trials", "plan"), ("", "schemes")],
 )
 def test_a_scheme_that_there_is_not(tuned: Path, mixpert: Mixpert, part: str, key: str) -> None:
-    with closing(sqlite3.connect(tuned / "m.mixpert.trials.db")) as store:
-        (text,) = store.execute("SELECT record FROM tuning").fetchone()
-        record = json.loads(text)
-        entry = record[part][0] if part else record
-        entry[key] = "nope" if isinstance(entry[key], str) else dict.fromkeys(entry[key], "nope")
-        store.execute("UPDATE tuning SET record = ?", (json.dumps(record),))
-        store.commit()
+    record = recorded(tuned)
+    entry = record[part][0] if part else record
+    entry[key] = "nope" if isinstance(entry[key], str) else dict.fromkeys(entry[key], "nope")
+    put(tuned, record)
     for form in (["--html", "out"], ["--md"], []):
         done = mixpert("report", "m.mixpert.toml", *form)
         assert done.code == 2
@@ -194,11 +203,7 @@ def test_a_scheme_that_there_is_not(tuned: Path, mixpert: Mixpert, part: str, ke
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -1.0, 1e308])
 def test_numbers_that_no_tuning_has(tuned: Path, mixpert: Mixpert, number: float) -> None:
-    with closing(sqlite3.connect(tuned / "m.mixpert.trials.db")) as store:
-        (text,) = store.execute("SELECT record FROM tuning").fetchone()
-        record = {**json.loads(text), "budget": number}
-        store.execute("UPDATE tuning SET record = ?", (json.dumps(record),))
-        store.commit()
+    put(tuned, {**recorded(tuned), "budget": number})
     done = mixpert("report", "m.mixpert.toml", "--html", "out")
     assert done.code == 2
     assert "not the result of a tuning" in done.one_clear_line()

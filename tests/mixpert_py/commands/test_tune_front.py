@@ -46,7 +46,7 @@ def test_a_table_then_plans_and_pages_without_another_run(small: Path, mixpert: 
         said = mixpert("verify", f"plans/{name}", "chain.py")
         assert said.code == 0, said.out + said.err
 
-    store = "chain.front.trials.db"
+    store = "chain.front.trials.jsonl"
     assert f"mixpert report {store} --html DIR" in done.out
     assert mixpert("report", store, "--html", "page").code == 0
     page = (small.parent / "page" / "index.html").read_text("utf-8")
@@ -138,9 +138,9 @@ def test_until_leaves_what_gains_less(small: Path, mixpert: Mixpert) -> None:
 
 
 def test_a_trials_file_without_a_tuning_is_one_line(small: Path, mixpert: Mixpert) -> None:
-    said = mixpert("report", "none.trials.db")
+    said = mixpert("report", "none.trials.jsonl")
     assert said.code == 2
-    assert "none.trials.db: there is no finished tuning in it, or no such file" in said.err
+    assert "none.trials.jsonl: there is no finished tuning in it, or no such file" in said.err
 
 
 def test_a_machine_that_does_not_tell_ends_with_1(

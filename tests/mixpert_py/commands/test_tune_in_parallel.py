@@ -4,11 +4,9 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from mixpert_py.execution import fork_server, gpus
 from mixpert_py.launch import launcher
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
-from mixpert_py.tuning.trials import Trials
+from mixpert_py.tuning.trials import TRIAL, Trials
 from tests.every_check import some
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
 from tests.mixpert_py.execution.test_executor import FAULTS, PROGRAM
@@ -87,15 +85,14 @@ def test_it_finds_what_it_finds_alone(search: str, folder: Path) -> None:
 def test_what_was_made_ahead_is_kept(folder: Path) -> None:
     (folder / "s.py").write_text(CHAIN)
     options = TuningOptions(Limits(Limit(1e-4)), backend="reference", search="greedy", workers=3)
-    found = tuned(options, Trials(folder / "t.db"))
-    with closing(sqlite3.connect(folder / "t.db")) as connection:
-        rows = connection.execute("SELECT plan FROM run WHERE purpose = 'trial'").fetchall()
-    kept = [json.loads(row[0]) for row in rows]
+    found = tuned(options, Trials(folder / "t.jsonl"))
+    lines = map(json.loads, (folder / "t.jsonl").read_text().splitlines())
+    kept = [line["plan"] for line in lines if line.get("purpose") == TRIAL]
     assert all(trial.plan in kept for trial in found.outcome.trials[1:])
     assert len(kept) == len({json.dumps(plan) for plan in kept}) > len(found.outcome.trials) - 1
     seen(folder)
     # Of a tuning that goes on only the runs are made that were not finished when it ended.
-    again = tuned(options, Trials(folder / "t.db", resume=True))
+    again = tuned(options, Trials(folder / "t.jsonl", resume=True))
     assert again.outcome.trials == found.outcome.trials
     assert len(seen(folder)) <= 3
 

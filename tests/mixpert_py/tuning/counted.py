@@ -1,9 +1,9 @@
 """A program that counts its runs, and what a tuning of it leaves."""
 
-import sqlite3
+import json
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +27,7 @@ c = b.dot(a)
 """
 OPTIONS = ("--error", "1e-5", "--backend", "reference")
 MANY_RUNS = ("--search", "greedy")
-FILES = {"s.py", "s.mixpert.toml", "s.mixpert.trials.db", "runs", "temporary"}
+FILES = {"s.py", "s.mixpert.toml", "s.mixpert.trials.jsonl", "runs", "temporary"}
 
 SITE = SiteResult(2, 0.1 + 0.2, [(3, 4, 5, 2)], {"native": 2}, {}, {"float64": 2}, {"int8x1": None})
 RESULT = Result(1 / 3, {"s:f/matmul~0a#0": SITE}, {}, [])
@@ -46,13 +46,14 @@ def runs(program: Path) -> int:
     return counted.stat().st_size if counted.exists() else 0
 
 
-def database(program: Path) -> Path:
-    return program.with_name("s.mixpert.trials.db")
+def store(program: Path) -> Path:
+    return program.with_name("s.mixpert.trials.jsonl")
 
 
-def table(program: Path, query: str) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(database(program))) as connection:
-        return connection.execute(query).fetchall()
+def lines(program: Path, kind: str) -> list[dict[str, Any]]:
+    """The lines of the file of trials that are of one kind: `tuning`, `run` or `record`."""
+    found = map(json.loads, store(program).read_text().splitlines())
+    return [line for line in found if line["type"] == kind]
 
 
 def tuned(

@@ -1,6 +1,5 @@
-"""Many processes keep their runs in one file, and tunings that are ended go on."""
+"""Tunings that are interrupted or killed go on, and end as undisturbed ones do."""
 
-import json
 import os
 import random
 import signal
@@ -13,67 +12,10 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import plan
-from mixpert_py.tuning.trials import Trials, latest
 from tests.every_check import EVERY_CHECK
 from tests.mixpert_py.command import IMPORTABLE
-from tests.mixpert_py.tuning.counted import FILES, MANY_RUNS, OPTIONS, runs, table, tuned
+from tests.mixpert_py.tuning.counted import FILES, MANY_RUNS, OPTIONS, lines, runs, store
 from tests.mixpert_py.tuning.counted import program as program
-
-# Each of the processes that it forks is ready at once, and they keep their runs at the same time.
-KEEPERS = """\
-import os, sys
-from pathlib import Path
-import numpy as np
-from mixpert_py.plan import Criterion, Plan, save
-from mixpert_py.tuning.trials import Trials, beside
-from mixpert_py.execution.executor import ProgramRun
-from tests.mixpert_py.tuning.counted import RESULT
-codes, path, name = [], Path("s.mixpert.toml"), ""
-for number in range(16):
-    if not os.fork():
-        name = str(number)
-        break
-else:
-    codes = [os.wait()[1] for _ in range(16)]
-    sys.exit(any(codes))
-trials = Trials(beside(path), say=sys.exit)
-trials.begin({"name": name})
-for number in range(int(sys.argv[1])):
-    trials.store("native run", {"n": str(number)}, ProgramRun(RESULT, {"x": np.full(999, number)}))
-    save(Plan(criterion=[Criterion(name, "frobenius", 1.0)]), path)
-trials.end({"name": name}, finished=True)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-def test_sixteen_processes_keep_all_their_runs(program: Path) -> None:
-    each = 20 if EVERY_CHECK else 6
-    environment = {**os.environ, "PYTHONPATH": IMPORTABLE}
-    command = [sys.executable, "-c", KEEPERS, str(each)]
-    subprocess.run(command, env=environment, check=True, timeout=100)
-    assert table(program, "SELECT count(*) FROM run") == [(16 * each,)]
-    assert table(program, "SELECT count(*) FROM tuning WHERE finished NOT NULL") == [(16,)]
-    assert table(program, "PRAGMA integrity_check") == [("ok",)]
-    last = latest(program.with_name("s.mixpert.toml"))
-    assert last is not None
-    written = plan.load(program.with_name("s.mixpert.toml"))
-    assert {last["name"], written.criterion[0].name} <= {str(n) for n in range(16)}
-    assert set(os.listdir(program.parent)) <= FILES
-
-
-@pytest.mark.slow
-def test_sixteen_tuners_of_one_plan_file(program: Path) -> None:
-    tuners = [Tuning(program.parent) for _ in range(16)]
-    ended = [tuner.ended() for tuner in tuners]
-    assert {code for code, _ in ended} == {0}
-    assert {err.count("\n") for _, err in ended} <= {0, 1}
-    assert all("another tuning of it is running" in err for _, err in ended if err)
-    assert table(program, "SELECT count(*) FROM tuning WHERE finished NOT NULL") == [(16,)]
-    assert table(program, "SELECT count(*) FROM run") == [(runs(program),)]
-    assert table(program, "PRAGMA integrity_check") == [("ok",)]
-    assert set(os.listdir(program.parent)) == FILES
-    found = plan.load(program.with_name("s.mixpert.toml")).schemes()
-    assert found == tuned(Trials()).plan.schemes()
 
 
 class Tuning:
@@ -138,8 +80,7 @@ def interrupted_tunings(program: Path, instants: int, number: signal.Signals) ->
             # The best plan, or one on the way to it that was really run.
             found = plan.load(path)
             assert found.criterion[0].achieved <= 1e-5
-            was_run = {str(row[0]) for row in table(program, "SELECT plan FROM run")}
-            assert json.dumps(found.schemes(), sort_keys=True) in was_run
+            assert found.schemes() in [line["plan"] for line in lines(program, "run")]
         if done:
             assert code != 130
             assert plan.load(path).schemes() == undisturbed
@@ -150,11 +91,42 @@ def interrupted_tunings(program: Path, instants: int, number: signal.Signals) ->
 
 def is_finished(program: Path) -> bool:
     """Whether the newest tuning is."""
-    query = "SELECT finished NOT NULL FROM tuning ORDER BY id DESC LIMIT 1"
-    return table(program, query) == [(1,)]
+    records = lines(program, "record")
+    return bool(records) and bool(records[-1]["finished"])
 
 
 posix = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="sends signals")
+
+
+@posix
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_killed_tuning_goes_on_after_its_last_whole_line(program: Path, torn: bool) -> None:
+    code, err = Tuning(program.parent, *MANY_RUNS).ended()
+    assert code == 0, err
+    path = program.with_name("s.mixpert.toml")
+    undisturbed = plan.load(path).schemes()
+    needed = runs(program)
+    path.unlink()
+    store(program).unlink()
+    tuning = Tuning(program.parent, *MANY_RUNS)
+    while not store(program).exists() or store(program).read_bytes().count(b"\n") < 7:
+        assert tuning.process.poll() is None
+        time.sleep(0.01)
+    tuning.process.kill()
+    tuning.ended()
+    while tuning.left():  # the run that was being made
+        time.sleep(0.01)
+    if torn:
+        with store(program).open("ab") as file:
+            file.write(b'{"type": "run", "purpose": "tri')
+    kept = store(program).read_bytes().count(b"\n") - 1
+    made = runs(program)
+    code, err = Tuning(program.parent, *MANY_RUNS, "--resume").ended()
+    assert (code, err.count("\n")) == (0, 1), err
+    assert f"UTC goes on; runs made: {kept}" in err
+    assert plan.load(path).schemes() == undisturbed
+    assert runs(program) - made == needed - kept
+    assert is_finished(program)
 
 
 @posix

@@ -1,13 +1,32 @@
-"""Runs are kept as they are made: what is interrupted goes on."""
+"""Runs are stored as they are made: what is interrupted goes on, and what a bad file costs."""
 
 import json
+import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from mixpert_py.tuning.trials import TRIAL, Trials, latest
-from tests.mixpert_py.tuning.counted import PROGRAM, database, runs, table, tuned
+from mixpert_py import plan
+from mixpert_py.errors import MixPertError, ProgramError
+from mixpert_py.execution.executor import ProgramRun
+from mixpert_py.tuning.trials import MAX_BYTES, TRIAL, Trials, beside, latest
+from tests.mixpert_py.command import Mixpert
+from tests.mixpert_py.tuning.counted import OPTIONS, PROGRAM, RESULT, lines, runs, store, tuned
 from tests.mixpert_py.tuning.counted import program as program
+
+VALUES = {
+    "file": np.arange(6.0).reshape(2, 3),
+    "a/b \\ \udc80": np.float32([np.nan, -0.0, np.inf]),
+    "scalar": np.array(1 + 2j),
+    "empty": np.zeros((0, 3), np.int8),
+    "long": np.array([1], np.longdouble) / 3,
+}
+RUN = ProgramRun(RESULT, VALUES)
+PLAN = {"x": "int8x1", "a": "native"}
 
 
 class After:
@@ -22,12 +41,18 @@ class After:
             raise KeyboardInterrupt
 
 
+def begun(path: Path, subject: dict[str, Any] | None = None, **options: Any) -> Trials:
+    trials = Trials(path, **options)
+    trials.begin(subject or {})
+    return trials
+
+
 def test_a_tuning_interrupted_after_every_run_makes_each_once(program: Path) -> None:
     undisturbed = tuned(Trials())
     needed = runs(program)
     assert needed >= 7
     for session in range(needed + 1):
-        trials = Trials(database(program), resume=session > 0)
+        trials = Trials(store(program), resume=session > 0)
         try:
             found = tuned(trials, After(1))
         except KeyboardInterrupt:
@@ -43,48 +68,213 @@ def test_a_tuning_interrupted_after_every_run_makes_each_once(program: Path) -> 
     assert latest(program.with_name("s.mixpert.toml")) == {"session": session}
 
 
-def test_what_is_kept_of_a_run(program: Path) -> None:
-    trials = Trials(database(program))
+def test_what_is_stored_of_a_run(program: Path) -> None:
+    trials = Trials(store(program))
     found = tuned(trials)
-    kept = table(program, "SELECT purpose, plan, error, seconds, result, machine FROM run")
-    assert len(kept) == runs(program)
-    purposes = [row[0] for row in kept]
+    stored = lines(program, "run")
+    assert len(stored) == runs(program)
+    purposes = [line["purpose"] for line in stored]
     assert purposes[:4] == ["native run"] * 3 + ["profile"]
     assert purposes[-2:] == ["verification, native", "verification, planned"]
-    trial = next(row for row in kept if row[0] == TRIAL)
-    assert json.loads(str(trial[1])).keys() == found.plan.schemes().keys()
-    assert trial[2] in [tried.measurement.error for tried in found.outcome.trials]
-    assert trial[3] > 0  # type: ignore[operator]
-    assert json.loads(str(trial[4]))["sites"].keys() == found.plan.schemes().keys()
-    assert json.loads(str(trial[5])).keys() >= {"host", "cpu", "numpy"}
-
-
-def test_values_are_those_of_the_baseline_once_and_go_when_it_is_finished(program: Path) -> None:
-    trials = Trials(database(program))
-    tuned(trials)
-    assert table(program, "SELECT count(*) FROM content") == [(1,)]
-    before = database(program).stat().st_size
+    trial = next(line for line in stored if line["purpose"] == TRIAL)
+    assert trial["plan"].keys() == trial["result"]["sites"].keys() == found.plan.schemes().keys()
+    assert trial["error"] in [tried.measurement.error for tried in found.outcome.trials]
+    (tuning,) = lines(program, "tuning")
+    assert tuning["machine"].keys() >= {"host", "cpu", "numpy"}
+    assert any(line["values"] for line in stored)
     trials.end({}, finished=True)
-    assert table(program, "SELECT count(*) FROM content") == [(0,)]
-    assert database(program).stat().st_size < before - 48 * 48 * 4  # of c, compressed
+    assert [line["values"] for line in lines(program, "run")] == [[]] * len(stored)
 
 
 def test_another_tuning_is_not_resumed(program: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        tuned(Trials(database(program)), After(2))
+        tuned(Trials(store(program)), After(2))
     for change in ("budget", "source"):
         said: list[str] = []
         if change == "source":
             program.write_text(PROGRAM + "# changed\n")
+        budget = 1e-5 if change == "source" else 2e-5
         with pytest.raises(KeyboardInterrupt):
-            tuned(
-                Trials(database(program), resume=True, say=said.append),
-                After(0),
-                budget=1e-5 if change == "source" else 2e-5,
-            )
+            tuned(Trials(store(program), resume=True, say=said.append), After(0), budget=budget)
         assert len(said) == 1
         assert "no unfinished tuning" in said[0]
     program.write_text(PROGRAM)
     with pytest.raises(KeyboardInterrupt):
-        tuned(Trials(database(program), resume=True, say=said.append), After(0))
+        tuned(Trials(store(program), resume=True, say=said.append), After(0))
     assert said[1].endswith("runs made: 2")
+
+
+def test_a_failed_trial_is_a_result_and_a_failed_native_run_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    trials = begun(path)
+    trials.store_failure("native run", {}, "it comes before any run that was made")
+    assert not path.exists()
+    trials.store("native run", {}, RUN)
+    trials.store_failure("native run", {}, "no memory")
+    trials.store_failure(TRIAL, {"x": "int8x1"}, "no number: \udc80")
+    again = begun(path, resume=True)
+    assert again.take("native run", {}) is not None
+    assert again.take("native run", {}) is None
+    with pytest.raises(ProgramError, match="no number"):
+        again.take(TRIAL, {"x": "int8x1"})
+    assert again.take(TRIAL, {"x": "int8x1"}) is None
+
+
+def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    subject = {"arguments": ["\udcff"]}
+    trials = begun(path, subject)
+    trials.store("native run", {}, RUN)
+    trials.store(TRIAL, PLAN, ProgramRun(RESULT, {}, 1e-7, "file", {"file": 1e-7, "b": np.inf}))
+    trials.store(TRIAL, {"x": "int8x2"}, ProgramRun(RESULT, {}, float("inf")))
+    again = begun(path, subject, resume=True)
+    native = again.take("native run", {})
+    assert native is not None
+    assert native.result == RESULT
+    assert list(native.values) == list(VALUES)
+    for name, value in VALUES.items():
+        assert native.values[name].dtype == value.dtype
+        np.testing.assert_array_equal(native.values[name], value)
+    judged = again.take(TRIAL, dict(reversed(PLAN.items())))
+    assert judged == ProgramRun(RESULT, {}, 1e-7, "file", {"file": 1e-7, "b": np.inf})
+    assert again.take(TRIAL, {"x": "int8x2"}) == ProgramRun(RESULT, {}, float("inf"))
+
+
+def test_values_that_are_too_large_are_made_again(tmp_path: Path) -> None:
+    trials = begun(tmp_path / "t.jsonl")
+    trials.store("native run", {}, ProgramRun(RESULT, {"x": np.zeros(MAX_BYTES // 8 + 1)}))
+    trials.store("native run", {}, ProgramRun(RESULT, {"x": np.zeros(12)}))
+    again = begun(tmp_path / "t.jsonl", resume=True)
+    taken = again.take("native run", {})
+    assert taken is not None
+    assert taken.values["x"].size == 12
+    assert again.take("native run", {}) is None
+
+
+def test_a_new_tuning_keeps_the_record_of_the_plan_that_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "t.mixpert.trials.jsonl"
+    for number in range(3):
+        trials = begun(path, {"n": number})
+        trials.store("native run", {}, RUN)
+        assert latest(tmp_path / "t.mixpert.toml") == ({"n": number - 1} if number else None)
+        trials.end({"n": number}, finished=number != 1)
+        assert latest(tmp_path / "t.mixpert.toml") == {"n": number}
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_where_trials_are_stored(tmp_path: Path) -> None:
+    assert beside(Path("a/mlp.mixpert.toml")) == Path("a/mlp.mixpert.trials.jsonl")
+    assert beside(Path("plan")) == Path("plan.trials.jsonl")
+    assert beside(Path("/dev/stdout")) is None
+    assert latest(tmp_path / "none.mixpert.toml") is None
+    assert latest(Path("/dev/stdout")) is None
+
+
+def test_a_tuning_whose_file_was_replaced_adds_nothing_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    said: list[str] = []
+    first = begun(path, {"n": 1}, say=said.append)
+    first.store("native run", {}, RUN)
+    begun(path, {"n": 2}).store("native run", {}, RUN)
+    before = path.read_bytes()
+    for _ in range(2):
+        first.store("native run", {}, RUN)
+    first.end({}, finished=False)
+    assert path.read_bytes() == before
+    assert said == [f"{path}: runs are not kept from here on: another tuning has replaced it"]
+
+
+RECORD = '{"type": "record", "finished": true, "record": {}}\n'
+TUNING = '{"type": "tuning", "version": 1, "subject": "", "begun": "", "machine": {}}\n'
+STRANGERS: dict[str, bytes] = {
+    "text": b"what the user wrote\n" * 99,
+    "no whole line": TUNING[:-9].encode(),
+    "noise": b"\xff\x00\n" * 500,
+    "a line in the middle": (TUNING + '{"type": "ru\n' + RECORD).encode(),
+    "another kind": b'{"type": "other"}\n',
+    "a newer version": TUNING.replace("1", "2").encode(),
+    "a number": RECORD.replace("{}", "3").encode(),
+    "deep": RECORD.replace("{}", "[" * 100_000).encode(),
+    "no object": b"[]\n",
+    "SQLite": b"SQLite format 3\0" + bytes(4000),
+}
+
+
+@pytest.mark.parametrize("content", STRANGERS.values(), ids=STRANGERS)
+def test_what_is_not_ours_is_refused_and_left(
+    content: bytes, program: Path, mixpert: Mixpert
+) -> None:
+    store(program).write_bytes(content)
+    for more in ((), ("--resume",)):
+        said = mixpert("tune", *OPTIONS, *more, "s.py")
+        assert said.code == 2
+        line = said.one_clear_line()
+        assert "s.mixpert.trials.jsonl: not a file of trials" in line
+        assert len(line) < 500
+    assert store(program).read_bytes() == content
+    assert runs(program) == 0
+    with pytest.raises(MixPertError, match=r"s\.mixpert\.trials\.jsonl: not a file of trials"):
+        latest(program.with_name("s.mixpert.toml"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"dtype": "O"}, {"dtype": "nonsense"}, {"shape": [3]}, {"shape": [-1, -1]}, {"content": ""}],
+    ids=str,
+)
+def test_values_that_are_none_are_made_again(change: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    begun(path).store("native run", {}, ProgramRun(RESULT, {"x": np.zeros(1)}))
+    head, line = path.read_text().splitlines()
+    run = json.loads(line)
+    run["values"][0].update(change)
+    path.write_text(f"{head}\n{json.dumps(run)}\n")
+    assert begun(path, resume=True).take("native run", {}) is None
+
+
+def test_an_empty_file_is_ours(program: Path) -> None:
+    store(program).touch()
+    assert latest(program.with_name("s.mixpert.toml")) is None
+    begun(store(program)).store("native run", {}, RUN)
+    assert len(lines(program, "run")) == 1
+
+
+def pipe(path: Path) -> None:
+    os.mknod(path, stat.S_IFIFO | 0o600)
+
+
+def folder_there(path: Path) -> None:
+    path.mkdir()
+
+
+def link_to_nothing(path: Path) -> None:
+    path.symlink_to(path.parent / "nowhere" / "t.jsonl")
+
+
+@pytest.mark.parametrize("make", [pipe, folder_there, link_to_nothing], ids=lambda x: x.__name__)
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_place_of_no_use_costs_one_line(
+    make: Callable[[Path], None], resume: bool, program: Path, mixpert: Mixpert
+) -> None:
+    make(store(program))
+    said = mixpert("tune", *OPTIONS, *(["--resume"] if resume else []), "s.py")
+    assert said.code == 0
+    assert "runs are not kept from here on: it is no regular file" in said.one_clear_line()
+    assert plan.load(program.with_name("s.mixpert.toml")).site
+    assert latest(program.with_name("s.mixpert.toml")) is None
+
+
+def test_a_file_that_fails_costs_one_line_and_no_run(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    said: list[str] = []
+    trials = begun(path, say=said.append)
+    trials.store("native run", {}, RUN)
+    kept = tmp_path / "kept"
+    path.rename(kept)
+    path.mkdir()
+    for _ in range(2):
+        trials.store("native run", {}, RUN)
+    trials.end({}, finished=True)
+    assert len(said) == 1
+    assert said[0].startswith(f"{path}: runs are not kept from here on: ")
+    assert begun(kept, resume=True).take("native run", {}) is not None
