@@ -1,4 +1,4 @@
-"""Kernels of a product compiled, or loaded, side by side at its first call."""
+"""Compiles or loads the kernels of a product in parallel at its first call."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +25,7 @@ THREADS = 4  # kernels at a time: the driver, which assembles PTX, and NVRTC let
 
 
 class _Unpacked(NamedTuple):
-    """An operand as the GEMM will see it, before it is packed."""
+    """An operand before packing, described as the GEMM will see it."""
 
     layout: Layout
     slices: int = 0
@@ -39,11 +39,11 @@ def _pool() -> ThreadPoolExecutor:
 
 @contextmanager
 def compiling_ahead(request: Request) -> Iterator[None]:
-    """While a product is made, other threads compile the kernels that it asks for. It waits for
-    those that it needs next. If it is interrupted, threads begin nothing more.
+    """Context manager: other threads compile the kernels that a product inside will ask for.
 
-    request: of two-dimensional arrays on the current device; nothing is done for others. Whatever
-    fails is left to the product itself, which will ask for the same kernel.
+    The product waits for the kernels that it needs next. After an interrupt threads begin nothing
+    more. request: of two-dimensional arrays on the current device; others are ignored. Failures are
+    left to the product itself, which will ask for the same kernel.
     """
     waiting: list[Future[None]] = []
     with suppress(RuntimeError):  # no thread can be started, as while the interpreter ends
@@ -56,8 +56,8 @@ def compiling_ahead(request: Request) -> Iterator[None]:
 
 
 def _compilations(request: Request) -> list[Callable[[], None]]:
-    """Functions that each compile a kernel of a product: of the GEMM and of packing, those of the
-    wider scheme, and the repair.
+    """Functions that each compile one kernel of a product: for the GEMM, packing, the wider
+    scheme, or repair.
     """
     a, b, c = request.a, request.b, request.out
     if a.ndim > 2 or b.ndim > 2:

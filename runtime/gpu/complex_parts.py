@@ -1,4 +1,4 @@
-"""Complex CuPy arrays as their real and imaginary parts, and back, each in one pass over memory."""
+"""Splits complex CuPy arrays into real and imaginary parts, and joins them, in one pass each."""
 
 from functools import cache
 from typing import Any
@@ -15,7 +15,9 @@ SUMS = {
 
 
 def split(z: Any) -> Any:
-    """z complex64 or complex128 of shape s, any strides, as (2, *s) float32 or float64."""
+    """Split z, complex64 or complex128 of shape s with any strides, into (2, *s) float32 or
+    float64.
+    """
     import cupy
 
     real = "float32" if z.dtype.char == "F" else "float64"
@@ -27,7 +29,7 @@ def split(z: Any) -> Any:
 
 
 def join(products: Any, out: Any) -> None:
-    """Products of parts, (2, 2, *s) or (2, *s), as one complex array in `out`, of shape s."""
+    """Join products of parts, (2, 2, *s) or (2, *s), into the complex array `out` of shape s."""
     real = products.dtype.name
     text, made = f"z = {IN_CUDA[real]}(x, y);", f"{COMPLEX[real]} z"
     if products.ndim == out.ndim + 1:

@@ -1,9 +1,9 @@
-"""Threads that help to copy: one alone reaches a fraction of the memory's speed, and less where it
-writes to fresh pages, which it takes one by one.
+"""Threads that help to copy, because one thread reaches only a fraction of the memory's speed.
 
-Work is in parts, which its caller and copiers take from one list until none is left: a copier that
-comes late, or never, costs nothing but time. The caller waits for those that are at work, also
-where it is interrupted: what it has left, nobody writes to any more.
+One thread is slower still when it writes to fresh pages, which it takes one by one. Work is divided
+into parts. The caller and the copiers take them from one list until none is left: a copier that
+comes late, or never, costs only time. The caller waits for copiers at work, even if it is
+interrupted, so that nobody writes to memory that it has left.
 """
 
 import os
@@ -21,9 +21,9 @@ Part = Any
 
 
 class Job:
-    """Parts that nobody has taken yet, and the copiers that are at work.
+    """A job: parts that nobody has taken yet, and the copiers at work.
 
-    work: takes parts of an iterator, which other threads take from too.
+    work: takes parts from an iterator that threads share.
     """
 
     def __init__(self, work: Callable[[Iterator[Part]], None], parts: Iterable[Part]) -> None:
@@ -34,7 +34,7 @@ class Job:
         self._errors: list[BaseException] = []
 
     def begin(self) -> "Job":
-        """Have copiers begin, if there is more than the caller may as well do alone."""
+        """Start copiers if there is more work than the caller should do alone."""
         if len(self._parts) > 1:
             _copiers.call(self, len(self._parts))
         return self
@@ -48,7 +48,7 @@ class Job:
             yield part
 
     def help(self) -> None:
-        """Do what is left to do, by another thread than the caller's."""
+        """Do remaining parts, in a thread other than the caller's."""
         if not self._parts:
             return
         self._helping.add(get_ident())
@@ -60,7 +60,9 @@ class Job:
         self._left.put(None)
 
     def end(self) -> None:
-        """The same, by the caller. Waits for the copiers, and raises what one of them has."""
+        """Do remaining parts in the caller's thread, wait for the copiers, and raise their
+        errors.
+        """
         try:
             if self._parts:
                 self._work(self._taken())
@@ -74,7 +76,7 @@ class Job:
             errors.clear()
 
     def stop(self) -> None:
-        """Leave nothing to do, and wait for who is at work."""
+        """Drop the remaining parts, and wait for copiers at work."""
         try:
             self._stop()
         finally:  # where it was this that was interrupted
@@ -92,19 +94,19 @@ def _nothing(parts: Iterator[Part]) -> None:
 
 
 class _Copiers:
-    """Threads that wait for jobs. The first job starts them."""
+    """Threads that wait for jobs, started by the first job."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """As if none had been started: a forked process has none of its parent's threads."""
+        """Forget all threads, because a forked process has none of its parent's."""
         self._lock = Lock()
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._count: int | None = None
 
     def call(self, job: Job, most: int) -> None:
-        """Have up to so many threads work at a job, as soon as they are free."""
+        """Let at most this many threads work on a job as soon as they are free."""
         with self._lock:
             if self._count is None:
                 self._count = _started(self._jobs, min(MOST_COPIERS, processor.cores() - 1))
@@ -113,7 +115,7 @@ class _Copiers:
 
 
 def _started(jobs: "SimpleQueue[Job]", wanted: int) -> int:
-    """How many threads are there now; fewer where no more can be."""
+    """The number of running threads; smaller if no more can be started."""
     for number in range(wanted):
         try:  # daemons: nobody waits for them at the end of a program
             Thread(target=_serve, args=(jobs,), name=f"copier {number}", daemon=True).start()

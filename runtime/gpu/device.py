@@ -1,4 +1,4 @@
-"""Which GPU is here, and whether it can multiply: asked late, and once per process."""
+"""Finds the GPU, and whether it can multiply: as late as possible, and once per process."""
 
 import ctypes
 import importlib.util
@@ -18,7 +18,7 @@ OLD_DRIVER: Final = 35
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One usable GPU. capability: major · 10 + minor."""
+    """A usable GPU. capability: major · 10 + minor."""
 
     id: int
     name: str
@@ -26,13 +26,13 @@ class Device:
 
     @property
     def kernels(self) -> str:
-        """The family of kernels that it runs."""
+        """The family of kernels that the GPU runs."""
         return "sm_90a" if self.capability == HOPPER else "portable"
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Why there is no usable GPU; `sentence` says it to a person."""
+    """The reason why there is no usable GPU, with a sentence for people."""
 
     reason: Reason
     sentence: str
@@ -40,7 +40,7 @@ class Absent:
 
 @cache
 def may_be_here() -> bool:
-    """Whether looking for a GPU can find one. Imports nothing, and starts no driver."""
+    """Whether looking for a GPU may succeed. Imports nothing, and starts no driver."""
     if "cupy" not in sys.modules and importlib.util.find_spec("cupy") is None:
         return False
     try:
@@ -51,9 +51,9 @@ def may_be_here() -> bool:
 
 
 def find(number: int | None = None) -> Device | Absent:
-    """The GPU of that number, None for the current one, or why it cannot be used.
+    """The GPU with this number, None for the current one, or the reason why it cannot be used.
 
-    Imports CuPy where it is installed.
+    Imports CuPy if it is installed.
     """
     try:
         import cupy
@@ -68,7 +68,7 @@ def find(number: int | None = None) -> Device | Absent:
 
 
 def makes(scheme: Scheme, number: int | None = None) -> bool:
-    """Whether the GPU of that number, None for the current one, has kernels for a scheme."""
+    """Whether the GPU with this number, None for the current one, has kernels for a scheme."""
     if not scheme.moduli:  # all have: nobody needs to be asked
         return True
     found = find(number)
@@ -76,7 +76,7 @@ def makes(scheme: Scheme, number: int | None = None) -> bool:
 
 
 def count() -> int:
-    """How many GPUs this process sees; none where CuPy finds no driver."""
+    """The number of GPUs that this process sees; 0 if CuPy finds no driver."""
     import cupy
 
     try:
@@ -110,7 +110,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
 
 
 def _refused(runtime: Any, error: Any) -> Absent:
-    """What an error of the first question to CUDA means."""
+    """The meaning of an error from the first call to CUDA."""
     if error.status == OLD_DRIVER:
         version = runtime.driverGetVersion()
         if version == 0:

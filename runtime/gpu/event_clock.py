@@ -1,4 +1,4 @@
-"""Times on a GPU by events: of calls, with the queue kept ahead of it, and of spans of work."""
+"""Measures times on a GPU with events: of calls, with a filled queue, and of spans of work."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ extern "C" __global__ void spin(unsigned long long nanoseconds) {
 class Sample:
     """Seconds per call on the device, and on the host until the call returned.
 
-    ahead: the device had not begun when the host was done, so that launches cost it nothing.
+    ahead: whether the device began only after the host was done, so that launches cost it nothing.
     """
 
     device: float
@@ -38,14 +38,16 @@ class Sample:
 
 
 class Clock(Protocol):
-    """What times calls: an EventClock, or anything that says how long they took."""
+    """An EventClock, or any other object that times calls."""
 
     def sample(self, call: Call, calls: int, lead: float) -> Sample:
-        """`calls` calls in a row, `lead` seconds after they were first asked for."""
+        """Time `calls` calls in a row, which the device begins `lead` seconds after the first
+        request.
+        """
 
 
 class EventClock:
-    """The current device and stream, through CuPy."""
+    """A clock for CuPy's current device and stream."""
 
     def __init__(self, cupy: Any) -> None:
         self._event = cupy.cuda.Event
@@ -68,7 +70,7 @@ class EventClock:
 
 
 def in_turn(clock: Clock, calls: Mapping[str, Call], rounds: int) -> dict[str, list[Sample]]:
-    """A sample of each call a round, so that whatever slows the device down falls on all alike."""
+    """One sample of each call per round, so that a slow device affects all calls alike."""
     plans = {name: _warm_up(clock, call) for name, call in calls.items()}
     samples: dict[str, list[Sample]] = {name: [] for name in calls}
     for _ in range(rounds):
@@ -79,7 +81,7 @@ def in_turn(clock: Clock, calls: Mapping[str, Call], rounds: int) -> dict[str, l
 
 
 def _warm_up(clock: Clock, call: Call) -> tuple[int, float]:
-    """Calls per sample, and the lead that the host needs for them."""
+    """The number of calls per sample, and the lead that the host needs for them."""
     clock.sample(call, 1, LEAD)  # compiles
     last = clock.sample(call, 1, LEAD)
     for _ in range(3):
@@ -89,7 +91,7 @@ def _warm_up(clock: Clock, call: Call) -> tuple[int, float]:
 
 
 def _calls(seconds: float, last: Sample) -> int:
-    """Calls that take so long, within reason."""
+    """The number of calls that take this long, within limits."""
     return min(MOST_CALLS, max(1, math.ceil(seconds / max(last.device, 1e-9))))
 
 
@@ -98,7 +100,7 @@ def _lead(repeat: int, last: Sample) -> float:
 
 
 class Busy:
-    """Spans of work on one stream."""
+    """Spans of work on a stream."""
 
     def __init__(self, xp: ModuleType) -> None:
         self._xp = xp
@@ -106,7 +108,7 @@ class Busy:
 
     @contextmanager
     def span(self) -> Iterator[None]:
-        """What is enqueued inside, on the current stream, is one span."""
+        """Context manager: all work enqueued inside on the current stream is one span."""
         begin, end = self._xp.cuda.Event(), self._xp.cuda.Event()
         begin.record()
         yield
@@ -114,11 +116,11 @@ class Busy:
         self._spans.append((begin, end))
 
     def seconds(self) -> float:
-        """The time that was within them. All have to be over."""
+        """The total time of the spans. All must have ended."""
         elapsed = self._xp.cuda.get_elapsed_time
         return float(sum(elapsed(*span) for span in self._spans)) / 1000  # CUDA's are milliseconds
 
 
 def noted(busy: Busy | None) -> AbstractContextManager[None]:
-    """A span, where anybody asks for them."""
+    """A span, if times are wanted."""
     return nullcontext() if busy is None else busy.span()

@@ -29,7 +29,9 @@ WORD = 4  # bytes
 
 
 class Guard(NamedTuple):
-    """word: memory of one int32, 1 where left and right, packed for `scheme`, are multiplied."""
+    """The decision of a guard. word: memory of an int32, 1 if left and right, packed for
+    `scheme`, are multiplied.
+    """
 
     word: Any
     scheme: Scheme
@@ -47,13 +49,13 @@ class Guard(NamedTuple):
 
 
 def wider_of(scheme: Scheme, a: Any, b: Any) -> Scheme | None:
-    """What products of these matrices, or stacks of them, are prepared for besides."""
+    """The wider scheme for which products of these matrices, or stacks, are also prepared."""
     return scheme.wider if _count(a, b) >= LEAST else None
 
 
 def safe(scheme: Scheme, a: Any, b: Any, device: int) -> Scheme:
-    """The scheme by which a device makes products of these matrices: the given one where a guard
-    watches whether they stay in its slices, else the wider one.
+    """The scheme by which a device multiplies these matrices: the given one if a guard watches
+    whether slices represent them, else the wider one.
     """
     wider, state = scheme.wider, state_of(device)
     if wider is None or _count(a, b) >= LEAST:
@@ -62,7 +64,7 @@ def safe(scheme: Scheme, a: Any, b: Any, device: int) -> Scheme:
 
 
 def _count(a: Any, b: Any) -> int:
-    """Multiplications of a product, or a stack of them."""
+    """The number of multiplications in a product or a stack of products."""
     return int(max(a.size * b.shape[-1], b.size * a.shape[-2]))
 
 

@@ -1,11 +1,12 @@
-"""The native product of CuPy's matrices, without what CuPy does around it.
+"""The native product of CuPy's matrices, without CuPy's overhead.
 
-Before CuPy's `a @ b` calls cuBLAS, operands are reshaped, turned and cast, and mostly come out as
-they were; and settings are looked up one by one. Where operands are plain matrices of one type,
-this makes the call that CuPy would make, with its handle and under its settings: the same bits, and
-some 4 µs less of the host's time, more than it takes to find out that a call is native. Its
-functions are private to CuPy: where one is missing, or takes other arguments, products are CuPy's
-as a whole.
+Before CuPy's `a @ b` calls cuBLAS, it reshapes, transposes and casts the operands, mostly without
+effect, and looks up settings one by one. For plain matrices of one type, this module makes the call
+that CuPy would make, with its handle and under its settings: the same bits, and some 4 µs less on
+the host, more than it takes to find out that a call is native.
+
+The functions used are private to CuPy. If one is missing, or takes other arguments, CuPy makes all
+products.
 """
 
 import sys
@@ -32,7 +33,7 @@ Layouts = tuple[Dims, Dims, Dims, Dims, np.dtype[Any], np.dtype[Any]]
 
 
 class Gemm(NamedTuple):
-    """A call of cuBLAS, which has columns where CuPy has rows: Cᵀ = Bᵀ · Aᵀ."""
+    """A call of cuBLAS, which stores columns where CuPy stores rows: Cᵀ = Bᵀ · Aᵀ."""
 
     shape: tuple[int, int]
     transposes_b: int
@@ -45,8 +46,8 @@ class Gemm(NamedTuple):
 
 
 def gemm_of(a: Dims, a_strides: Dims, b: Dims, b_strides: Dims, itemsize: int) -> Gemm | None:
-    """The call for matrices of these shapes and strides, in bytes; None where CuPy does more than
-    call: copies, vectors, shapes that do not fit.
+    """The call for matrices of these shapes and strides, in bytes; None if CuPy does more than
+    call cuBLAS: for copies, vectors, or shapes that do not fit.
     """
     if len(a) != 2 or len(b) != 2 or a[1] != b[0] or min(*a, *b) < 2:
         return None
@@ -57,8 +58,8 @@ def gemm_of(a: Dims, a_strides: Dims, b: Dims, b_strides: Dims, itemsize: int) -
 
 
 def _leading(shape: Dims, strides: Dims, itemsize: int) -> tuple[int, int] | None:
-    """Whether a matrix is contiguous by columns (1) or by rows (0), and the length of one of these;
-    None where it is neither.
+    """Whether a matrix is contiguous by columns (1) or by rows (0), and the length of a column
+    or row; None if it is neither.
     """
     if strides == (shape[1] * itemsize, itemsize):
         return 0, shape[1]
@@ -68,7 +69,7 @@ def _leading(shape: Dims, strides: Dims, itemsize: int) -> tuple[int, int] | Non
 
 
 def use_cupys_gemm() -> None:
-    """Let native products of CuPy's matrices be made so, if this CuPy has the functions for it."""
+    """Make native products of CuPy's matrices in this way, if this CuPy has the functions."""
     cupy = sys.modules["cupy"]
     linalg = getattr(getattr(cupy, "_core", None), "_routines_linalg", None)
     call = getattr(linalg, "tensordot_core_v11", None)
@@ -77,8 +78,8 @@ def use_cupys_gemm() -> None:
 
 
 def _direct(cupy: ModuleType, linalg: Any) -> Callable[..., None] | None:
-    """The call of cuBLAS that `tensordot_core_v11` makes, by the same arguments; None where this
-    CuPy has another way.
+    """The call of cuBLAS in `tensordot_core_v11`, with the same arguments; None if this CuPy
+    works differently.
     """
     try:
         gemm_ex = import_module("cupy_backends.cuda.libs.cublas").gemmEx
@@ -118,7 +119,7 @@ def _product(empty: type, call: Callable[..., Any]) -> Callable[[Any, Any], Any]
     gemms: dict[Layouts, Gemm | None] = {}
 
     def product(a: Any, b: Any) -> Any:
-        """A·B; None where CuPy's own operator has to make it."""
+        """A·B, or None if CuPy's own operator has to make it."""
         dtype = a.dtype
         layouts = a.shape, b.shape, a.strides, b.strides, dtype, b.dtype
         try:

@@ -1,4 +1,4 @@
-"""Panels of rows, in which products of NumPy arrays are moved and made: how high they are."""
+"""The height of the row panels in which NumPy arrays are moved and multiplied."""
 
 from collections.abc import Iterator
 
@@ -17,19 +17,19 @@ RUN_BYTES = 1 << 14  # contiguous: shorter ones are copied at a fraction of the 
 
 
 def places(length: int, height: int) -> Iterator[slice]:
-    """Of so many rows, those of each panel."""
+    """The row ranges of the panels for this number of rows."""
     return (slice(start, start + height) for start in range(0, length, height))
 
 
 def panel_rows(m: int, length: int, itemsize: int) -> int:
-    """Rows of a panel: PANEL_BYTES of the longer of a row of A and one of C."""
+    """The rows of a panel: PANEL_BYTES of the longer of a row of A and a row of C."""
     rows = PANEL_BYTES // (length * itemsize) // GRANULE * GRANULE
     return min(max(rows, GRANULE), -(-m // GRANULE) * GRANULE)
 
 
 def strip_rows(a: Array, height: int) -> int:
-    """Rows of A that are moved at once: a panel; more where A's columns are contiguous, of which
-    rows are short runs, which take the host longer.
+    """The rows of A that are moved at once: a panel, or more if A's columns are contiguous,
+    because short runs of rows take the host longer.
     """
     if height >= len(a) or abs(a.strides[0]) >= abs(a.strides[1]):
         return height
@@ -37,7 +37,7 @@ def strip_rows(a: Array, height: int) -> int:
 
 
 def height(a: Array, b: Array) -> int:
-    """Rows of a panel."""
+    """The rows of a panel."""
     (m, k), n, dtype = a.shape, b.shape[1], np.result_type(a, b)
     moves = same(a, b, b) is None  # else it is B that does, and there are no panels of A
     return panel_rows(m, max(k, n) if moves else n, dtype.itemsize)

@@ -1,4 +1,4 @@
-"""How a product on a GPU is divided where it does not fit in memory."""
+"""Divides a product on a GPU that does not fit in memory."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,9 +13,9 @@ ONE = batches((), (), ())  # one launch, operands as they are
 def parts_of(
     a: GpuArray, b: GpuArray, c: GpuArray, batch: tuple[Batch, ...]
 ) -> Iterator[tuple[Any, Any, Any, tuple[Batch, ...]]]:
-    """A·B into c, (m, n) or (count, m, n), as products of less: (a, b, c, batch) of each.
+    """A·B into c, (m, n) or (count, m, n), as smaller products: (a, b, c, batch) of each.
 
-    All are views. There are none where the product is small as it is.
+    All are views. The list is empty if the product is already small.
     """
     if len(batch) > 1:
         for some in batch:
@@ -36,13 +36,13 @@ def parts_of(
 
 
 def two(length: int, multiple: int) -> tuple[slice, slice]:
-    """Halves of a length, the first a multiple."""
+    """The two halves of a length, the first a multiple of the unit."""
     middle = -(-length // 2 // multiple) * multiple
     return slice(0, middle), slice(middle, length)
 
 
 def _matrices(x: GpuArray, part: slice) -> Any:
-    """Some matrices of a stack; all of one that is shared."""
+    """Some matrices of a stack, or the whole of a shared one."""
     return x if x.ndim == 2 or len(x) == 1 else x[part]
 
 

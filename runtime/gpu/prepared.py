@@ -1,10 +1,10 @@
-"""Products whose launches are kept: a later call of the same signature finds them ready.
+"""Products with prepared launches, which later calls of the same signature find.
 
-`PreparedProducts` holds, for one signature of a call (see `runtime.signatures`), the launches for
-each layout that operands have had. A call that finds its own costs two allocations and the
-launches; one that does not, or whose stream is being captured, is made the direct way. A stack
-whose axes kernels cannot walk as one, as that of the heads in `x.view(b, t, h, d).transpose(1, 2)`,
-is copied before.
+`PreparedProducts` holds, for one call signature (see `runtime.signatures`), the launches for each
+layout that operands have had. A call with a known layout costs two allocations and the launches. A
+call with a new layout, or on a stream that is being captured, is made directly. A stack whose axes
+kernels cannot walk as one, such as the heads in `x.view(b, t, h, d).transpose(1, 2)`, is copied
+first.
 """
 
 import math
@@ -51,10 +51,11 @@ Layouts = tuple[tuple[int, ...], tuple[int, ...], int, int]
 
 
 class Layout(NamedTuple):
-    """Where kernels find the elements of an operand.
+    """The places of an operand's elements.
 
-    strides: in bytes. past: the bits of its address that matter. is_copy: whether that is a copy,
-    since the operand is no one stack. by_columns: whether its matrices' columns are contiguous.
+    strides: in bytes. past: the significant bits of its address. is_copy: whether this describes a
+    copy, because the operand is not one stack. by_columns: whether its matrices' columns are
+    contiguous.
     """
 
     strides: tuple[int, ...]
@@ -72,10 +73,10 @@ class Ready(NamedTuple):
 
 
 class PreparedProducts:
-    """The products of one signature of CuPy's arrays, on one device.
+    """The products of one signature of CuPy arrays, on one device.
 
-    is_chosen: whether somebody chose the scheme; where not, it stands for the library's FP32
-    product only, and not for one of TF32.
+    is_chosen: whether somebody chose the scheme; otherwise it only replaces the library's FP32
+    product, not one in TF32.
     """
 
     def __init__(self, request: Request, *, is_chosen: bool) -> None:
@@ -87,8 +88,10 @@ class PreparedProducts:
         self._ready: dict[Layouts, Ready] = {}
 
     def add(self, request: Request, a: GpuArray, b: GpuArray) -> bool:
-        """Record the product of operands of this layout, on the current device: whether there are
-        launches now that were not there. request: with both as CuPy arrays.
+        """Record the product of operands of this layout on the current device; return whether
+        launches were added.
+
+        request: with both operands as CuPy arrays.
         """
         layouts = self._layouts(a, b)
         if layouts in self._ready or len(self._ready) == MOST_LAYOUTS:
@@ -102,9 +105,9 @@ class PreparedProducts:
         return True
 
     def __call__(self, a: GpuArray, b: GpuArray) -> Any:
-        """A·B on the current stream of the operands' library; None where it cannot be made so.
+        """A·B on the current stream of the operands' library; None if it cannot be made so.
 
-        a, b: of the signature that this was made for. Does not wait for the device.
+        a, b: of this object's signature. Does not wait for the device.
         """
         import cupy
 
@@ -138,20 +141,22 @@ class PreparedProducts:
         return a.strides, b.strides, a.data.ptr & ALIGNED, b.data.ptr & ALIGNED
 
     def _copied(self, x: Any, layout: Layout) -> Any:
-        """Return a copy of an operand in a layout that kernels walk."""
+        """A copy of an operand in a layout that kernels can walk."""
         if layout.by_columns:
             return self._in_order(x.swapaxes(-2, -1)).swapaxes(-2, -1)
         return self._in_order(x)
 
     def _in_order(self, x: Any) -> Any:
-        """Return a copy of x in C order."""
+        """A copy of x in C order."""
         import cupy
 
         return cupy.ascontiguousarray(x)
 
 
 class PreparedTensors(PreparedProducts):
-    """The same of PyTorch's tensors, on its current stream, in memory of its own."""
+    """The products of one signature of PyTorch tensors, on PyTorch's current stream, in its
+    memory.
+    """
 
     def __call__(self, a: Any, b: Any) -> Any:
         try:
@@ -197,7 +202,7 @@ class PreparedTensors(PreparedProducts):
         return x.contiguous()
 
     def _is_plain(self, torch: ModuleType, a: Any, b: Any) -> bool:
-        """Whether tensors are nothing but memory, of which nobody wants a derivative."""
+        """Whether tensors are plain memory, without derivatives."""
         if torch.autograd.forward_ad._current_level >= 0:
             return False
         if a.layout is not torch.strided or b.layout is not torch.strided:
@@ -221,7 +226,7 @@ def _stream(torch: ModuleType, device: int) -> int:
 
 
 def prepare(library: Library, request: Request, *, is_chosen: bool) -> PreparedProducts:
-    """What keeps the launches for a library's arrays, of the signature that a request is of."""
+    """The object that keeps launches for a library's arrays and a request's signature."""
     a, b = request.a, request.b
     key = (
         *(library, request.scheme, request.block, is_chosen, a.data.device_id),
@@ -239,14 +244,14 @@ def prepare(library: Library, request: Request, *, is_chosen: bool) -> PreparedP
 def prepared_tensors(
     scheme: str, block: int | None, a: Any, b: Any, *, is_chosen: bool
 ) -> PreparedProducts | None:
-    """What keeps the launches for two tensors, if there is any."""
+    """The object that keeps the launches for two tensors, or None."""
     kinds = (np.dtype(str(x.dtype).rpartition(".")[2]).char for x in (a, b))
     key = ("torch", scheme, block, is_chosen, a.get_device(), a.shape, b.shape, *kinds)
     return _products.get(key)
 
 
 def _record(request: Request) -> Ready | None:
-    """The launches of a product, at addresses to come; None where it is not launches alone."""
+    """The launches of a product, without addresses; None if it is more than launches."""
     a = request.a[np.newaxis, :] if request.a.ndim == 1 else request.a
     b = request.b[:, np.newaxis] if request.b.ndim == 1 else request.b
     if request.scheme in ("float64", "crt") or not all(map(_is_recordable, (a, b))):
@@ -271,12 +276,12 @@ def _record(request: Request) -> Ready | None:
 
 
 def _is_recordable(x: GpuArray) -> bool:
-    """Whether kernels read an operand, or a copy in another layout: nothing takes it apart."""
+    """Whether kernels read an operand, or a copy of it, as a whole."""
     return x.dtype.char in REAL and 0 not in x.shape
 
 
 def layout(x: GpuArray) -> Layout:
-    """Return the layout of an operand of two dimensions or more, or of the copy made of it."""
+    """The layout of an operand of two or more dimensions, or of its copy."""
     by_columns = is_by_columns(x)
     if is_one_stack(x):
         return Layout(x.strides, x.data.ptr & ALIGNED, is_copy=False, by_columns=by_columns)
@@ -296,8 +301,8 @@ def placeholder(
     strides: tuple[int, ...] | None = None,
     past: int = 0,
 ) -> Any:
-    """A CuPy array that begins at a recording's base, or so many bytes past it: kernels depend on
-    some bits of an operand's address. There is no memory: nothing may look at it.
+    """A CuPy array at a recording's base address, or some bytes after it, because kernels depend
+    on some bits of an operand's address. It has no memory and must not be read.
     """
     import cupy
 

@@ -30,11 +30,11 @@ RESERVED: Final = 1024  # bytes of shared memory that the driver keeps of every 
 
 
 class Gemm(NamedTuple):
-    """One of the GEMMs, and how it is launched.
+    """A GEMM for residues, and its launch.
 
-    m, n: what a block makes at a time, a part of a tile. warp_n: columns of a warp's, 0 where that
-    is not asked. resident: blocks of a multiprocessor. stages: steps of both operands that a block
-    holds, at most.
+    m, n: the part of a tile that a block makes at a time. warp_n: the columns of a warp, 0 if not
+    used. resident: blocks per multiprocessor. stages: at most this many steps of both operands are
+    held in a block.
     """
 
     file: str
@@ -46,16 +46,16 @@ class Gemm(NamedTuple):
     stages: int
 
     def held(self, shared: int) -> int:
-        """The stages of a block on a device where one may have so many bytes of shared memory."""
+        """The stages of a block on a device with this much shared memory per block."""
         each = (shared + RESERVED) // self.resident - RESERVED
         return min(self.stages, each // (STEP * (self.m + self.n)))
 
     def bytes(self, shared: int) -> int:
-        """Bytes of these."""
+        """The bytes of these stages."""
         return self.held(shared) * STEP * (self.m + self.n)
 
     def definitions(self, shared: int) -> Definitions:
-        """What all its kernels are compiled with, on such a device."""
+        """The constants of all its kernels on such a device."""
         stages = *_of_tiles(), ("STAGES", self.held(shared))
         if not self.warp_n:
             return stages
@@ -114,13 +114,13 @@ def gemm(
 
 
 def tiles(m: int, n: int) -> tuple[int, int]:
-    """How many rows and columns of tiles C has."""
+    """The numbers of rows and columns of tiles in C."""
     return -(-m // TILE_M), -(-n // TILE_N)
 
 
 def scratch(scheme: Scheme, m: int, n: int) -> int:
-    """Bytes of what a scheme's products leave: residues, or the lowest bytes of all orders but the
-    last.
+    """The bytes that a scheme's products leave: residues, or the lowest bytes of all orders but
+    the last.
     """
     digits = digits_of(scheme)
     count = len(scheme.moduli) if digits is None else digits[0].count + digits[1].count - 2
@@ -163,16 +163,14 @@ def prepare(scheme: Scheme, result: str, device: int, family: Family | None = No
 
 
 def of_gemm(scheme: Scheme, result: str, how: Gemm, shared: int) -> Definitions:
-    """What a GEMM is compiled with, for a device where a block may have so many bytes of shared
-    memory.
-    """
+    """The constants of a GEMM for a device with this much shared memory per block."""
     digits = digits_of(scheme)
     definitions = of_moduli(scheme.moduli) if digits is None else of_digits(*digits, result)
     return *definitions, *how.definitions(shared)
 
 
 def of_digits(left: Integers, right: Integers, result: str) -> Definitions:
-    """What a GEMM that multiplies digits, and makes the result, is compiled with beside its own."""
+    """Additional constants of a GEMM that multiplies digits and makes the result."""
     return (
         *of_moduli(left.moduli[:1]),
         ("A_DIGITS", left.count),
@@ -184,7 +182,7 @@ def of_digits(left: Integers, right: Integers, result: str) -> Definitions:
 
 
 def of_result(moduli: tuple[int, ...], result: str) -> Definitions:
-    """The theorem's numbers, as `residues.cuh` has them."""
+    """The numbers of the remainder theorem, as `residues.cuh` has them."""
     known = theorem(moduli)
     weights = [[256.0 * part for part in row] for row in known.weights]
     starts = []

@@ -1,9 +1,9 @@
-"""Memory of NumPy results that come from a device, used again.
+"""Reuses the memory of NumPy results that come from a device.
 
-A fresh page costs the system more than what is then written to it, and all processes share the
-memory's speed. So what a result leaves, where nobody has it any more, is kept for the next one of
-its size; when it is used again, it is page-locked, and the device writes to it without anybody's
-help. What is kept, and what is locked, is a small share of the machine's memory.
+A fresh page costs the system more than writing to it, and all processes share the memory's speed.
+Memory of a large result is therefore kept when nobody uses the result any more, for the next one of
+its size. When it is used again it is page-locked, and the device writes to it directly. Kept and
+locked memory is a small share of the machine's.
 """
 
 import os
@@ -31,14 +31,14 @@ LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_by
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """Memory. locked: whether it is page-locked; None where nobody has tried."""
+    """A block of memory. locked: whether it is page-locked; None if that was not tried."""
 
     memory: Array
     runtime: Any
     locked: bool | None = None
 
     def lock(self) -> None:
-        """Page-lock it, if that can be."""
+        """Page-lock the block if possible."""
         if self.locked is None and locked_bytes() + self.memory.nbytes <= limit():
             self.locked = True  # first: whatever interrupts, what is locked is not unmapped
             _locked.append(self)
@@ -49,7 +49,9 @@ class Block:
                 _locked.remove(self)
 
     def free(self) -> None:
-        """Unlock it. Where that fails it stays: what came to lie there would seem to be locked."""
+        """Unlock the block. If that fails it is kept, because memory reused at its address would
+        seem locked.
+        """
         if self.locked:
             with suppress(self.runtime.CUDARuntimeError):
                 self.runtime.hostUnregister(self.memory.ctypes.data)
@@ -57,7 +59,7 @@ class Block:
 
 
 class Lease:
-    """What an array and its views have of a block, until the last of them is gone."""
+    """The claim of an array and its views on a block, until the last of them is gone."""
 
     def __init__(self, block: Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.block = block
@@ -74,8 +76,10 @@ _locked: list[Block] = []
 
 
 def empty(xp: ModuleType, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """As np.empty. A large array has memory that was used before, where there is some; it does not
-    own it, so it cannot be resized in place.
+    """An array as from np.empty.
+
+    A large array uses earlier memory if there is some. It does not own this memory, so it cannot be
+    resized in place.
     """
     size = prod(shape) * dtype.itemsize
     if not LEAST_BYTES <= size <= limit():
@@ -89,7 +93,7 @@ def empty(xp: ModuleType, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array
 
 
 def is_locked(x: Array) -> bool:
-    """Whether all of x is page-locked memory from here."""
+    """Whether all of x is memory that this module has page-locked."""
     owner: Any = x
     while isinstance(owner, np.ndarray):
         owner = owner.base
@@ -97,13 +101,13 @@ def is_locked(x: Array) -> bool:
 
 
 def locked_bytes() -> int:
-    """What is page-locked now."""
+    """The number of bytes that are page-locked now."""
     return sum(block.memory.nbytes for block in _locked.copy())
 
 
 @cache
 def limit() -> int:
-    """Bytes that are kept at most, and page-locked at most: a share of what there may be used."""
+    """The maximum of kept and of page-locked bytes: a share of the available memory."""
     if not hasattr(os, "sysconf"):  # nobody knows
         return 0
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
@@ -114,7 +118,7 @@ def limit() -> int:
 
 
 def _fitting(size: int) -> Block | None:
-    """The smallest that is idle and large enough, and not much larger; now it is the caller's."""
+    """Take the smallest idle block that is large enough, and not much larger."""
     fits = [block for block in _idle.copy() if size <= block.memory.nbytes <= ROOM * size]
     for block in sorted(fits, key=lambda block: block.memory.nbytes):
         with suppress(ValueError):  # another thread has taken it
@@ -124,7 +128,7 @@ def _fitting(size: int) -> Block | None:
 
 
 def _take_back(block: Block) -> None:
-    """Any thread may be interrupted by it, wherever it frees anything: it takes no lock."""
+    """Return a block. Any thread may run this wherever it frees anything, so it takes no lock."""
     _idle.append(block)
     while sum(block.memory.nbytes for block in _idle.copy()) > limit():
         try:

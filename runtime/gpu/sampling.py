@@ -1,5 +1,5 @@
-"""A few entries of a product on a GPU in float64, for a plan's guard, without waiting for them; and
-an estimate of the whole product's error, which waits.
+"""Samples entries of a GPU product in float64 for a plan's guard, without waiting; and estimates
+the whole product's error, which waits.
 """
 
 import math
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class DeviceSample:
-    """Entries of a product of CuPy's arrays, on their way to pinned memory of the host."""
+    """Entries of a product of CuPy arrays, on their way to pinned host memory."""
 
     def __init__(self, a: GpuArray, b: GpuArray, product: GpuArray, turn: int) -> None:
         import cupy
@@ -30,14 +30,16 @@ class DeviceSample:
 
     @staticmethod
     def _fetch(cupy: Any, x: GpuArray) -> Any:
-        """An array of the host that holds x once the current stream has come this far."""
+        """A host array that holds x once the current stream has reached this point."""
         pinned = cupy.cuda.alloc_pinned_memory(x.nbytes)
         out = np.frombuffer(pinned, x.dtype, x.size).reshape(x.shape)
         cupy.ascontiguousarray(x).get(out=out, blocking=False)
         return out
 
     def error(self, *, waits: bool) -> float | None:
-        """The error of these entries; None where they are not there yet, and nobody waits."""
+        """The error of these entries; None if they have not arrived and the caller does not
+        wait.
+        """
         if waits:
             self._event.synchronize()
         elif not self._event.done:

@@ -48,7 +48,7 @@ MISTAKES: Final = 3  # products of what was no integers, after which a signature
 
 
 class Record(NamedTuple):
-    """What was found of an operand that is packed beforehand: on the device, and as numbers."""
+    """The findings about an operand that is packed beforehand: on the device, and as numbers."""
 
     memory: Any
     numbers: list[float]
@@ -63,7 +63,7 @@ NEITHER: Final[Known] = None, None
 
 
 class Records:
-    """The records of both operands on the current device, to be filled on the current stream."""
+    """The records of both operands on the current device, filled on the current stream."""
 
     def __init__(self, xp: ModuleType, known: Known = NEITHER) -> None:
         self._stream = xp.cuda.get_current_stream()
@@ -80,7 +80,7 @@ class Records:
 
 
 class Guarded(Records):
-    """In a CUDA graph: what the device decides by itself, of a product by so many moduli."""
+    """The device's own decision, in a CUDA graph, about a product by this number of moduli."""
 
     def __init__(self, xp: ModuleType, known: Known, count: int) -> None:
         super().__init__(xp, known)
@@ -92,14 +92,14 @@ class Guarded(Records):
 
 
 class UnfitError(Exception):
-    """Operands need more moduli than the product was to be made by, and it was not made."""
+    """Operands need more moduli than the product was to use, so it was not made."""
 
 
 class Watch(Records):
     """The records on their way to the host.
 
-    most: the moduli by which the product is to be made, if they are known to do; None: it is made
-    whatever they need.
+    most: the moduli by which the product is to be made, if they are known to suffice; None: it is
+    made whatever it needs.
     """
 
     def __init__(self, xp: ModuleType, known: Known = NEITHER, most: int | None = None) -> None:
@@ -111,9 +111,9 @@ class Watch(Records):
         self._event = xp.cuda.Event(disable_timing=True)
 
     def packed(self, now: DevicePacked) -> None:
-        """Enqueue the copy: operands, or a part of them, have been packed.
+        """Enqueue the copy of the records, after operands, or a part of them, have been packed.
 
-        Where too many moduli would be needed for the product that is to follow, raises UnfitError.
+        Raises UnfitError if the product to follow would need too many moduli.
         """
         self._memory.copy_to_host_async(self._host.ptr, 2 * RECORD, self._stream)
         self._event.record(self._stream)
@@ -121,21 +121,21 @@ class Watch(Records):
             raise UnfitError
 
     def left(self) -> Record:
-        """That of A. Waits until it is packed."""
+        """The record of A. Waits until A is packed."""
         return Record(self._memory, self._records()[0])
 
     def moduli(self) -> int | None:
-        """How many are needed, see `moduli_for`. Waits until the operands are packed."""
+        """The number of moduli needed, see `moduli_for`. Waits until the operands are packed."""
         left, right = self._records()
         return moduli_for(Rows.of(left), Rows.of(right))
 
     def integers(self, k: int) -> Scheme | None:
-        """The scheme by which they are multiplied as integers, see `integers.scheme_for`. Waits."""
+        """The scheme that multiplies them as integers, see `integers.scheme_for`. Waits."""
         left, right = self._records()
         return scheme_for(Bounds.of(left[4:]), Bounds.of(right[4:]), k)
 
     def is_exact(self, made: Scheme, k: int) -> bool:
-        """Whether a scheme for integers has made their product exactly. Waits."""
+        """Whether a scheme for integers made their product exactly. Waits."""
         left, right = (Bounds.of(record[4:]) for record in self._records())
         return left is not None and right is not None and is_exact(made, left, right, k)
 
@@ -148,12 +148,12 @@ class Watch(Records):
 
 @dataclass(slots=True)
 class Outlook:
-    """How the next product of a signature is made, by what its earlier ones have needed.
+    """How the next product of a signature is made, judged by the needs of earlier ones.
 
     count: moduli to begin with. is_known: whether the last operands needed no more than there are.
-    integers: the scheme to begin with in their place, where the last operands were integers.
-    mistakes: how often that was wrong. unseen: products to come that are native without a look.
-    failures: in a row.
+    integers: the scheme to begin with instead, if the last operands were integers. mistakes: how
+    often that was wrong. unseen: products to come that are native without a look. failures: in a
+    row.
     """
 
     count: int = FEWEST
@@ -164,14 +164,14 @@ class Outlook:
     mistakes: int = 0
 
     def next(self) -> int | None:
-        """With how many moduli to begin; None: natively."""
+        """The number of moduli to begin with; None means natively."""
         if self.unseen:
             self.unseen -= 1
             return None
         return self.count
 
     def learn(self, needed: int | None) -> None:
-        """What a product was found to need."""
+        """Record what a product needed."""
         self.is_known = needed is not None
         if needed is None:
             self.failures += 1
@@ -180,7 +180,7 @@ class Outlook:
             self.count, self.failures = needed, 0
 
     def learn_integers(self, found: Scheme | None) -> None:
-        """By which scheme a product could have been made, where its operands are integers."""
+        """Record the scheme by which a product of integers could have been made."""
         if self.integers is not None and found is None:
             self.mistakes += 1
         self.integers = found if self.mistakes < MISTAKES else None

@@ -1,4 +1,4 @@
-"""Stacks of matrices: which of A's meets which of B's, without a copy of either."""
+"""Pairs the matrices of two stacks without copying either."""
 
 import math
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Products of one launch: `count` matrices of C from the one at `c` on.
+    """Products of one launch: `count` matrices of C, starting at the one at `c`.
 
-    They are of A's matrices from `a` on, or all of that one if A is shared; likewise B's.
+    They use A's matrices from `a` on, or all use the one at `a` if A is shared; likewise B's.
     """
 
     c: int
@@ -48,8 +48,8 @@ def matrices(x: GpuArray) -> Any:
 
 
 def is_one_stack(x: GpuArray) -> bool:
-    """Whether `matrices` of x is a view: the axes of its stack step through memory as one does,
-    but for those along which it repeats itself.
+    """Whether `matrices` of x is a view: the axes of its stack, except repeated ones, step
+    through memory as one.
     """
     step = None
     for size, stride in zip(reversed(x.shape[:-2]), reversed(x.strides[:-2]), strict=True):
@@ -62,24 +62,24 @@ def is_one_stack(x: GpuArray) -> bool:
 
 
 def is_by_columns(x: GpuArray) -> bool:
-    """Whether the elements of a column of x are nearer to each other than those of a row."""
+    """Whether elements of a column of x are closer in memory than those of a row."""
     return bool(abs(x.strides[-2]) < abs(x.strides[-1]))
 
 
 def as_matrices(out: GpuArray, a: GpuArray, b: GpuArray) -> Any:
-    """A view of `out` with the axis that np.matmul takes off for one-dimensional operands."""
+    """A view of `out` with the axis that np.matmul removes for one-dimensional operands."""
     if a.ndim == 1:
         out = out[..., np.newaxis, :] if b.ndim > 1 else out[..., np.newaxis]
     return out[..., np.newaxis] if b.ndim == 1 else out
 
 
 def as_matmul(value: GpuArray, a: GpuArray, b: GpuArray) -> Any:
-    """A product of matrices without the axes that np.matmul takes off."""
+    """A product of matrices without the axes that np.matmul removes."""
     return value.reshape(result_shape(a, b)) if a.ndim == 1 or b.ndim == 1 else value
 
 
 def stack_sizes(x: GpuArray) -> Sizes:
-    """The stack's axes of x, those along which it repeats itself as 1."""
+    """The sizes of x's stack axes, 1 for axes along which it repeats itself."""
     return tuple(
         1 if stride == 0 else size
         for size, stride in zip(x.shape[:-2], x.strides[:-2], strict=True)

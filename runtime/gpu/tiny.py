@@ -1,6 +1,7 @@
-"""Stacks of products with sides of up to 32, in FP32: one launch, and memory is the limit.
+"""Stacks of products with sides of up to 32, in FP32: one launch, limited by memory.
 
-So short, a chain of fused multiply-adds is as accurate as the native product, which is one.
+For so short sums, a chain of fused multiply-adds is as accurate as the native product, which is
+one.
 """
 
 from functools import lru_cache
@@ -78,12 +79,12 @@ def multiply(
 
 
 def _is_plain(out: GpuArray) -> bool:
-    """Whether it is one stack of matrices, evenly apart."""
+    """Whether x is one stack of evenly spaced matrices."""
     return bool(out.ndim <= 3 or out.flags.c_contiguous)
 
 
 def _part(x: GpuArray, start: int, count: int) -> Any:
-    """Some matrices of a stack, or the one that there is."""
+    """Some matrices of a stack, or its only one."""
     return x if x.ndim == 2 else x[start : start + count]
 
 
@@ -99,7 +100,7 @@ def multiply_tiny(a: Operand, b: Operand, out: GpuArray, *, stream: Stream) -> N
 
 
 class Launch(NamedTuple):
-    """A launch, but for addresses."""
+    """A launch without addresses."""
 
     kernel: Kernel
     grid: int
@@ -111,7 +112,7 @@ class Launch(NamedTuple):
 def _planned(
     a: Form, b: Form, batch: int, c_strides: tuple[int, ...], aligned: bool, device: int
 ) -> Launch:
-    """On this device, which is the current one."""
+    """The launch for the current device."""
     constants, grid, threads, words = plan(a, b, batch, c_strides, aligned)
     return Launch(numba_kernel(KERNELS, "tiny_kernel", constants), grid, threads, words)
 
@@ -132,9 +133,9 @@ class Stack(NamedTuple):
 def plan(
     a: Form, b: Form, batch: int, c_strides: tuple[int, ...], aligned: bool
 ) -> tuple[tuple[Any, ...], int, int, tuple[int, ...]]:
-    """What the kernel is compiled for; thread blocks; threads of each; the kernel's integers.
+    """The constants of the kernel, its thread blocks, threads per block, and integer arguments.
 
-    c_strides: in bytes; aligned: whether C is.
+    c_strides: in bytes. aligned: whether C is.
     """
     m, k, n = a.rows, a.k, b.rows
     between = [x.batch_stride if x.batch > 1 else 0 for x in (a, b)]
@@ -150,7 +151,7 @@ def plan(
 
 
 def memory_of(x: Stack) -> Memory:
-    """In which order it is read, and whether by fours."""
+    """The order in which it is read, and whether four elements are read at once."""
     for order in ("along", "across"):
         if are_fours(x, order):
             return Memory(order, True)
@@ -164,8 +165,8 @@ def memory_of(x: Stack) -> Memory:
 
 
 def are_fours(x: Stack, order: Literal["along", "across"]) -> bool:
-    """Whether each four neighbours in this order are aligned: of a line, or of four, if its length
-    allows that; else of a stack without gaps.
+    """Whether each four neighbours in this order are aligned: of one line, of four lines if
+    their length allows it, or of a stack without gaps.
     """
     run, step, count, other = x.length, x.place, x.lines, x.line
     if order == "across":

@@ -1,4 +1,4 @@
-"""Kernels made ready for products that have yet to come: compiled, kept on disk, and loaded."""
+"""Prepares kernels for later products: compiles them, keeps them on disk, and loads them."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from mixpert_py.runtime.request import Request
 
 
 class Expected(NamedTuple):
-    """Products that are expected: of matrices of one type, under a scheme and a block length."""
+    """Expected products: of matrices of one type, under a scheme and a block length."""
 
     scheme: str
     block: int | None
@@ -23,10 +23,11 @@ class Expected(NamedTuple):
 def compile_kernels(
     expected: Expected, shape: tuple[int, int, int], *, a_turned: bool, b_turned: bool
 ) -> Reason | None:
-    """Compile and load what products of (m, k) and (k, n) matrices need on the current device;
-    the reason where it cannot make them. a_turned, b_turned: whether columns are contiguous.
+    """Compile and load the kernels for products of (m, k) and (k, n) matrices on the current
+    device.
 
-    Nothing is launched, and no memory is taken for operands and results.
+    Returns the reason if the device cannot make them. a_turned, b_turned: whether columns are
+    contiguous. Nothing is launched, and no memory is used for operands and results.
     """
     import cupy
 
