@@ -38,8 +38,8 @@ class Contraction(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One contraction of a path: which of the remaining operands it takes; its result is appended
-    to them.
+    """A contraction of a path: the remaining operands that it takes. Its result is appended to
+    the operands.
     """
 
     positions: tuple[int, ...]
@@ -104,10 +104,10 @@ def expand(subscripts: str, ndims: tuple[int, ...]) -> Sum | None:
 
 @lru_cache(maxsize=256)
 def contraction(terms: Sum) -> Contraction | None:
-    """The matrix product that a sum is; None if it is none.
+    """The matrix product that a sum is; None if it is not one.
 
-    It is none if an index stands twice in one operand or is summed in one alone, if no index is
-    summed over both operands, or if both are vectors, which give one number each.
+    It is not one if an index stands twice in one operand or is summed in one operand alone, if no
+    index is summed over both operands, or if both operands are vectors, which give one number each.
     """
     if len(terms.inputs) != 2:
         return None
@@ -164,7 +164,7 @@ def _path(terms: Sum, shapes: tuple[tuple[int, ...], ...], optimize: object) -> 
 class Pair:
     """Two arrays as stacks of matrices, and the call of their product.
 
-    run: their contraction as the program makes it. native_result: its result, once it has run.
+    run: makes their contraction as the program does. native_result: its result, after it has run.
     """
 
     def __init__(self, terms: Sum, arrays: Sequence[AnyArray], run: Callable[[], Any]) -> None:

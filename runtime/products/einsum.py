@@ -125,7 +125,7 @@ def _are_small(operands: Sequence[Any]) -> bool:
 
 
 def _examples(operands: Sequence[object]) -> tuple[object, object]:
-    """Two of the operands; those that show why no scheme is taken come first."""
+    """Two of the operands, first those that show why no scheme is taken."""
     _, arrays = read(operands)
     odd = [x for x in arrays if as_arrays(x) is None]
     first, *others = odd or arrays or (None,)
@@ -236,7 +236,9 @@ def _as_wanted(result: Any, options: Mapping[str, Any]) -> Any:
 
 
 def _is_emulated(settings: Settings, found: Problem) -> bool:
-    """Whether a scheme is in force for more than two operands; else `native` contracts them."""
+    """Whether a scheme is in force for three or more operands; otherwise `native` contracts
+    them.
+    """
     scheme = settings.scheme or current().choice(settings.site).scheme
     if scheme is not None:
         return scheme != "native"
@@ -263,7 +265,7 @@ def _by_steps(
 
 
 def _step(terms: Sum, arrays: Sequence[AnyArray], contract: Native, settings: Settings) -> Any:
-    """One contraction of a path, as a call of the site."""
+    """A contraction of a path, as a call of the site."""
 
     def run(*_: object) -> Any:
         return contract(terms, *arrays)

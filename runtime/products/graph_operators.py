@@ -28,7 +28,7 @@ UNKNOWN = 4096  # an extent that the compiler does not know
 
 
 class Operand(NamedTuple):
-    """An operand of a graph, as far as the choice of a scheme looks at it."""
+    """The properties of a graph's operand that the choice of a scheme needs."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -40,13 +40,15 @@ class Operand(NamedTuple):
 
 
 def operand_of(fake: Any) -> Operand:
-    """The operand that a fake tensor stands for; extents that may change are those of now."""
+    """The operand that a fake tensor stands for, with the current values of extents that may
+    change.
+    """
     extents = (x if isinstance(x, int) else getattr(x.node, "hint", None) for x in fake.shape)
     return Operand(tuple(UNKNOWN if x is None else int(x) for x in extents), fake.dtype)
 
 
 def gains(name: str, a: Any, b: Any, scheme: str | None, backend: str | None) -> bool:
-    """Whether a product of two fake tensors takes a scheme, by default where that is None."""
+    """Whether a product of two fake tensors takes a scheme; None means the default scheme."""
     if a.dtype != b.dtype or name_of(a.dtype) not in DTYPES or a.device != b.device:
         return False
     if a.device.type != "cuda":

@@ -63,7 +63,7 @@ def _product(a: object, b: object, *, out: object = None) -> Any:
 
 
 def target(owner: object) -> "_Owner":
-    """A proxy of an object, through which `imatmul` writes attributes and elements."""
+    """A proxy of an object, through which `imatmul` writes its attributes and elements."""
     return _Owner(owner)
 
 

@@ -1,6 +1,6 @@
-"""Calls of products that become matrix products by rearranging their operands, or stay native.
+"""Calls of products whose operands are rearranged into matrices, or that stay native.
 
-One that a program has replaced by a function of its own is that function's call.
+A function that the program has replaced by its own is called instead.
 """
 
 import sys
@@ -56,8 +56,8 @@ def not_rearranged(native: Native, a: object, b: object, reason: Reason) -> Call
 
 
 def _own(module: str, public: ModuleType, name: str) -> Callable[..., Any]:
-    """NumPy's function from the module that defines it, which programs do not write to; from the
-    public one where this version of NumPy defines it elsewhere.
+    """NumPy's function from the module that defines it, which programs do not modify; from the
+    public module if this version of NumPy defines it elsewhere.
     """
     try:
         found: Callable[..., Any] = getattr(import_module(module), name)
@@ -74,11 +74,11 @@ OTHERS = frozenset({"cupy", "cupyx", "dask"})  # libraries, by the first part of
 
 
 def is_replaced(native: Native, *operands: object) -> bool:
-    """Whether a function that the program calls as einsum, tensordot, inner or multi_dot is none of
-    NumPy's, CuPy's or Dask's: then it is called, and no product is made in its place.
+    """Whether the function that a program calls as einsum, tensordot, inner or multi_dot is none of
+    NumPy's, CuPy's or Dask's; then it is called, and no product replaces it.
 
-    Where an operand is of a type that a GPU has, it is taken to be that library's. A primitive of
-    autograd stands for the function that it wraps.
+    If an operand is of a GPU's type, the function counts as that library's. A primitive of autograd
+    stands for the function that it wraps.
     """
     for x in operands:
         if type(x) in device_of:

@@ -96,7 +96,7 @@ def _is_on_host(x: Any) -> bool:
 
 
 def _may_gain(operand: Any) -> bool:
-    """Whether a product of this operand may take a scheme unasked; of several, nobody looks."""
+    """Whether a product with this operand may take a scheme unasked."""
     if isinstance(operand, (list, tuple)):
         return True
     try:

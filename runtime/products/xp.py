@@ -21,13 +21,13 @@ from mixpert_py.runtime.signatures import is_small_on_device
 
 
 def _dot_of(*operands: Any, native: Any, **given: Any) -> Any:
-    """The product by an array's own method, which is `native`."""
+    """The product by an array's own method, which `native` is."""
     return dot_method(native.__self__, *operands, **given)
 
 
 class Known(NamedTuple):
-    """A function of the runtime, the most arguments that it takes, those taken by name, and the
-    fewest operands.
+    """A function of the runtime: the number of arguments it takes, those taken by name, and the
+    smallest number of operands.
     """
 
     product: Callable[..., Any]
@@ -54,7 +54,7 @@ OF_TENSORS = Known(torch_matmul, 2, NO_OPTIONS)
 
 
 class Found(NamedTuple):
-    """Where a function was found, under which name, and what is known of it."""
+    """The module and name under which a function was found, and its `Known`."""
 
     module: ModuleType
     name: str

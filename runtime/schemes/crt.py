@@ -48,8 +48,10 @@ RECORD: Final = 48  # bytes: `Rows`, and what `integers.Bounds.of` takes
 
 
 class Rows(NamedTuple):
-    """What packing finds of an operand, the smallest of its rows: agreement and share of all of
-    y, and of min(y, CLIP). NONE where all rows are zeros, UNFIT where one is not finite.
+    """The findings of packing about an operand, the smallest over its rows.
+
+    agreement and share: of all of y, and of min(y, CLIP). NONE if all rows are zeros, UNFIT if one
+    is not finite.
     """
 
     agreement: float
@@ -59,7 +61,9 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, record: Sequence[float]) -> "Rows":
-        """What kernels have recorded in memory whose bytes were all BYTE: NONE for no row."""
+        """The findings that kernels have recorded in memory whose bytes were all BYTE: NONE for
+        no row.
+        """
         return cls(*(min(float(number), 1.0) for number in record[:4]))
 
 

@@ -38,14 +38,14 @@ FEWER: Final = 14  # moduli, than which integers must need fewer: so many make a
 
 
 class Bounds(NamedTuple):
-    """Between which an operand's entries are, 0 included."""
+    """The smallest and the largest of an operand's entries and 0."""
 
     smallest: float
     largest: float
 
     @classmethod
     def of(cls, record: Sequence[float]) -> "Bounds | None":
-        """What kernels have recorded; None where entries are not integers, or large."""
+        """The bounds that kernels have recorded; None if entries are not integers, or too large."""
         largest, opposite = (ABOVE - min(float(number), ABOVE) for number in record)
         return cls(-opposite, largest) if max(largest, opposite) < MOST else None
 
@@ -63,13 +63,13 @@ class Integers(Residues):
         return self.moduli[-1] == BASE
 
     def hold(self, bounds: Bounds) -> bool:
-        """Whether the digits are all of such entries."""
+        """Whether the digits represent all such entries."""
         ones = ((1 << 8 * self.count) - 1) // 255
         least, most = (-128, 127) if self.signed else (0, 255)
         return least * ones <= bounds.smallest and bounds.largest <= most * ones
 
     def largest_digits(self, bounds: Bounds) -> tuple[int, ...]:
-        """At most the absolute values of each digit of such entries, which they hold."""
+        """Upper bounds for the absolute value of each digit of such entries."""
         largest = int(max(map(abs, bounds)))
         if self.count == 1:
             return (largest,)
@@ -84,7 +84,7 @@ DIGITS: Final = tuple(
 
 
 def digits_of(made: Scheme) -> tuple[Integers, Integers] | None:
-    """The digits of A and of B that a scheme multiplies; None where there are none."""
+    """The digits of A and of B that a scheme multiplies; None if it has none."""
     left, right = made.left, made.right
     if isinstance(left, Integers) and isinstance(right, Integers) and left.are_digits:
         return left, right
