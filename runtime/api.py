@@ -297,8 +297,6 @@ def _traced(
     call: Call, settings: Settings, choice: Choice, context: Context, trace: Trace
 ) -> tuple[Any, Product | None]:
     """As `carry_out`, with a record of the call in the trace."""
-    if trace.levels or settings.site in trace.keep:
-        call = call._replace(addend=None)  # it looks at products themselves
     with below_modes():
         for operand in (call.a, call.b):
             wait_for(operand)  # the time in which it is made is none of the product's

@@ -72,7 +72,7 @@ def execute(
     if isinstance(product, Reason):
         return product if selection.is_chosen or product in REPORTED else None
     out = selection.request.out
-    if guard is not None and not product.includes_addend:
+    if guard is not None:
         is_fine = True
         # Once the product lies where an operand was, no native one can be made.
         is_final = product.value is out and not (

@@ -30,27 +30,11 @@ DOT: Native = np.dot
 DTYPES = {"i": Reason.INTEGER, "u": Reason.INTEGER, "b": Reason.INTEGER}
 
 
-class Addend(NamedTuple):
-    """The sum that a product becomes a term of: alpha · A·B + beta · c.
-
-    alpha, beta: finite, of the result's precision; beta is not 0. c: an array where the operands
-    are, of the result's type, of its shape or broadcast to it. in_place: the sum is written to c.
-    """
-
-    alpha: float
-    beta: float
-    c: Any
-    in_place: bool = False
-
-
-ALONE = Addend(1.0, 0.0, None)
-
-
 class Call(NamedTuple):  # made at every planned call, and twice as quick as a dataclass
     """A product as the program wrote it. shape_of: (m, k, n) of two arrays, or why it has none.
 
     left, right: an operand that was packed before. takes_tensors: `native` is a function of
-    PyTorch's. addend: the sum that a backend may make at once; `run` does not make it.
+    PyTorch's.
     """
 
     native: Native
@@ -62,7 +46,6 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
     left: Any = None
     right: Any = None
     takes_tensors: bool = False
-    addend: Addend | None = None
 
     @property
     def destination(self) -> Any:
@@ -127,8 +110,7 @@ class Request(NamedTuple):
     a, b: arrays as np.matmul takes them, float32, float64 or complex, of one dimension or more,
     where the backend's arrays are. scheme: an emulation, "faithful", or a cast. block: the segment
     of K that shares an exponent, None for the scheme's own. out: an array of the result's shape and
-    type. addend: the result is the sum with it where `Product.includes_addend` says so; there is no
-    `out` then. left, right: an operand as the GPU's `pack_operand` packed it. traced: a trace is in
+    type. left, right: an operand as the GPU's `pack_operand` packed it. traced: a trace is in
     force, which asks for the share of outliers and for the time of transfers. constant: names
     products for which b may stay on the device; empty: for none. native: makes the products of
     casts. accumulation: the chip whose way of adding the reference backend follows.
@@ -139,7 +121,6 @@ class Request(NamedTuple):
     scheme: str
     block: int | None = None
     out: Any = None
-    addend: Addend | None = None
     left: Any = None
     right: Any = None
     traced: bool = False
@@ -157,15 +138,13 @@ class Product(NamedTuple):
     """A product that a backend made, and under which scheme.
 
     outliers: returns the share of the operands' blocks that left the scheme's slices; it may wait
-    for the device, and what was packed stays in memory for as long as it is held. includes_addend:
-    the value is the sum with the request's addend. transfer: seconds that moving NumPy arrays took,
-    apart from the product; only where it is traced.
+    for the device, and what was packed stays in memory for as long as it is held. transfer: seconds
+    that moving NumPy arrays took, apart from the product; only where it is traced.
     """
 
     value: Any
     scheme: str
     outliers: Callable[[], float] = no_outliers
-    includes_addend: bool = False
     transfer: float = 0.0
 
     def with_value(self, value: Any) -> "Product":

@@ -130,7 +130,6 @@ def resolve_scheme(
         choice.scheme or "native",  # until it is known what the operands are
         choice.block,
         call.destination,
-        call.addend,
         traced=traced,
         constant=context.constant,
         native=call.native,
@@ -240,8 +239,7 @@ def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> R
 def _saved(call: Call, shape: Shape, scheme: str, device: str) -> float:
     """Seconds that moving the product to such a device saves."""
     figures = break_even.figures(device)
-    added = call.addend is not None
-    return break_even.moving_saves(call.a, call.b, shape, scheme, figures, added=added)
+    return break_even.moving_saves(call.a, call.b, shape, scheme, figures)
 
 
 def _types(call: Call) -> tuple[Any, Any]:

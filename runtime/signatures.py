@@ -139,7 +139,7 @@ def are_few(shape: tuple[int, ...]) -> bool:
 
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
     """What `kept_product` looks for; None for a call of which nothing is kept."""
-    if call.rest or call.addend or call.shape_of not in SHAPES:
+    if call.rest or call.shape_of not in SHAPES:
         return None
     if call.out is not None and type(call.out) not in device_of:
         return None

@@ -28,9 +28,6 @@ SAFETY = 1.2  # by how much moving must be faster: the host may be busier than w
 STAGING = 5e9  # bytes/s where a model does not say
 HOST = 65e9  # operations/s of a NumPy product by each core, where a model does not say
 LATENCY = 1e-3  # seconds: memory, streams, launches, and the host's steps between them
-# Bytes of a result from which a C library asks the system for its memory; bytes/s at which a host
-# adds it to an array then. Measured: 2.4e9 beside an H200, 7e9 on another machine.
-FRESH, SUMMED = 1 << 25, 4e9
 
 Dims = tuple[int, ...]
 
@@ -190,15 +187,12 @@ def tiny_pays(scheme: str, a: Dims, b: Dims) -> bool:
     return count >= TINY_COUNT and {math.prod(x[:-2]) for x in (a, b)} <= {1, count}
 
 
-def moving_saves(
-    a: Array, b: Array, shape: Shape, scheme: str, known: Figures, *, added: bool = False
-) -> float:
+def moving_saves(a: Array, b: Array, shape: Shape, scheme: str, known: Figures) -> float:
     """How many seconds sooner NumPy arrays are multiplied on the device, their way there and back
     included, than on the host; 0 where they are not.
 
     It computes while others are moved. Of AᵀA and AAᵀ the host computes half, and one operand is
-    moved. added: the product is added to something on its way back; a large one is written to fresh
-    memory on the host, and read.
+    moved.
     """
     m, k, n = shape
     dtypes, itemsize = (name_of(a.dtype), name_of(b.dtype)), np.result_type(a, b).itemsize
@@ -207,9 +201,6 @@ def moving_saves(
     operands = a.size + (0 if is_transpose(a, b) else b.size)
     moved = operands * itemsize + result  # all go as the result's type
     here = _here(a, b, m * n * k, known)
-    if added and k and result >= FRESH:
-        moved += result
-        here += result / SUMMED
     there = moved / known.staging + known.latency
     if here <= there * SAFETY:
         return 0.0

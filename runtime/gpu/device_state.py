@@ -12,8 +12,6 @@ class DeviceState:
     """What products on one device leave for later ones.
 
     refused: scheme → the message of a kernel that did not compile; asking again would take as long.
-    repaired: types of A and B whose repair kernel has run. Only then is a sum made in place: what
-    the GEMM has added to c cannot be taken back when the kernel after it does not compile.
     has_wider: whether kernels of a wider scheme compile, as far as is known; where they do not,
     rows that leave the slices are repaired. streams, stagers: those for transfers that nobody uses
     now. outlooks: of `speculation`, by shapes and types. resident: NumPy operands that stay on the
@@ -21,7 +19,6 @@ class DeviceState:
     """
 
     refused: dict[str, str] = field(default_factory=dict)
-    repaired: set[str] = field(default_factory=set)
     has_wider: bool = True
     streams: list[Any] = field(default_factory=list)
     stagers: list[Any] = field(default_factory=list)

@@ -15,7 +15,6 @@ from mixpert_py.runtime.model.kernel_times import KernelTimes
 from mixpert_py.runtime.model.known_devices import model_of
 from mixpert_py.runtime.model.tile import (
     HOPPER,
-    LEAST_SEGMENT,
     MOST_STEPS,
     PORTABLE,
     Chip,
@@ -77,21 +76,17 @@ def gemm(
     scheme: Scheme,
     out: Any,
     *,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    c: Any = None,
     stream: Stream = 0,
     family: Family | None = None,
     tile: Tile | None = None,
     gate: tuple[int, int] = UNGATED,
     prepare: bool = False,
 ) -> Any:
-    """out = alpha · A·B + beta · c, A and B packed by `scheme`; enqueued on a stream.
+    """out = A·B, both packed by `scheme`; enqueued on a stream.
 
     out: CuPy array (m, n) or (batch, m, n), float32 or float64, any strides but the last, which is
-    one element. Operands have the same batch, or 1 for one that all share. c: of the same type and
-    shape, or None; it may be `out` itself where `leaves_c_alone`. family: the kernels to use, None
-    for the device's best. tile: one of `tile.candidates`, None for the quickest.
+    one element. Operands have the same batch, or 1 for one that all share. family: the kernels to
+    use, None for the device's best. tile: one of `tile.candidates`, None for the quickest.
     gate: the address of an int32, and what it has to be: otherwise nothing is done. prepare: only
     get ready what may fail, and launch nothing.
 
@@ -103,7 +98,7 @@ def gemm(
     """
     memory = out.data
     if scheme.moduli:
-        assert (alpha, c, gate) == (1.0, None, UNGATED)
+        assert gate == UNGATED
         if prepare:
             residues.prepare(scheme, out.dtype.name, memory.device_id, family)
             return None
@@ -115,7 +110,6 @@ def gemm(
         out.shape,
         out.strides,
         out.itemsize,
-        None if c is None else c.strides,
         family,
         memory.device_id,
         tile,
@@ -123,11 +117,13 @@ def gemm(
     if prepare:
         return None
     parts = _zeros(how.part_words, stream) if how.part_words else None
+    # Kernels make alpha · A·B + beta · C_in. Here C_in is a null pointer, which is not read.
+    alpha, beta, c_in = 1.0, 0.0, 0
     problem = (
         *(left.slices, left.scales, *how.a),
         *(right.slices, right.scales, *how.b),
-        *(memory.ptr, 0 if c is None else c.data.ptr, *how.c),
-        *(alpha, 0.0 if c is None else beta, *how.counts),
+        *(memory.ptr, c_in, *how.c),
+        *(alpha, beta, *how.counts),
         *(0 if parts is None else parts.ptr, *how.cut),
         *gate,
     )
@@ -135,17 +131,8 @@ def gemm(
     return parts
 
 
-@lru_cache(maxsize=1024)
-def leaves_c_alone(scheme: Scheme, k: int) -> bool:
-    """Whether C is written once, with the result: not so where sums over several segments of K,
-    exponent blocks or what INT32 holds, are added in memory.
-    """
-    _, block, k_segment = scheme.lengths(k)
-    return not scheme.exact or k_segment >= k or -(-block // STEP) < LEAST_SEGMENT
-
-
 class GemmLaunch(NamedTuple):
-    """The launch of a product, without its addresses and factors.
+    """The launch of a product, without its addresses.
 
     a, b, c, counts, cut: the values that follow those in `abi.PROBLEM`, in its order. part_words:
     the size of the memory in which parts of tiles meet, which begins as zeros.
@@ -249,7 +236,6 @@ def _prepared(
     shape: tuple[int, ...],
     strides: tuple[int, ...],
     itemsize: int,
-    c_strides: tuple[int, ...] | None,
     family: Family | None,
     device: int,
     tile: Tile | None,
@@ -262,7 +248,6 @@ def _prepared(
     definitions = constants(scheme, tile, wide=wide, steps_per_block=depth.steps_per_block)
     kernel = cuda_kernel(here.family.file, "gemm", definitions, tile.shared)
     stride, leading = _apart(strides, itemsize)
-    stride_in, leading_in = (0, 0) if c_strides is None else _apart(c_strides, itemsize)
     return GemmLaunch(
         kernel,
         shares.grid,
@@ -270,7 +255,7 @@ def _prepared(
         tile.shared,
         _operand(left),
         _operand(right),
-        (stride, stride_in, leading, leading_in),
+        (stride, 0, leading, 0),
         (batch, *depth, MOST_STEPS, GROUP),
         (shares.tail, shares.split),
         words,

@@ -16,7 +16,7 @@ import numpy as np
 from mixpert_py.runtime.gpu import result_memory, staging
 from mixpert_py.runtime.gpu.copiers import Job
 from mixpert_py.runtime.gpu.device_state import state_of
-from mixpert_py.runtime.gpu.staging import Place, Stager, Sum, lacking_memory, pieces, stager
+from mixpert_py.runtime.gpu.staging import Place, Stager, lacking_memory, pieces, stager
 from mixpert_py.runtime.request import Array
 
 Work = Callable[[Stager, Iterator[Place]], None]
@@ -26,7 +26,7 @@ class Moves:
     """What moves to and from the current device, and `stream`, on which it computes.
 
     own: the stager of the thread that this is for. It has it from the start: where memory is short
-    later, sums that have begun can still end.
+    later, copies that have begun can still end.
     """
 
     def __init__(
@@ -62,15 +62,9 @@ class Moves:
 
         return Sent(array, self.stream, self._job(put, stored.shape, dtype), events)
 
-    def fetch(self, target: Array | Sum, x: Any) -> "Fetched":
-        """Begin to copy an array of the device, which is computed, to a NumPy array, or into a sum
-        of its shape.
-        """
-        if (
-            not isinstance(target, Sum)
-            and target.flags.c_contiguous
-            and result_memory.is_locked(target)
-        ):
+    def fetch(self, target: Array, x: Any) -> "Fetched":
+        """Begin to copy an array of the device, which is computed, to NumPy's of its shape."""
+        if target.flags.c_contiguous and result_memory.is_locked(target):
             x.get(stream=self._back, out=target, blocking=False)
             return Fetched(x, self._back.record().synchronize)
 

@@ -63,8 +63,7 @@ def multiply(
 
     stream: None for the current one; what is recorded is launches alone, see `prepared`. watch: of
     `crt`, of which this is one product. part: of `crt`, the scheme by which it is made; else the
-    request's. With an addend, a and b are real, have two dimensions or more, and nothing
-    is empty. Only `crt` waits for the device, until operands are packed.
+    request's. Only `crt` waits for the device, until operands are packed.
     """
     kernels = slices.cuda_kernels()
     xp, a, b, out = kernels.xp, request.a, request.b, request.out
@@ -107,7 +106,6 @@ def multiply(
             out=target,
             left=left and left.packed,
             right=right and right.packed,
-            addend=request.addend,
             stream=stream,
             watch=watch,
         )
@@ -118,12 +116,9 @@ def multiply(
             as_matmul(product.value, a, b) if out is None else out,
             request.scheme,
             partial(_outliers, product) if request.traced and not _captures(xp) else no_outliers,
-            product.includes_addend,
         )
     if reason is Reason.MEMORY:
         _free(xp)
-        if request.addend is not None:  # there may be room for the product alone
-            return multiply(request._replace(addend=None), stream, watch, part)
     return reason
 
 

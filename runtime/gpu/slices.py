@@ -20,7 +20,7 @@ from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.complex_product import Way
 from mixpert_py.runtime.dtypes import name_of
 from mixpert_py.runtime.gpu.device_state import state_of
-from mixpert_py.runtime.gpu.gemm import leaves_c_alone
+from mixpert_py.runtime.gpu.gemm import UNGATED
 from mixpert_py.runtime.gpu.guard import Guard, wider_of
 from mixpert_py.runtime.gpu.partition import ONE, parts_of
 from mixpert_py.runtime.gpu.speculation import Guarded, Watch
@@ -29,7 +29,7 @@ from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.overlap import shares_on_device
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.packing.operand import of_some
-from mixpert_py.runtime.request import ALONE, Addend, broadcast
+from mixpert_py.runtime.request import broadcast
 from mixpert_py.runtime.scheme import Scheme
 
 Packed = Any  # as packing.pack gives it
@@ -57,22 +57,20 @@ class Kernels:
 class SliceProduct(NamedTuple):
     """C (…, m, n) and the packed operands that it was made of; None where it was made in parts.
 
-    includes_addend: C is the sum with the addend. guard: None where the product was prepared for
-    one scheme. Where its word is not 0, C was made of the guard's operands; left and right may have
-    been overwritten then.
+    guard: None where the product was prepared for one scheme. Where its word is not 0, C was made
+    of the guard's operands; left and right may have been overwritten then.
     """
 
     value: GpuArray
     scheme: Scheme
     left: Packed | None
     right: Packed | None
-    includes_addend: bool
     guard: Guard | None
 
 
-# What is known of a product: both packed operands, whether it includes the addend, its guard.
-Enqueued = tuple[Packed | None, Packed | None, bool, Guard | None]
-IN_PARTS: Enqueued = None, None, False, None
+# What is known of a product: both packed operands, and its guard.
+Enqueued = tuple[Packed | None, Packed | None, Guard | None]
+IN_PARTS: Enqueued = None, None, None
 
 
 @cache
@@ -102,7 +100,6 @@ def multiply(
     out: GpuArray | None = None,
     left: Packed | None = None,
     right: Packed | None = None,
-    addend: Addend | None = None,
     stream: Stream | None = None,
     watch: Watch | Guarded | None = None,
 ) -> SliceProduct:
@@ -119,24 +116,11 @@ def multiply(
 
     Large products are prepared for a wider scheme as well, where this one has one whose kernels
     compile: see `guard`.
-
-    addend: there is no `out` then. The value is alpha · A·B + beta · c, made in one pass and never
-    in parts; or A·B where the kernels cannot. c is as it was if that is so, or anything is raised.
-    An element x of A·B becomes RN(beta · c + RN(alpha · x)): what the operators make but for the
-    rounding, and overflow, of beta · c; and just that where beta is a power of two. In rows and
-    columns with outliers, NaN or Inf, x is what the slices hold, and alpha times the rest is added
-    after that, rounded anew.
     """
     xp = kernels.xp
     (m, k), n = a.shape[-2:], b.shape[-1]
     stacked = a.ndim > 2 or b.ndim > 2
     stack = broadcast(a.shape[:-2], b.shape[:-2]) if stacked else ()
-    if scheme.moduli:  # its kernels add nothing
-        addend = None
-    if addend is not None:
-        addend = _readable(xp, addend, a, b, scheme, (*stack, m, n))
-        if addend is not None and addend.in_place:
-            out = addend.c
     result: GpuArray
     if out is not None and _has_plain_rows(out) and not overlaps(xp, out, a, b):
         result = out
@@ -145,10 +129,9 @@ def multiply(
     if stream is None:
         stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp.cuda, stream) else None
-    addend = addend or ALONE
     guarded = state_of(result.data.device_id).has_wider
     wider = wider_of(scheme, a, b) if guarded else None
-    how = _How(kernels, scheme, wider, stream, used, addend, watch)
+    how = _How(kernels, scheme, wider, stream, used, watch)
     known, is_whole = IN_PARTS, True
     if result.size and k == 0:
         result.fill(0)
@@ -166,7 +149,7 @@ def multiply(
                 if not is_whole:  # there may be no room for the next part beside this one
                     known = IN_PARTS
             except xp.cuda.memory.OutOfMemoryError:
-                parts = _parts(how, piece)
+                parts = _parts(piece)
                 if not parts:
                     raise
             except DeviceError:  # before anything was written to c
@@ -197,8 +180,7 @@ class _How(NamedTuple):
     """How matrices, or stacks of them, are multiplied.
 
     wider: what the whole product is prepared for besides, None where there is nothing. used: a list
-    that keeps all that is packed, for a graph; None: it goes when the product is made. addend: c as
-    `_readable` gives it, of as many matrices as C, or None.
+    that keeps all that is packed, for a graph; None: it goes when the product is made.
     """
 
     kernels: Kernels
@@ -206,7 +188,6 @@ class _How(NamedTuple):
     wider: Scheme | None
     stream: Stream
     used: list[Any] | None
-    addend: Addend
     watch: Watch | Guarded | None
 
 
@@ -221,10 +202,8 @@ class Piece(NamedTuple):
     right: Packed | None
 
 
-def _parts(how: _How, piece: Piece) -> list[Piece]:
+def _parts(piece: Piece) -> list[Piece]:
     """The piece as products of less; none where it can only be made whole."""
-    if how.addend.c is not None:
-        return []
     a, b = piece.a, piece.b
     return [
         Piece(*part, piece.left if part[0] is a else None, piece.right if part[1] is b else None)
@@ -235,7 +214,7 @@ def _parts(how: _How, piece: Piece) -> list[Piece]:
 def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     """Enqueue all launches of a product. Returns what `SliceProduct` has after the scheme."""
     a, b, c, batch, left, right = piece
-    kernels, scheme, wider, stream, used, addend, watch = how
+    kernels, scheme, wider, stream, used, watch = how
     given = {"stream": stream}
     memory = guard = now = None  # now: an operand that is packed here
     records = (0, 0) if watch is None else watch.records
@@ -253,7 +232,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
         one = y, scheme, "right", name_of(c.dtype)
         right = now = kernels.pack_one(*one, record=records[1], **given)
     if used is not None:  # at once: a graph keeps what a failed attempt has enqueued, too
-        used.append((left, right, None if addend.in_place else addend.c, watch))
+        used.append((left, right, watch))
     if watch is not None and now is not None:
         watch.packed(now)
     if wider is not None:
@@ -264,44 +243,33 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
         guard = Guard(word, wider, *its)
         if used is not None:
             used.append(guard)
-    for rows, columns, out, c_in, guarded in _launches(left, right, c, addend.c, guard, batch):
-        alpha = addend.alpha
-        factors = {"alpha": alpha, "beta": addend.beta, "c": c_in, "stream": stream}
+    for rows, columns, out, guarded in _launches(left, right, c, guard, batch):
+        gate = UNGATED
         if guarded is not None:
-            if addend.in_place:  # two launches may write to c: what may fail, fails before
-                kernels.gemm(rows, columns, scheme, out, prepare=True, **factors)
             address = guarded.word.ptr
             packs = guarded.left, guarded.right
-            kernels.gemm(*packs, guarded.scheme, out, gate=(address, 1), **factors)
-            factors["gate"] = address, 0
-        work = kernels.gemm(rows, columns, scheme, out, **factors)
+            kernels.gemm(*packs, guarded.scheme, out, gate=(address, 1), **given)
+            gate = address, 0
+        work = kernels.gemm(rows, columns, scheme, out, gate=gate, **given)
         if used is not None and work is not None:
             used.append(work)
-        kernels.repair(
-            *(rows, columns, out),
-            alpha=alpha,
-            stream=stream,
-            guard=guarded,
-            replaces=c_in is None,
-        )
+        kernels.repair(rows, columns, out, guard=guarded, **given)
         work = None  # before the next launch takes as much again
-    state_of(c.data.device_id).repaired.add(a.dtype.char + b.dtype.char)
-    return left, right, addend.c is not None, guard
+    return left, right, guard
 
 
 def _launches(
     left: Packed,
     right: Packed,
     c: GpuArray,
-    other: GpuArray,
     guard: Guard | None,
     batch: tuple[Batch, ...],
-) -> Iterable[tuple[Packed, Packed, Any, Any, Guard | None]]:
-    """What each launch multiplies, into which of c's matrices, which of `other` it adds, and the
-    guard with what it has packed of these.
+) -> Iterable[tuple[Packed, Packed, Any, Guard | None]]:
+    """What each launch multiplies, into which of c's matrices, and the guard with what it has
+    packed of these.
     """
     if len(batch) == 1:
-        return ((left, right, c, other, guard),)
+        return ((left, right, c, guard),)
 
     def parts(x: Packed, y: Packed, some: Batch) -> tuple[Packed, Packed]:
         return (
@@ -313,7 +281,6 @@ def _launches(
         (
             *parts(left, right, some),
             c[some.c : some.c + some.count],
-            None if other is None else other[some.c : some.c + some.count],
             guard and Guard(guard.word, guard.scheme, *parts(guard.left, guard.right, some)),
         )
         for some in batch
@@ -330,31 +297,6 @@ def _has_plain_rows(out: GpuArray) -> bool:
         return bool(out.flags.c_contiguous)
     n = out.shape[-1]
     return bool(out.strides[-1] == out.itemsize and out.strides[-2] >= n * out.itemsize)
-
-
-def _readable(
-    xp: ModuleType, addend: Addend, a: GpuArray, b: GpuArray, scheme: Scheme, shape: tuple[int, ...]
-) -> Addend | None:
-    """The addend with c as a kernel reads it, (m, n) or (count, m, n); None where none can.
-
-    In place there is one launch that reads and writes c, and after it nothing that reads it as an
-    operand, or that can fail.
-    """
-    c = addend.c
-    if addend.in_place:
-        fits = (
-            c.ndim == 2
-            and _has_plain_rows(c)
-            and leaves_c_alone(scheme, a.shape[-1])
-            and a.dtype.char + b.dtype.char in state_of(c.data.device_id).repaired
-            and not overlaps(xp, c, a, b)
-        )
-        return addend if fits else None
-    if c.shape != shape:
-        c = xp.broadcast_to(c, shape)
-    if c.strides[-1] != c.itemsize or (c.ndim > 3 and not c.flags.c_contiguous):
-        return None
-    return addend._replace(c=c.reshape(-1, *shape[-2:]) if c.ndim > 3 else c)
 
 
 def overlaps(xp: ModuleType, out: GpuArray, a: GpuArray, b: GpuArray) -> bool:

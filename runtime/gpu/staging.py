@@ -4,9 +4,8 @@ The device copies from and to page-locked memory alone, at its full speed. Slots
 core's caches, filled and emptied in turn, cost the host's memory hardly more than what is moved.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from types import ModuleType
@@ -21,38 +20,6 @@ SLOT_BYTES = 1 << 22  # of 16 cores, 8 at once: half or twice as much takes long
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
 
 Place = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """Memory that becomes the sum of a term and of what comes, part by part.
-
-    value, term: of one shape; in place they are the same array. of: makes the sum of a part of the
-    term and of what has come, and takes `out`, as np.subtract does.
-    """
-
-    value: Array
-    term: Array
-    of: Callable[..., Any]
-
-    @property
-    def in_place(self) -> bool:
-        return self.term is self.value
-
-    def __getitem__(self, place: Any) -> "Sum":
-        value = self.value[place]
-        return Sum(value, value if self.in_place else self.term[place], self.of)
-
-
-def write(target: Array | Sum, source: Array) -> None:
-    """What has come, to its place. Of overflow and NaN in a sum nothing is said, as of products
-    that are made elsewhere.
-    """
-    if isinstance(target, Sum):
-        with np.errstate(all="ignore"):
-            target.of(target.term, source, out=target.value)
-    else:
-        np.copyto(target, source)
 
 
 class Stager:
@@ -88,8 +55,8 @@ class Stager:
             part.set(held, stream=self.stream)
             self.use()
 
-    def get(self, target: Array | Sum, x: Any, places: Iterator[Place]) -> None:
-        """Copy parts of an array of the device to a NumPy array, or into a sum."""
+    def get(self, target: Array, x: Any, places: Iterator[Place]) -> None:
+        """Copy parts of an array of the device to a NumPy array."""
         end = None
         for place in places:
             part = x[place]
@@ -103,9 +70,9 @@ class Stager:
             end()
 
     @staticmethod
-    def _arrive(event: Any, target: Array | Sum, held: Array) -> None:
+    def _arrive(event: Any, target: Array, held: Array) -> None:
         event.synchronize()
-        write(target, held)
+        np.copyto(target, held)
 
 
 @contextmanager

@@ -30,10 +30,9 @@ from mixpert_py.runtime.gpu.event_clock import Busy, noted
 from mixpert_py.runtime.gpu.moves import Fetched, Moves, Sent, moves, same
 from mixpert_py.runtime.gpu.multiply import PackedOperand
 from mixpert_py.runtime.gpu.partition import two
-from mixpert_py.runtime.gpu.staging import Sum, write
 from mixpert_py.runtime.overlap import shares
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Addend, Array, Product, Request
+from mixpert_py.runtime.request import Array, Product, Request
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 
@@ -41,11 +40,8 @@ from mixpert_py.runtime.schemes import emulation_of
 def multiply(request: Request) -> Product | Reason:
     """A·B of NumPy arrays, on the current device, or the reason why the device cannot make it.
 
-    Waits for the device. out is written, and is the result, where that can be. The sum with the
-    addend is made as A·B comes, where `Product.includes_addend` says so: its c is of the result's
-    type, and of its shape or broadcast to it, alpha and beta are 1, or one of them −1; in place, c
-    shares no memory with a and b. Where the product is traced, the time in which the device did not
-    compute is reported as that of the transfer.
+    Waits for the device. out is written, and is the result, where that can be. Where the product is
+    traced, the time in which the device did not compute is reported as that of the transfer.
     """
     xp = slices.cuda_kernels().xp
     a, b = request.a, request.b
@@ -88,7 +84,7 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
         right = same(b, a, left)
         if right is None:
             right = on_their_way.send(b, b.dtype).arrived()
-        there = request._replace(a=left, b=right, out=None, addend=None)
+        there = request._replace(a=left, b=right, out=None)
         with on_their_way.stream, noted(busy):
             product = gpu.multiply(there)
             if product is Reason.SPREAD and request.scheme == "crt" and not stays:
@@ -127,38 +123,16 @@ def _by_panels(xp: ModuleType, request: Request, busy: Busy | None) -> Product |
     a, b, name = request.a, request.b, request.scheme
     scheme = emulation_of(name, request.block)
     how = _How(xp, name, scheme, busy, request.constant)
-    addend = request.addend
-    if addend is not None and addend.in_place:
-        with suppress(xp.cuda.memory.OutOfMemoryError):
-            share = _whole_b(how, Sum(addend.c, addend.c, _sum_of(addend)), a, b)
-            if isinstance(share, Reason):
-                return share
-            return Product(addend.c, name, partial(float, share), includes_addend=True)
-        addend = None
     value = request.out
     if value is None or any(shares(value, x) for x in (a, b)):
         value = result_memory.empty(how.xp, (a.shape[0], b.shape[1]), np.result_type(a, b))
-    target: Array | Sum = value
-    if addend is not None:
-        target = Sum(value, np.broadcast_to(addend.c, value.shape), _sum_of(addend))
-    outliers = _into(how, target, a, b)
+    outliers = _into(how, value, a, b)
     if isinstance(outliers, Reason):
         return outliers
-    return Product(value, name, lambda: outliers, includes_addend=addend is not None)
+    return Product(value, name, lambda: outliers)
 
 
-def _sum_of(addend: Addend) -> Callable[..., Any]:
-    """Of c and the product, as `Sum` has it."""
-    if addend.beta < 0:
-        return _subtracted_from
-    return np.add if addend.alpha > 0 else np.subtract
-
-
-def _subtracted_from(c: Array, product: Array, out: Array) -> None:
-    np.subtract(product, c, out=out)
-
-
-def _into(how: _How, value: Array | Sum, a: Array, b: Array) -> float | Reason:
+def _into(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
     """A·B into `value`; the largest share of outliers of a panel. In halves where B is too large
     for the device.
     """
@@ -180,7 +154,7 @@ def _into(how: _How, value: Array | Sum, a: Array, b: Array) -> float | Reason:
     return largest
 
 
-def _whole_b(how: _How, value: Array | Sum, a: Array, b: Array) -> float | Reason:
+def _whole_b(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
     """As `_into`, but in one go. A is moved in single panels where more at a time are too much."""
     height = panels.height(a, b)
     strip = panels.strip_rows(a, height)
@@ -190,32 +164,19 @@ def _whole_b(how: _How, value: Array | Sum, a: Array, b: Array) -> float | Reaso
     return _moved(how, value, a, b, height, height)
 
 
-def _moved(
-    how: _How, value: Array | Sum, a: Array, b: Array, height: int, strip: int
-) -> float | Reason:
+def _moved(how: _How, value: Array, a: Array, b: Array, height: int, strip: int) -> float | Reason:
     """Of A, `strip` rows are moved at once, and `height` are multiplied."""
-    xp = how.xp
-    in_place = isinstance(value, Sum) and value.in_place
-    found: float | Reason | None = None
-    with moves(xp) as on_their_way:
+    with moves(how.xp) as on_their_way:
         line = _Line(how, on_their_way)
-        try:
-            found = _in_turn(line, value, a, b, height, strip)
-        except xp.cuda.memory.OutOfMemoryError:
-            if not in_place:
-                raise
+        found = _in_turn(line, value, a, b, height, strip)
         line.end()
-    if isinstance(found, float):
-        return found
-    if not in_place or line.rows == 0:
-        return _refused(xp, Reason.MEMORY if found is None else found)
-    # What is added cannot be taken back, nor added again.
-    write(value[line.rows :], a[line.rows :] @ b)
-    return 0.0
+    if found is Reason.MEMORY:  # which a smaller B may leave
+        raise how.xp.cuda.memory.OutOfMemoryError(0, 0)
+    return found
 
 
 def _in_turn(
-    line: "_Line", value: Array | Sum, a: Array, b: Array, height: int, strip: int
+    line: "_Line", value: Array, a: Array, b: Array, height: int, strip: int
 ) -> float | Reason:
     """Panel after panel; the next strips of A are on their way while one is multiplied."""
     how, moves, dtype = line.how, line.moves, np.result_type(a, b)
@@ -250,15 +211,14 @@ class _Line:
     """Products of panels: one is computed while the one before it comes back.
 
     its, ours: B and strips of A, on their way or there, which are not to be freed before all that
-    uses them is over, also where a product is refused. rows: of the result that have come, or are
-    coming. outliers: the largest share of a panel.
+    uses them is over, also where a product is refused. outliers: the largest share of a panel.
     """
 
     def __init__(self, how: _How, moves: Moves) -> None:
         self.how, self.moves = how, moves
         self.its: Sent | None = None
         self.ours: deque[Sent] = deque()
-        self.rows, self.outliers = 0, 0.0
+        self.outliers = 0.0
         self._part: Any = None
         self._computed: Callable[[], None] | None = None
         self._coming: Fetched | None = None
@@ -268,9 +228,7 @@ class _Line:
         self._part = self.ours.popleft().arrived()
         return self._part
 
-    def multiply(
-        self, left: Any, right: Any, ready: PackedOperand, target: Array | Sum
-    ) -> Reason | None:
+    def multiply(self, left: Any, right: Any, ready: PackedOperand, target: Array) -> Reason | None:
         """Begin a product, for `target`, and have the one before come. ready: `right`, packed."""
         how, stream = self.how, self.moves.stream
         with stream:
@@ -302,7 +260,7 @@ class _Line:
         done: Any,
         left: Any,
         result: Any,
-        target: Array | Sum,
+        target: Array,
         outliers: Callable[[], float],
     ) -> None:
         """left: in use until it is done."""
@@ -310,16 +268,8 @@ class _Line:
         self.outliers = max(self.outliers, outliers())
         self.end()
         self._coming = self.moves.fetch(target, result)
-        self.rows += len(left)
 
     def end(self) -> None:
         """Wait for what is coming."""
         if self._coming is not None:
             self._coming.end()
-
-
-def _refused(xp: ModuleType, reason: Reason) -> Reason:
-    """The reason, but for one that a smaller B may not have."""
-    if reason is Reason.MEMORY:
-        raise xp.cuda.memory.OutOfMemoryError(0, 0)
-    return reason

@@ -178,9 +178,6 @@ def test_the_gemm_puts_every_value_where_its_name_is(monkeypatch: pytest.MonkeyP
         SimpleNamespace(slices=3, scales=4, layout=_Sizes(other)),
         EMULATIONS["int8x6"],
         array(5, (4 * 41, 4 * 42, 4)),
-        alpha=1.5,
-        beta=2.5,
-        c=array(6, (4 * 43, 4 * 44, 4)),
         gate=(92, 93),
     )
     gemm._prepared.cache_clear()
@@ -191,8 +188,8 @@ def test_the_gemm_puts_every_value_where_its_name_is(monkeypatch: pytest.MonkeyP
         for field in ("slices_stride", "scales_stride", "rows", "rows8"):
             assert operand[field] == getattr(sizes, field), field
     rest = {
-        "c": 5, "c_in": 6, "c_stride": 41, "c_in_stride": 43, "c_leading": 42, "c_in_leading": 44,
-        "alpha": 1.5, "beta": 2.5, "batch": 7, "steps": 17, "blocks": 1, "steps_per_block": 17,
+        "c": 5, "c_in": 0, "c_stride": 41, "c_in_stride": 0, "c_leading": 42, "c_in_leading": 0,
+        "alpha": 1.0, "beta": 0.0, "batch": 7, "steps": 17, "blocks": 1, "steps_per_block": 17,
         "segment_steps": 508, "group": gemm.GROUP, "parts": 91, "tail": 31, "split": 32, "gate": 92,
         "open": 93,
     }  # fmt: skip

@@ -261,28 +261,11 @@ def test_what_the_vendor_multiplies_faster_may_be_worth_moving() -> None:
     assert moving_saves(a, b, (m, k, k), "int8x10", figures(H200)) > 10e-3
 
 
-@pytest.mark.parametrize("scheme", ["int8x6", "int8x10"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_sum_pays_earlier_than_a_product(scheme: str, dtype: type) -> None:
-    """On the host its product is written to memory of its own."""
-    known = figures(H200)
-
-    def pays(m: int, k: int, *, added: bool) -> bool:
-        a, b = (np.broadcast_to(dtype(0), shape) for shape in ((m, k), (k, k)))
-        return moving_saves(a, b, (m, k, k), scheme, known, added=added) > 0.0
-
-    assert pays(44800, 256, added=True)
-    assert not pays(44800, 256, added=False)
-    assert not pays(44800, 16, added=True)
-    assert not pays(8000, 256, added=True)
-
-
-@pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("shape", [(40000, 0, 4096), (0, 4096, 4096), (40000, 4096, 0)])
-def test_nothing_is_not_moved(shape: tuple[int, int, int], added: bool) -> None:
+def test_nothing_is_not_moved(shape: tuple[int, int, int]) -> None:
     m, k, n = shape
     a, b = np.empty((m, k)), np.empty((k, n))
-    assert moving_saves(a, b, shape, "int8x6", figures(H200), added=added) == 0.0
+    assert moving_saves(a, b, shape, "int8x6", figures(H200)) == 0.0
 
 
 MANY = 1 << 20

@@ -152,38 +152,6 @@ def test_units_whose_product_overflows(power: int, name: str, family: Family) ->
     np.testing.assert_array_equal(value, wanted)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
-@pytest.mark.parametrize("name", ["int8x6", "fp16x3"])
-def test_alpha_and_beta(name: str, family: Family) -> None:
-    scheme = EMULATIONS[name]
-    a, b = normal(100, 90, 77)
-    c = np.random.default_rng(1).standard_normal((100, 77)).astype(np.float32)
-    plain = product(a, b, scheme, family)
-    value = product(a, b, scheme, family, alpha=2.0, beta=-0.5, c=cupy.asarray(c)[None])
-    np.testing.assert_allclose(value, 2 * plain - 0.5 * c, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
-@pytest.mark.parametrize("name", ["int8x6", "fp16x3"])
-@pytest.mark.parametrize("shape", [(100, 90, 77), (256, 90, 384)], ids=str)
-def test_c_may_be_the_result_itself_or_one_row(
-    name: str, shape: tuple[int, int, int], family: Family
-) -> None:
-    from mixpert_py.runtime.gpu.gemm import gemm
-
-    scheme = EMULATIONS[name]
-    a, b = normal(*shape)
-    plain = product(a, b, scheme, family)
-    left, right = (uploaded(it) for it in layouts(a, b, scheme))
-    c = np.random.default_rng(1).standard_normal(plain.shape).astype(np.float32)
-    out = cupy.asarray(c)
-    gemm(left, right, scheme, out, alpha=1.5, beta=-1.0, c=out, family=family)
-    np.testing.assert_array_equal(out.get(), np.float32(1.5) * plain - c)
-    row = cupy.broadcast_to(cupy.asarray(c[0]), c.shape)
-    gemm(left, right, scheme, out, alpha=1.5, beta=-1.0, c=row, family=family)
-    np.testing.assert_array_equal(out.get(), np.float32(1.5) * plain - c[0])
-
-
 @pytest.mark.parametrize("shape", [(130, 9000, 70), (1540, 2000, 1450)])
 @pytest.mark.parametrize("name", ["int8x3", "int8x6"])
 def test_tiles_that_do_not_fill_the_chip_are_cut_along_k(

@@ -1,25 +1,20 @@
-"""The GEMM's launch, without a GPU: what is added in memory, and how the last tiles are shared."""
+"""The GEMM's launch, without a GPU: how the last tiles are shared."""
 
 import pytest
 
-from mixpert_py.runtime.gpu.gemm import leaves_c_alone
 from mixpert_py.runtime.model import tile as tiles_of
 from mixpert_py.runtime.model.tile import (
     HOPPER,
     LEAST_PART,
-    MOST_STEPS,
     PORTABLE,
     Chip,
     Cut,
     Depth,
-    Family,
     Tile,
-    candidates,
 )
 from mixpert_py.runtime.packing.operand import Layout, layout
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-from tests.every_check import sweep
 
 COUNT = 132
 TILE = Tile(128, 192, 4, 1 << 17, promote=False)
@@ -42,28 +37,6 @@ def depth(place: Layout) -> Depth:
 def cut(tiles: int, left: Layout, name: str = "int8x6", chip: Chip | None = None) -> Cut:
     chip = chip or Chip(HOPPER, COUNT, 227 * 1024)
     return tiles_of.cut(scheme(name), TILE, tiles, depth(left), chip)
-
-
-@pytest.mark.parametrize("family", [HOPPER, PORTABLE], ids=lambda family: family.file)
-@pytest.mark.parametrize(
-    ("k", "block", "name"),
-    sweep(
-        [1, 700, 1024, 2048, 5000, 64 * MOST_STEPS, 64 * MOST_STEPS + 1],
-        [None, 16, 200, 700, 900, 2048],
-        ["int8x1", "int8x6", "int8x10", "fp16x3", "mixpert-IV"],
-    ),
-)
-def test_what_is_promoted_or_one_segment_leaves_c_alone(
-    name: str, block: int | None, k: int, family: Family
-) -> None:
-    whole = scheme(name)
-    if whole.exact and name != "mixpert-IV":
-        whole = whole.with_block(block)
-    place = layout(whole.left, 1, 300, k, whole.lengths(k)[1], False)
-    chip = Chip(family, COUNT, 227 * 1024)
-    tile = candidates(whole, depth(place), wide=False, chip=chip)[0]
-    once = place.blocks == 1 and place.steps <= MOST_STEPS
-    assert leaves_c_alone(whole, k) == (tile.promote or once)
 
 
 @pytest.mark.parametrize("tiles", [1, 9, 44, 45, 132, 141, 264, 300])

@@ -129,13 +129,12 @@ def test_a_graph_decides_each_time(k: int, orders: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("width", [0, 4])
-@pytest.mark.parametrize("side", ["left", "right", "stacks", "sum", "double", "not finite"])
+@pytest.mark.parametrize("side", ["left", "right", "stacks", "double", "not finite"])
 @pytest.mark.usefixtures("every_size")
 def test_every_way_to_ask(side: str, width: float) -> None:
     import cupy
 
     from mixpert_py.runtime.gpu import multiply as gpu_backend
-    from mixpert_py.runtime.request import Addend
 
     a, b = wide((300, 400), width), wide((400, 500), width)
     plain = made(a, b).value
@@ -148,11 +147,6 @@ def test_every_way_to_ask(side: str, width: float) -> None:
     elif side == "stacks":
         a, b = wide((3, 300, 400), width), wide((2, 1, 400, 500), width)
         assert not beyond(a, b, made(a, b).value)
-    elif side == "sum":
-        c = cupy.ones((300, 500), "float32")
-        found = made(a, b, addend=Addend(2.0, -1.0, c, in_place=True))
-        assert found.includes_addend
-        assert (c == 2 * plain - 1).all()
     elif side == "double":
         a, b = a.astype("d") * 1e200, b.astype("d") * 1e-200
         assert not beyond(a, b, made(a, b).value)

@@ -16,7 +16,7 @@ from mixpert_py.runtime.gpu.tiny import Stack, are_fours, memory_of, plan, suits
 from mixpert_py.runtime.kernels.tiny_block import EDGE, Memory
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Addend, Product
+from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.chains import chained
@@ -148,14 +148,6 @@ def test_out_may_be_an_operand(operand: int) -> None:
     assert isinstance(found, Product)
     assert found.value is pair[operand]
     np.testing.assert_array_equal(found.value.x, wanted)
-
-
-def test_the_addend_is_left_to_who_asks(gpu: FakeGpu) -> None:
-    a, b, c = normal(3, 5, 6), normal(3, 6, 4), ndarray(normal(3, 5, 4))
-    found = made(a, b, addend=Addend(2.0, 1.0, c))
-    assert not found.includes_addend
-    np.testing.assert_array_equal(found.value.x, chained(a, b))
-    assert gpu.tiny
 
 
 def test_a_kernel_that_does_not_compile(gpu: FakeGpu) -> None:

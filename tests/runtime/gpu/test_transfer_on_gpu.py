@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.gpu import device_state, panels, staging
-from mixpert_py.runtime.request import Addend, Product
+from mixpert_py.runtime.request import Product
 from tests.runtime.gpu.requested import multiplied, transferred
 
 pytestmark = pytest.mark.gpu
@@ -62,34 +62,6 @@ def test_one_array_twice(turned: str) -> None:
     x = normal(1500, 1100)
     a, b = (x.T, x) if turned == "left" else (x, x.T)
     np.testing.assert_array_equal(moved(a, b), there(a, b))
-
-
-@pytest.mark.parametrize("dtype", ["f", "d", "F"])
-@pytest.mark.parametrize(("alpha", "sum_of"), [(1.0, np.add), (-1.0, np.subtract)])
-def test_sums(alpha: float, sum_of: Any, dtype: str) -> None:
-    a, b = normal(1500, 1100, dtype=dtype), normal(1100, 900, dtype=dtype, seed=1)
-    c = normal(1500, 2000, dtype=dtype, seed=2)[:, 7:907]
-    wanted = sum_of(c, there(a, b))
-    made = transferred(a, b, SCHEME, addend=Addend(alpha, 1.0, c, True))
-    assert isinstance(made, Product)
-    assert made.includes_addend
-    np.testing.assert_array_equal(c, wanted)
-
-
-@pytest.mark.parametrize("dtype", ["f", "d", "F"])
-@pytest.mark.parametrize("shape", [(1500, 900), (900,), (1500, 1)], ids=str)
-@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (-1.0, 1.0), (1.0, -1.0)])
-def test_sums_to_memory_of_their_own(
-    alpha: float, beta: float, shape: tuple[int, ...], dtype: str
-) -> None:
-    a, b = normal(1500, 1100, dtype=dtype), normal(1100, 900, dtype=dtype, seed=1)
-    c = normal(*shape, dtype=dtype, seed=2)
-    made = transferred(a, b, SCHEME, addend=Addend(alpha, beta, c))
-    assert isinstance(made, Product)
-    assert made.includes_addend
-    ab = there(a, b)
-    wanted = c + ab if alpha == beta else c - ab if alpha < 0 else ab - c
-    np.testing.assert_array_equal(made.value, wanted)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -9,7 +9,6 @@ from tests.runtime.gpu.fake.current import on_device
 from tests.runtime.gpu.fake.errors import CUDADriverError, CUDARuntimeError, OutOfMemoryError
 from tests.runtime.gpu.fake.figures import pays_from
 from tests.runtime.gpu.fake.gpu import FakeGpu
-from tests.runtime.gpu.fake.product import multiply_add
 from tests.runtime.gpu.fake.stream import Stream
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "OutOfMemoryError",
     "Pointer",
     "Stream",
-    "multiply_add",
     "ndarray",
     "on_device",
     "pays_from",

@@ -26,7 +26,7 @@ from tests.runtime.gpu.fake.errors import CUDARuntimeError, OutOfMemoryError
 from tests.runtime.gpu.fake.memory import Memory
 from tests.runtime.gpu.fake.modules import cupy_of
 from tests.runtime.gpu.fake.packed import FakePacked
-from tests.runtime.gpu.fake.product import add_what_left, matrices, multiply_add, slices_product
+from tests.runtime.gpu.fake.product import add_what_left, matrices, slices_product
 from tests.runtime.gpu.fake.stream import Stream
 
 
@@ -163,33 +163,21 @@ class FakeGpu:
         scheme: Any,
         out: Any,
         *,
-        alpha: float = 1.0,
-        beta: float = 0.0,
-        c: Any = None,
         stream: int,
         gate: tuple[int, int] = (0, 0),
-        prepare: bool = False,
     ) -> None:
-        """RN(beta · c + RN(alpha · x)), x an element of the slices' product, which is 0 in rows and
-        columns with NaN or Inf.
-        """
+        """The slices' product, which is 0 in rows and columns with NaN or Inf."""
         assert stream == Stream.here.ptr
         assert left.scheme == right.scheme == scheme
         left.check()
         right.check()
         assert out.strides[-1] == out.itemsize
-        assert c is None or (c.shape, c.dtype) == (out.shape, out.dtype)
-        assert c is None or c.strides[-1] == c.itemsize
-        if prepare:
-            return
         address, wanted = gate
         if address and ctypes.c_int32.from_address(address).value != wanted:
             return
         self.launches.append(out.shape if out.ndim == 3 else (1, *out.shape))
-        others = np.zeros(out.shape) if c is None else c.x
-        for a, b, value, other in matrices(left, right, out, others):
-            found = slices_product(a, b, scheme, left.rule, value.dtype)
-            value[...] = multiply_add(beta, other, value.dtype.type(alpha) * found)
+        for a, b, value in matrices(left, right, out):
+            value[...] = slices_product(a, b, scheme, left.rule, value.dtype)
 
     def guard(self, left: FakePacked, right: FakePacked, stream: int) -> Any:
         """One that tells of more than a quarter of outliers."""
@@ -203,17 +191,15 @@ class FakeGpu:
         right: FakePacked,
         out: Any,
         *,
-        alpha: float = 1.0,
         stream: int,
         guard: Guard | None = None,
-        replaces: bool = True,
     ) -> None:
-        """Adds alpha times what left the slices, from the operands as they are then."""
+        """Adds what left the slices, from the operands as they are then."""
         assert stream == Stream.here.ptr
         if guard is not None and ctypes.c_int32.from_address(guard.word.ptr).value:
             left, right = guard.left, guard.right
-        for a, b, value, _ in matrices(left, right, out, out.x):
-            add_what_left(value, a, b, left.scheme, left.rule, alpha)
+        for a, b, value in matrices(left, right, out):
+            add_what_left(value, a, b, left.scheme, left.rule)
 
 
 def needed(scheme: Any, packed: tuple[FakePacked, FakePacked]) -> int:

@@ -12,24 +12,14 @@ from tests.runtime.gpu.fake.array import ndarray
 from tests.runtime.gpu.fake.packed import FakePacked
 
 
-def matrices(
-    left: FakePacked, right: FakePacked, out: ndarray, others: Any
-) -> Iterator[tuple[Any, Any, Any, Any]]:
-    """A, B, C and the other matrix of each product."""
-    values, others = (x if out.ndim == 3 else x[np.newaxis] for x in (out.x, others))
+def matrices(left: FakePacked, right: FakePacked, out: ndarray) -> Iterator[tuple[Any, Any, Any]]:
+    """A, B and C of each product."""
+    values = out.x if out.ndim == 3 else out.x[np.newaxis]
     rows, columns = left.array(), right.array()
     assert {len(rows), len(columns)} <= {1, len(values)}
     with np.errstate(all="ignore"):
-        for i, (value, other) in enumerate(zip(values, others, strict=True)):
-            yield rows[i % len(rows)], columns[i % len(columns)].T, value, other
-
-
-def multiply_add(beta: float, c: Any, x: Any) -> Any:
-    """RN(beta · c + x), but for a sum that a wider type has to round as well; x where beta is 0."""
-    if beta == 0:
-        return x
-    wide = np.float64 if x.dtype == np.float32 else np.longdouble
-    return (wide(beta) * c.astype(wide) + x.astype(wide)).astype(x.dtype)
+        for i, value in enumerate(values):
+            yield rows[i % len(rows)], columns[i % len(columns)].T, value
 
 
 def split(a: Any, b: Any, scheme: Any, rule: Any) -> tuple[Any, Any]:
@@ -50,21 +40,21 @@ def slices_product(a: Any, b: Any, scheme: Any, rule: Any, dtype: Any) -> Any:
     return value
 
 
-def add_what_left(value: Any, a: Any, b: Any, scheme: Any, rule: Any, alpha: float) -> None:
+def add_what_left(value: Any, a: Any, b: Any, scheme: Any, rule: Any) -> None:
     """A's outliers times B, then the rest of A times B's, and all of A·B where there is NaN or Inf:
     plain chains.
     """
     dtype = value.dtype
-    a, b, alpha = a.astype(dtype), b.astype(dtype), dtype.type(alpha)
+    a, b = a.astype(dtype), b.astype(dtype)
     left, right = split(a, b, scheme, rule)
     whole = left.nonfinite[:, np.newaxis] | right.nonfinite
     block = scheme.lengths(a.shape[1])[1]
     if whole.any():
-        value[whole] += (alpha * (a @ b))[whole]
+        value[whole] += (a @ b)[whole]
     if left.outlier.any():
         part, rows = outlier_part(a, left.outlier, block)
-        value[rows] += np.where(whole[rows], 0, alpha * (part @ b))
+        value[rows] += np.where(whole[rows], 0, part @ b)
     if right.outlier.any():
         part, columns = outlier_part(b.T, right.outlier, block)
         rest = kept_part(a, left.outlier, block) @ part.T
-        value[:, columns] += np.where(whole[:, columns], 0, alpha * rest)
+        value[:, columns] += np.where(whole[:, columns], 0, rest)
