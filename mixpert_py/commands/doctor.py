@@ -9,7 +9,9 @@ from mixpert_py.commands.program import complete_files
 
 
 @click.command()
-@click.option("--warm", is_flag=True, help="Compile what the default, or each PLAN, will need.")
+@click.option(
+    "--warm", is_flag=True, help="Compile the kernels that the default, or each PLAN, needs."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as a JSON list.")
 @click.argument("plans", nargs=-1, metavar="[PLAN]...", shell_complete=complete_files)
 def doctor(warm: bool, as_json: bool, plans: tuple[str, ...]) -> int:

@@ -16,15 +16,17 @@ from mixpert_py.commands.program import complete_files, package_option, require_
     "--format",
     "form",
     type=click.Choice(["text", "dot", "mermaid", "json"]),
-    help="Default: as the ending of OUT says, else text.",
+    help="Default: the format that the ending of OUT names, else text.",
 )
 @click.option(
     "--profile",
     metavar="FILE",
     shell_complete=complete_files,
-    help="Show shares of time and edges, as `mixpert run --json FILE` saw them.",
+    help="Show the shares of time and the edges in a profile of `mixpert run --json FILE`.",
 )
-@click.option("-o", "--output", metavar="OUT", shell_complete=complete_files, help="Write here.")
+@click.option(
+    "-o", "--output", metavar="OUT", shell_complete=complete_files, help="Write the graph here."
+)
 def graph(
     packages: tuple[str, ...],
     paths: tuple[str, ...],

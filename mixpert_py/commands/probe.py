@@ -30,14 +30,14 @@ NAMES = (
     multiple=True,
     type=click.Choice(NAMES),
     metavar="NAME",
-    help=f"Run this one, and write no model; of {', '.join(NAMES)}.",
+    help=f"Run this probe only, and write no model; one of {', '.join(NAMES)}.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the device model here; default: where it is found again.",
+    help="Write the device model here; default: where MixPert-Py finds it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 def probe(only: tuple[str, ...], output: Path | None, as_json: bool) -> None:

@@ -86,10 +86,10 @@ form_option = click.option(
     type=click.Choice(["text", "json", "github"]),
     default="text",
     show_default=True,
-    help="github: annotations of a workflow of GitHub Actions.",
+    help="github: annotations for a GitHub workflow.",
 )
 quiet_option = click.option(
-    "-q", "--quiet", is_flag=True, help="Print nothing but problems, and what was asked for."
+    "-q", "--quiet", is_flag=True, help="Print only problems and requested results."
 )
 
 
@@ -101,8 +101,8 @@ package_option = click.option(
     "packages",
     multiple=True,
     metavar="NAME",
-    help="Take the modules of a package as well, where a program runs those it imports; or those "
-    "of a glob, such as 'sklearn.linear_model.*'. May be repeated.",
+    help="Include the modules of an installed package; of a program, those that it imports. NAME "
+    "may be a glob such as 'sklearn.linear_model.*'. May be repeated.",
 )
 program_argument = click.argument(
     "arguments",
@@ -117,7 +117,9 @@ def with_progress(command: Callable[..., Code]) -> Callable[..., Code]:
     """Declare the options of a command that runs a program several times."""
     options = (
         quiet_option,
-        click.option("-v", "--verbose", is_flag=True, help="Print a line for each run, no bar."),
+        click.option(
+            "-v", "--verbose", is_flag=True, help="Print a line for each run instead of a bar."
+        ),
         click.option("--no-progress", is_flag=True, help="Show no progress bar."),
     )
     for option in reversed(options):

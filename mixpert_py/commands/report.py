@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     "folder",
     metavar="DIR",
     shell_complete=complete_files,
-    help="Write DIR/index.html, a page of its own.",
+    help="Write a page, DIR/index.html.",
 )
 @click.option("--md", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record of the tuning.")

@@ -102,17 +102,25 @@ class Options:
     "--output",
     metavar="OUT",
     shell_complete=complete_files,
-    help="Write here (one PATH only).",
+    help="Write the result here (one PATH only).",
 )
-@click.option("-w", "--write", is_flag=True, help="Write back to the files themselves.")
-@click.option("--diff", is_flag=True, help="Show what would change; write nothing.")
-@click.option("--check", is_flag=True, help="Exit 1 if anything would change; write nothing.")
-@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these files of folders out.")
-@click.option("-j", "jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N")
-@click.option("--json", "as_json", is_flag=True, help="As --format json.")
+@click.option("-w", "--write", is_flag=True, help="Replace the files themselves.")
+@click.option("--diff", is_flag=True, help="Show the changes; write nothing.")
+@click.option("--check", is_flag=True, help="Exit with 1 if a file would change; write nothing.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Exclude these files in folders.")
+@click.option(
+    "-j",
+    "jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of processes.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @form_option
 @quiet_option
-@click.option("-v", "--verbose", is_flag=True, help="Name each product left alone.")
+@click.option("-v", "--verbose", is_flag=True, help="Name each product that is left alone.")
 @click.option(
     "--plan",
     "plan_path",

@@ -87,7 +87,7 @@ class Options:
 @click.option(
     "--strict",
     is_flag=True,
-    help="Exit 1 if a call did not take its planned scheme, or the plan is stale.",
+    help="Exit with 1 if a call did not take its planned scheme, or the plan is stale.",
 )
 @click.option(
     "--json",
@@ -96,7 +96,7 @@ class Options:
     shell_complete=complete_files,
     help="Write the profile as JSON.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Do not say that a scheme cannot run here.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not warn that a scheme cannot run here.")
 @module_option
 @click.option("-c", "code", metavar="CODE", help="Run a text, as python -c does.")
 @program_argument

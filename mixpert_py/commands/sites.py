@@ -30,9 +30,19 @@ class Options:
 @click.command()
 @package_option
 @click.argument("paths", nargs=-1, metavar="PATH…", shell_complete=complete_files)
-@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these files of folders out.")
-@click.option("-j", "jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N")
-@click.option("--json", "as_json", is_flag=True, help="As --format json: print a JSON list.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Exclude these files in folders.")
+@click.option(
+    "-j",
+    "jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of processes.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="The same as --format json: print a JSON list."
+)
 @form_option
 @as_record(Options)
 def sites(options: Options) -> int:

@@ -65,7 +65,7 @@ class Options:
     "budgets",
     multiple=True,
     metavar="[VALUE=]BUDGET",
-    help="As for `mixpert tune`; default: what the plan was made for.",
+    help="The same as for `mixpert tune`; default: the plan's.",
 )
 @click.option(
     "--criterion",
@@ -79,26 +79,26 @@ class Options:
     "--compare",
     multiple=True,
     metavar="WHAT",
-    help="A variable, a .npy, .npz or .csv file, stdout or sinks; default: what was compared when "
-    "the plan was made.",
+    help="A variable, a .npy, .npz or .csv file, stdout or sinks; default: the values that were "
+    "compared when the plan was made.",
 )
 @click.option(
     "--reference",
     type=click.Choice(["float64", "native"]),
-    help="What errors are measured against; default: the plan's.",
+    help="The reference of errors; default: the plan's.",
 )
 @click.option(
     "--backend",
     metavar="NAME",
     shell_complete=complete_backends,
-    help="Default: that of the plan, or automatic.",
+    help="Default: the plan's, or automatic.",
 )
-@click.option("--time-limit", type=float, metavar="S", help="Seconds that one run may take.")
+@click.option("--time-limit", type=float, metavar="S", help="Maximum time of one run, in seconds.")
 @click.option(
     "--strict",
     is_flag=True,
-    help="Nor does it hold where a product is less accurate than when the plan was made; such ones "
-    "run natively.",
+    help="The plan also fails if a product is less accurate than when the plan was made. Such "
+    "products run natively.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @with_progress
@@ -110,12 +110,12 @@ class Options:
 )
 @as_record(Options)
 def verify(options: Options) -> int:
-    """Measure again whether a plan holds: exit 0 if so, else 1.
+    """Measure again whether a plan holds: exit with 0 if so, else with 1.
 
     SCRIPT runs natively and under the plan, in fresh processes. A plan holds if every error is
-    within its budget and every call site of the plan is still there; whether it is still faster is
-    printed, too. The options may also stand right behind SCRIPT; what follows them, or `--`, is the
-    program's.
+    within its budget and every call site of the plan still exists. The command also prints whether
+    the plan is still faster. The options may also stand directly after SCRIPT; what follows them,
+    or `--`, is the program's.
     """
     from mixpert_py import config
     from mixpert_py.commands import tables
