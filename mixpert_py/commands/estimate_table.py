@@ -154,7 +154,7 @@ def _here(one: EstimatedProduct) -> tuple[str, str]:
     """The gain on a processor, or why there is none, and the error of the level."""
     if one.unsuited:
         return one.unsuited, "–"
-    speeds = one.speeds["here"]
+    speeds = {level: gain for level, gain in one.speeds["here"].items() if level in one.errors}
     if not speeds:
         return "not measured", "–"
     level = max(speeds, key=speeds.__getitem__)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from math import isfinite, isqrt, prod, sqrt
+from math import inf, isfinite, isqrt, prod, sqrt
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -75,7 +75,8 @@ def measure(
 
     sites: the traces of the run. timed: schemes whose times are measured; levels: those whose
     errors are. First come all times, then the errors of casts, which take no time to speak of, then
-    those of emulations; what is not begun within the seconds is missing. patience: seconds after
+    those of emulations; what is not begun within the seconds is missing, but a product that was
+    timed has the errors of casts, too: its time is of no use without them. patience: seconds after
     which no other round is begun for one product under one scheme. No trace may be in force.
     """
     end = perf_counter() + seconds
@@ -86,7 +87,8 @@ def measure(
         warnings.simplefilter("ignore")
         for_times = FOR_TIMES * seconds if levels else seconds
         _measure_times(products, timed, perf_counter() + for_times, patience)
-        _measure_errors(products, casts, end)
+        for product in products:
+            _measure_errors([product], casts, inf if product.measured.times else end)
         _measure_errors(products, [level for level in levels if level not in casts], end)
     found = (product.measured for product in products)
     return [measured for measured in found if measured.times or measured.errors]

@@ -115,3 +115,11 @@ def test_the_notes() -> None:
     assert "took 0.5 s of processor time" in notes(children=0.5)
     for absent in ("not measured", "so short", "processor time"):
         assert absent not in notes()
+
+
+def test_a_time_without_an_error_is_not_told_as_a_gain(capsys: pytest.CaptureFixture[str]) -> None:
+    product = replace(PRODUCT, errors={})
+    estimate_table.print_estimate(replace(FOUND, products=(product,), on_gpu=False), "1e-5", "s.py")
+    text = capsys.readouterr().out
+    assert "not measured" in text
+    assert "1.80×" not in text

@@ -66,6 +66,12 @@ def test_nothing_is_begun_when_the_seconds_are_over() -> None:
     assert measured(called("s:1", 8, "float64", 1.0), seconds=-1.0) == []
 
 
+def test_a_product_that_was_timed_has_the_errors_of_casts_when_the_seconds_are_over() -> None:
+    (found,) = measured(called("s:1", 700, "float64", 1.0), seconds=0.01)
+    assert found.times["float32"] is not None
+    assert set(found.errors) == {"float32"}
+
+
 def test_of_a_long_product_a_part_is_multiplied() -> None:
     def shapes(a: Matrix, b: Matrix, seconds: float) -> list[tuple[int, ...]]:
         return [x.shape for x in products._part(a, b, seconds)]
