@@ -28,7 +28,7 @@ from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.paired import by_site, site_ratio
 from mixpert_py.tuning.project_sites import read_sites
-from mixpert_py.tuning.unsuited import why_all_native, why_native
+from mixpert_py.tuning.unsuited import is_native_anywhere, why_all_native, why_native
 
 SECONDS, LEAST = 10.0, 1.0  # for the products by themselves, which take no longer than the program
 PATIENCE = 0.4  # for one of them under one level
@@ -158,17 +158,22 @@ def estimate(
     by_place = _times(result, measured, emulations, casts)
     for site in filter(unsuited.get, result.sites):
         by_place[None][site] = {"native": result.sites[site].seconds}
+    fixed = {site for site, trace in result.sites.items() if is_native_anywhere(trace)}
     known = _places(program, result)
     tuned = {site for site in result.sites if matches(module_of(site), packages)}
     tuned |= own_sites.keys()
     whole = sum(site.seconds for site in result.sites.values())
     share = min(whole / result.seconds, 1.0)
+    fixed_part = sum(result.sites[site].seconds for site in fixed) / whole
 
     def likely(device: str | None, times: Mapping[str, Mapping[str, float]]) -> Place:
+        # Products that no scheme takes keep their share of the time, as the rest of the program.
         operators = [
-            Operator(site, local_errors=errors[site], predicted=its) for site, its in times.items()
+            Operator(site, local_errors=errors[site], predicted=its)
+            for site, its in times.items()
+            if site not in fixed
         ]
-        return gains.place(device, share, operators, budget, tuned)
+        return gains.place(device, share * (1 - fixed_part), operators, budget, tuned)
 
     return Estimate(
         result.seconds,

@@ -26,6 +26,7 @@ from mixpert_py.sources.imported import (
 )
 from mixpert_py.sources.packages import matches, relative, top
 from mixpert_py.sources.source_files import shown_path
+from mixpert_py.tuning.unsuited import why_native
 
 INPUT = re.compile(rb"\b(?:stdin|input|fileinput)\b")
 LIBRARY = "library:call/matmul~0#0"  # stands for every product of libraries, whose flow is not read
@@ -225,9 +226,8 @@ def untuned(project: ProjectSites, first: ProgramRun) -> list[str]:
             lines.append(f"{site}: not tuned: nothing shows before a run that it imports {module}")
         elif all(0 in shape[:3] for shape in trace.shapes):
             kinds = ", ".join(trace.dtypes)
-            lines.append(
-                _line(project, site, f"no product of arrays that a scheme takes ({kinds})")
-            )
+            why = why_native(trace) or f"no product of arrays that a scheme takes ({kinds})"
+            lines.append(_line(project, site, why))
     return lines
 
 

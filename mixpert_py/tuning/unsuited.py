@@ -29,7 +29,12 @@ def why_native(trace: SiteResult) -> str:
         return f"integers: products of {_dtypes([trace])} are exact as they are"
     if reason == NARROW:
         return f"{_dtypes([trace])}: a processor has no faster level"
-    return f"{reason}: {MEANING[reason].rstrip('.')}" if reason else ""
+    return MEANING[reason].rstrip(".") if reason else ""
+
+
+def is_native_anywhere(trace: SiteResult) -> bool:
+    """Whether no call of a site can take a scheme, on a GPU neither: of integers, say."""
+    return _reason(trace) not in ("", NARROW, Reason.TOO_SMALL)
 
 
 def why_all_native(sites: Mapping[str, SiteResult]) -> str:
@@ -52,7 +57,7 @@ def _line(reason: str, traces: list[SiteResult]) -> str:
         return f"{products} of {_dtypes(traces)}: integers are exact as they are"
     if reason == NARROW:
         return f"{products} of {_dtypes(traces)}: a processor has no faster level"
-    return f"{products}: {reason}: {MEANING[reason].rstrip('.')}"
+    return f"{products}: {MEANING[reason].rstrip('.')}"
 
 
 def _reason(trace: SiteResult) -> str:

@@ -20,7 +20,8 @@ COLORS = 6  # of levels below native, most accurate first; the style sheet has t
 
 # The meaning of a reason: for a trial, or for the level below the one that an operator has.
 MEANING: Mapping[str, str] = {
-    Reason.KEPT: "Within the budget and faster: the search continued from this plan.",
+    Reason.KEPT: "Within the budget, and faster by the search's figures: the search continued from "
+    "this plan.",
     Reason.NOT_FASTER: "It saves no time, or less than the clock's noise.",
     Reason.NO_GAIN: "It is as fast and as exact as before.",
     Reason.NOT_TAKEN: "No call of the product could use the level, so it ran as before.",

@@ -60,6 +60,18 @@ def test_a_program_in_which_they_do_not(tmp_path: Path, mixpert: Mixpert) -> Non
     assert found["command"] is None
 
 
+def test_products_of_integers_gain_nothing_on_any_machine(tmp_path: Path, mixpert: Mixpert) -> None:
+    counts = "i = np.arange(640000).reshape(800, 800) % 7\nj = i @ i\n"
+    (tmp_path / "s.py").write_text(RULE + counts)
+    found = estimated(mixpert, "s.py")
+    fixed = sum(one["seconds"] for one in found["products"] if one["expression"] == "i @ i")
+    most = found["seconds"] / fixed  # all else takes no time
+    assert all(place["gain"] <= most for place in found["places"])
+    assert all(
+        set(place["plan"]) < {one["id"] for one in found["products"]} for place in found["places"]
+    )
+
+
 def test_the_words_fit_a_terminal_and_say_what_errors_are(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "s.py").write_text(RULE)
     done = mixpert("estimate", "s.py", COLUMNS="80")

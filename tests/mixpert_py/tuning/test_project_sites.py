@@ -85,6 +85,10 @@ def test_what_cannot_be_tuned_is_named(sites: ProjectSites, project: Path) -> No
         Result(1.0, {site: record, "plugin:f/matmul~aaaaaa#0": record}, {}, [], elsewhere=(other,)),
         {"c": np.ones(1)},
     )
+    reason = {"no product of two matrices": 1}
+    known = SiteResult(1, 0.1, [(0, 0, 0, 1)], {}, {}, {"float64": 1}, {}, unsuited=reason)
+    (line,) = untuned(sites, ProgramRun(Result(1.0, {site: known}, {}, []), {"c": np.ones(1)}))
+    assert line.endswith("not tuned: It is no product of two matrices, or of stacks of them")
     first, second, third = untuned(sites, run)
     assert first.endswith("not tuned: only processes that the program starts call it")
     assert second.endswith("not tuned: no product of arrays that a scheme takes (list)")
