@@ -130,7 +130,9 @@ def estimate(options: Options) -> int:
     with tables.progress(quiet, options.verbose) as show:
         found = estimated(program, float(budget), options.time_limit, show, packages)
     if found is None:
-        line = f"{program.argv[0]}: its process calls no product that is rewritten"
+        line = (
+            f"{program.argv[0]}: makes no matrix product in its own process that could be rewritten"
+        )
         click.echo(line, err=True)
         if options.as_json:
             click.echo("null")

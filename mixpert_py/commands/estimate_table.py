@@ -40,7 +40,7 @@ def print_estimate(found: Estimate, budget: str, script: str) -> None:
         Text(
             f"Program: {unit.quantity(found.seconds)}, of which products "
             f"{unit.quantity(found.products_seconds)} ({100 * found.share:.0f} %): "
-            f"{times_text(ceiling(found.share))} if they took no time."
+            f"{times_text(ceiling(found.share))} as fast if they took no time."
         )
     )
     out.print()
@@ -104,13 +104,14 @@ def _notes(found: Estimate, budget: float) -> Iterator[str]:
         yield LEVELS
     yield (
         "Errors are those of single products on this run's operands, relative to float64 in the "
-        "Frobenius norm; the program's is what they add up to."
+        "Frobenius norm. The program's error is estimated as their sum."
     )
     error = found.places[0].error
     if error > 0:
         yield (
-            f"Here that is {error_text(error)}: within the budget unless the program amplifies "
-            f"errors {_factor(budget / error)}, which `mixpert tune` finds out."
+            f"Here the program's error is estimated as {error_text(error)}. It is within the budget "
+            f"unless the program amplifies errors {_factor(budget / error)}: `mixpert tune` "
+            "measures that."
         )
     if len(found.places) > 1:
         yield PREDICTED

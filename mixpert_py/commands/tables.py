@@ -357,10 +357,10 @@ def print_plan(plan: Plan) -> None:
 def print_report(record: "Record", program: "Program") -> None:
     """Print the summary of `mixpert report`: what was gained, each product, and why it stopped."""
     found = rows_of(record, program)
-    unit = time_unit(record)
+    unit = time_unit(record, [row.entry.time_before for row in found])
     console = _Console()
     console.print(Text(verdict(record, found)))
-    console.print(Text(f"Time: {gain_text(record.gain, unit)}"))
+    console.print(Text(f"Time: {gain_text(record.gain, time_unit(record))}"))
     console.print(Text(f"Error: {size(record, reached(record))} {allowed(record)}"))
     for note in program.notes:
         console.print(Text(note))

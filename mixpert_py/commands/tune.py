@@ -407,8 +407,8 @@ def _tune(
             result = searched(program, settings, options, existing, trials, interrupt, tune_program)
         except KeyboardInterrupt:  # before there was any plan
             return interrupted_search(trials)
-        if result is None:
-            nothing_to_tune(program, options)
+        if isinstance(result, str):
+            nothing_to_tune(program, result, options)
             return 1
         entry = record.record(result, str(path))
         unsaved = _save(result, path, lambda: trials.end(entry, not result.outcome.interrupted))
@@ -433,8 +433,8 @@ def searched(
     trials: "Trials",
     interrupt: "Interrupt",
     search: Callable[["Prepared"], Found],
-) -> Found | None:
-    """The result of a search, whose runs a progress bar shows; None without a product to tune.
+) -> Found | str:
+    """The result of a search, whose runs a progress bar shows; or why there is nothing to tune.
 
     Raises KeyboardInterrupt where Ctrl-C came too early for a result; the bar, which would share
     the line of a message, is gone then.
@@ -453,7 +453,7 @@ def searched(
         prepared = prepare(
             program, settings, existing, on_run, trials=trials, report=say_each, announce=announce
         )
-        return None if prepared is None else search(prepared)
+        return prepared if isinstance(prepared, str) else search(prepared)
 
 
 def _save(result: "TuningResult", path: Path, end: Callable[[], None]) -> PlanError | None:
@@ -473,10 +473,9 @@ def _save(result: "TuningResult", path: Path, end: Callable[[], None]) -> PlanEr
     return None
 
 
-def nothing_to_tune(program: "Program", options: Options) -> None:
+def nothing_to_tune(program: "Program", why: str, options: Options) -> None:
     """Say that there is no plan, and why."""
-    nothing = "it and what it imports of its project make no matrix product that could be tuned"
-    click.echo(f"{program.argv[0]}: {nothing}; no plan was written", err=True)
+    click.echo(f"{program.argv[0]}: {why}; no plan was written", err=True)
     if options.as_json:
         click.echo("null")
 

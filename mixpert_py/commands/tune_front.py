@@ -46,8 +46,8 @@ def tune_front(program: "Program", settings: "TuningOptions", options: Options) 
             result = searched(program, settings, options, existing, trials, interrupt, search)
         except KeyboardInterrupt:  # before there was any step
             return interrupted_search(trials)
-        if result is None:
-            nothing_to_tune(program, options)
+        if isinstance(result, str):
+            nothing_to_tune(program, result, options)
             return 1
         if result.interrupted:
             return interrupted_search(trials)

@@ -158,8 +158,8 @@ def tune_cell(
         given=cell.project(places),
         make=partial(CellExperiment, cell, say),
     )
-    if prepared is None:
-        raise ProgramError(f"{cell.name}: makes no matrix product that could be tuned")
+    if isinstance(prepared, str):
+        raise ProgramError(f"{cell.name}: {prepared}")
     result = tune_program(prepared)
     if result.outcome.interrupted:
         raise KeyboardInterrupt

@@ -48,6 +48,7 @@ from mixpert_py.tuning.trials import Trials
 from mixpert_py.tuning.unsuited import why_all_native, why_native
 
 MOST_RUNS = 12  # that most tunings need
+NOTHING = "makes no matrix product that could be tuned"
 LONG = 10.0  # seconds of a tuning, of which people are told before
 HOST_LADDERS = (AUTO, "cpu")  # that need no GPU
 UNSOUND = (
@@ -90,8 +91,8 @@ def prepare(
     announce: Callable[[str], None] = lambda line: None,
     given: ProjectSites | None = None,
     make: Callable[..., Experiment] = Experiment,
-) -> Prepared | None:
-    """Run a program natively and for its profile; None if it has no product, or calls none.
+) -> Prepared | str:
+    """Run a program natively and for its profile; returns why, in words, if it has nothing to tune.
 
     existing: an earlier plan, whose locked sites keep their schemes, and whose packages are
     rewritten as well. on_run: called with the
@@ -111,7 +112,7 @@ def prepare(
     stdin = None if given else handed_input(program, project)
     sites, flow = project.sites, project.flow
     if not sites and not options.packages:
-        return None
+        return NOTHING
     earlier = _earlier(existing, sites)
     locked = {site: entry for site, entry in earlier.items() if entry.locked}
     cost = cost or _cost(options)
@@ -140,12 +141,13 @@ def prepare(
         return _lower_schemes(rungs_for(options, experiment.on_gpu, wide=_is_wide(first)))
 
     is_timed = cost is None and options.ladder in HOST_LADDERS
+    nothing = NOTHING
 
     def with_first(first: ProgramRun) -> bool:
         """Add the sites of libraries that the program calls, and tell what cannot be tuned; returns
         whether anything can.
         """
-        nonlocal project, earlier, locked
+        nonlocal project, earlier, locked, nothing
         called = {*first.result.sites, *first.result.elsewhere}
         project = with_libraries(project, first.result.rewritten, called)
         earlier = _earlier(existing, project.sites)
@@ -153,11 +155,13 @@ def prepare(
         experiment.blocks.update({site: entry.block for site, entry in locked.items()})
         lines = [*untuned(project, first), *map(unused_line, first.result.unused)]
         is_by_processor = is_timed and not (experiment.on_gpu or locked)
-        why = why_all_native(first.result.sites) if is_by_processor else ""
-        report([*lines, f"{program.argv[0]}: {why}"] if why else lines)
-        if not why and MOST_RUNS * first.seconds >= LONG:
+        report(lines)
+        if is_by_processor and (why := why_all_native(first.result.sites)):
+            nothing = why
+            return False
+        if MOST_RUNS * first.seconds >= LONG:
             announce(_duration(first.seconds))
-        return not why
+        return True
 
     baseline = establish(
         experiment,
@@ -167,7 +171,7 @@ def prepare(
         after_first=with_first,
     )
     if baseline is None:
-        return None
+        return nothing
     hold_outs = _hold_outs(experiment, options, flow, on_run, trials, stdin)
     options = replace(options, limits=experiment.comparison.judge.limits)
     rungs = rungs_for(options, experiment.on_gpu, wide=_is_wide(baseline.natives[0]))
@@ -178,7 +182,7 @@ def prepare(
     clock = Clock(natives, baseline.profile, cost)
     problem = _problem(options, baseline, clock, rungs, project, locked)
     if problem is None:
-        return None
+        return NOTHING
     return Prepared(
         options,
         experiment,

@@ -7,10 +7,12 @@ from math import prod
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.runtime.dtypes import is_wide
 from mixpert_py.runtime.reasons import MEANING, Reason
+from mixpert_py.runtime.select import FLOAT32_THICKNESS
 from mixpert_py.tuner.report.unit import clock_unit
 
-NARROW = "narrow"  # stands for products that are of float32's precision already
+SINGLE = "single"  # stands for products that are of float32's precision already
 SEVERAL = 3  # types, whose names are not listed
+ALIKE = 10  # times as long as the shortest may the longest product be where their mean is told
 SHORTEST = 1e-3  # seconds: a shorter time is told in whole microseconds
 
 
@@ -24,17 +26,17 @@ def why_native(trace: SiteResult) -> str:
         m, k, n = _largest(trace)
         is_one = len(trace.shapes) == 1
         verb = "is" if is_one else "and smaller are"
-        return f"{m} × {k} × {n} {verb} too small for float32 to be faster"
+        return f"{m} × {k} × {n} {verb} too {_size(trace)} for float32 to be faster"
     if reason == Reason.INTEGER:
         return f"integers: products of {_dtypes([trace])} are exact as they are"
-    if reason == NARROW:
+    if reason == SINGLE:
         return f"{_dtypes([trace])}: a processor has no faster level"
     return MEANING[reason].rstrip(".") if reason else ""
 
 
 def is_native_anywhere(trace: SiteResult) -> bool:
     """Whether no call of a site can take a scheme, on a GPU neither: of integers, say."""
-    return _reason(trace) not in ("", NARROW, Reason.TOO_SMALL)
+    return _reason(trace) not in ("", SINGLE, Reason.TOO_SMALL)
 
 
 def why_all_native(sites: Mapping[str, SiteResult]) -> str:
@@ -51,11 +53,11 @@ def _line(reason: str, traces: list[SiteResult]) -> str:
     calls = sum(trace.calls for trace in traces)
     products = f"{calls:,} product{'s' * (calls != 1)}"
     if reason == Reason.TOO_SMALL:
-        each = sum(trace.seconds for trace in traces) / calls
-        return f"{products} of about {_time(each)}: too small for any level"
+        sizes = " or too ".join(sorted({_size(trace) for trace in traces}, reverse=True))
+        return f"{products} of {_times(traces)}: too {sizes} for any level"
     if reason == Reason.INTEGER:
         return f"{products} of {_dtypes(traces)}: integers are exact as they are"
-    if reason == NARROW:
+    if reason == SINGLE:
         return f"{products} of {_dtypes(traces)}: a processor has no faster level"
     return f"{products}: {MEANING[reason].rstrip('.')}"
 
@@ -65,12 +67,31 @@ def _reason(trace: SiteResult) -> str:
     if sum(trace.unsuited.values()) >= trace.calls and trace.unsuited:
         return max(trace.unsuited, key=trace.unsuited.__getitem__)
     has_shapes = all(any(shape) for *shape, _ in trace.shapes)
-    return NARROW if has_shapes and not is_wide(*trace.dtypes) else ""
+    return SINGLE if has_shapes and not is_wide(*trace.dtypes) else ""
 
 
 def _largest(trace: SiteResult) -> tuple[int, int, int]:
     m, k, n, _ = max(trace.shapes, key=lambda shape: prod(shape[:3]))
     return m, k, n
+
+
+def _size(trace: SiteResult) -> str:
+    """The fault of the largest product of a site that `float32` would not make faster.
+
+    It is small where a cube of as many multiplications is too small as well, else narrow.
+    """
+    m, k, n = _largest(trace)
+    is_cube_too_small = m * k * n < (3 * FLOAT32_THICKNESS) ** 3
+    return "small" if is_cube_too_small else "narrow"
+
+
+def _times(traces: list[SiteResult]) -> str:
+    """The mean time of a product; of those that differ much, the means of their sites."""
+    means = [trace.seconds / trace.calls for trace in traces]
+    if max(means) <= ALIKE * min(means):
+        calls = sum(trace.calls for trace in traces)
+        return f"about {_time(sum(trace.seconds for trace in traces) / calls)}"
+    return f"{_time(min(means))} to {_time(max(means))}"
 
 
 def _dtypes(traces: Iterable[SiteResult]) -> str:

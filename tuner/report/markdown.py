@@ -51,7 +51,7 @@ def _lines(record: Record, program: Program) -> Iterator[str]:
         yield from _table(step_names(record), step_rows(record), right=range(4))
         yield f"\n{' '.join(notes(record))} The rest is that of the fastest step."
     yield "\n## Products\n"
-    yield from _operators(found, unit)
+    yield from _operators(found, time_unit(record, [row.entry.time_before for row in found]))
     if sampled := operands.sampled_rows(found):
         yield "\n## Operands\n"
         yield from _operands(sampled)

@@ -87,7 +87,7 @@ def test_the_words_fit_a_terminal_and_say_what_errors_are(tmp_path: Path, mixper
         "H200",
         "likely at 1e-5",
         "single products on this",
-        "if they took no time",
+        "as fast if they took no time",
     ):
         assert words in text
     quiet = mixpert("estimate", "-q", "s.py")
@@ -225,7 +225,7 @@ def test_a_notebook_without_products_says_what_was_left_out(
     assert said.code == 1
     assert said.err == (
         "n.ipynb: left out, as no Python or another magic's: cell_2\n"
-        "n.ipynb: its process calls no product that is rewritten\n"
+        "n.ipynb: makes no matrix product in its own process that could be rewritten\n"
     )
 
 
@@ -236,7 +236,7 @@ def test_a_program_without_products(text: str, tmp_path: Path, mixpert: Mixpert)
     (tmp_path / "s.py").write_text(text)
     said = mixpert("estimate", "s.py")
     assert said.code == 1
-    assert said.err == "s.py: its process calls no product that is rewritten\n"
+    assert said.err == "s.py: makes no matrix product in its own process that could be rewritten\n"
     assert said.out == ""
     assert mixpert("estimate", "--json", "s.py").out == "null\n"
 

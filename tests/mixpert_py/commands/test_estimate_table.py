@@ -105,7 +105,8 @@ def notes(**changes: object) -> str:
 
 def test_the_notes() -> None:
     assert (
-        "Here that is 2.0e-07: within the budget unless the program amplifies errors 50" in notes()
+        "is estimated as 2.0e-07. It is within the budget unless the program amplifies errors 50"
+        in notes()
     )
     assert "Here" not in notes(places=(Place(None, 1.0, 1.0, {}),))
     assert "GPUs are predicted" in notes()

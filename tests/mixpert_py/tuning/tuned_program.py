@@ -19,5 +19,5 @@ def tuned_program(
 ) -> TuningResult:
     """The rest as for `prepare`; the program has a product to tune."""
     prepared = prepare(program, options, *rest, **more)
-    assert prepared is not None
+    assert not isinstance(prepared, str)
     return tune_program(prepared)
