@@ -109,9 +109,9 @@ def _notes(found: Estimate, budget: float) -> Iterator[str]:
     error = found.places[0].error
     if error > 0:
         yield (
-            f"Here the program's error is estimated as {error_text(error)}. It is within the budget "
-            f"unless the program amplifies errors {_factor(budget / error)}: `mixpert tune` "
-            "measures that."
+            f"Here the program's error is estimated as {error_text(error)}. It is within the "
+            f"budget unless the program amplifies errors {_factor(budget / error)}: "
+            "`mixpert tune` measures that."
         )
     if len(found.places) > 1:
         yield PREDICTED

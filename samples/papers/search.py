@@ -46,7 +46,7 @@ def measure(
     for name, arguments in programs.items():
         program = launcher.script(str(folder / f"{name}.py"), arguments)
         prepared = prepare(program, TuningOptions(Limits(Limit(LOOSE)), backend="reference"))
-        assert prepared is not None
+        assert not isinstance(prepared, str)
         prepared = _longest(prepared)
         memo = _Memo(prepared)
         for kind, budget in product(SEARCHES, budgets):

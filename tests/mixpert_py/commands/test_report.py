@@ -143,7 +143,9 @@ def test_without_a_form_a_summary_is_printed(tuned: Path, mixpert: Mixpert, widt
     assert "2 of 2 products lowered." in text
     assert "Time: " in text
     assert "np.dot(b, a)" in text
-    assert "over budget: It ran, and the program's error was over the budget, or" in text
+    assert (
+        "over budget: In a run the program's error exceeded the budget, or its used part." in text
+    )
     assert all(len(line) <= width for line in done.out.splitlines())
 
 
