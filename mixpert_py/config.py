@@ -258,7 +258,7 @@ def packages_of(folder: str | None) -> tuple[str, ...]:
 
 
 def look_up_plans() -> None:
-    """Let the runtime find plans by itself, as rewritten programs need.
+    """Make the runtime find plans by itself, as rewritten programs need.
 
     Has no effect if the default context of the process has been set.
     """

@@ -72,7 +72,7 @@ class Claim:
 
 
 def refusals(source: Source, tree: ast.Module, claims: Sequence[Claim]) -> list[str | None]:
-    """For each claim the reason why LibCST does not confirm it; None if it does.
+    """The reason, for each claim, why LibCST does not confirm it; None if it does.
 
     Raises SourceError if LibCST can confirm no product of the file. A RecursionError leaves this
     function: LibCST needs a few Python frames for each level of nesting.

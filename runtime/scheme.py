@@ -87,7 +87,7 @@ class Scheme:
     kind = "emulation"
 
     def __hash__(self) -> int:
-        """By name: caches ask at every product, and little else tells schemes of one name apart."""
+        """Hash by name, because caches ask at every product and few schemes share a name."""
         return hash(self.name)
 
     @property
@@ -131,7 +131,7 @@ class Scheme:
         return replace(self, left=replace(left, block=block), right=replace(right, block=block))
 
     def lengths(self, k: int) -> tuple[int, int, int]:
-        """For inner dimension k: the chunk that one call of FP32 BLAS covers, the block that shares
+        """Lengths for inner dimension k: the chunk of one call of FP32 BLAS, the block that shares
         an exponent, and the segment after which integers are promoted, at most a block.
 
         All are multiples of the chunk; the last block is padded with zeros.

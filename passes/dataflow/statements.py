@@ -307,7 +307,7 @@ class Executor(CallEvaluator):
         self.live = False
 
     def leave(self) -> None:
-        """From here on, keep in objects that the caller may find what they hold here."""
+        """Copy into objects that the caller may find what they hold at this point."""
         if self.home.parent is None:
             return
         summary = self.heap.summaries[(self.home.node, self.context)]

@@ -144,7 +144,7 @@ class Instruction(Record, frozen=True):
 
 
 class Accumulations(Record, frozen=True):
-    """How matrix instructions accumulate products, by the type of A and B."""
+    """The ways in which matrix instructions accumulate products, by the type of A and B."""
 
     float16: Accumulation | None = None
     bfloat16: Accumulation | None = None

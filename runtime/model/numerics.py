@@ -42,7 +42,7 @@ DEPTH = 32  # bytes of K that an instruction multiplies, whatever the element
 
 
 class Accumulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a floating-point matrix instruction accumulates its products.
+    """The way in which a floating-point matrix instruction accumulates its products.
 
     group: products that are added at once. order: which of K go together, and which groups come
     first; interleaved: group i of n has i, i + n, i + 2n, …

@@ -74,7 +74,9 @@ def follow() -> None:
 
 
 def _native_of(function: FunctionType) -> Callable[..., Any] | None:
-    """What a call of the function is in a graph, unless it says so itself; None: it is none."""
+    """The native function that replaces a call of this function in a graph, unless the call
+    names one; None if the function is not a product.
+    """
     function = getattr(function, "__wrapped__", function)  # what `trimmed` has been given
     defaults = function.__kwdefaults__ or {}
     if function.__name__.startswith("_") or "site" not in defaults:
@@ -117,7 +119,7 @@ def _traced(default: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _skip(function: FunctionType) -> None:
-    """Let Dynamo make no graphs of a call of a function, nor of what that calls."""
+    """Make Dynamo skip calls of a function, and all calls below them."""
     try:
         dynamo: Any = import_module("torch._C._dynamo.eval_frame")
         skip = dynamo._FrameExecStrategy(dynamo._FrameAction.SKIP, dynamo._FrameAction.SKIP)

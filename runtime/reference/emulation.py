@@ -201,7 +201,7 @@ def _reference(request: Request) -> Product | Reason:
 
 
 def _rows_of(x: Array) -> Rows:
-    """What `crt` asks of an operand, or of a stack of them, as rows of K."""
+    """The facts that `crt` needs about an operand, or a stack of them, as rows of K."""
     from mixpert_py.runtime.reference.residues import rows_of
 
     return rows_of(x.reshape(-1, x.shape[-1])) if x.size else NONE

@@ -176,7 +176,7 @@ def _slice_products(
     dtype: np.dtype[np.floating],
     like: Accumulations | None,
 ) -> Array:
-    """Of integers the same on every chip that multiplies them: their sums are exact."""
+    """The products of slices with the sums of chip `like`; integer sums are exact on every chip."""
     if like is None:
         return execute(scheme, k, left, right, dtype)
     how = getattr(like, scheme.element.name)

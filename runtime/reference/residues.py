@@ -127,7 +127,7 @@ def _steps(x: Array, exponent: Array) -> Array:
 
 
 def rows_of(x: Array) -> Rows:
-    """What `schemes.crt` asks of an operand (rows, k), float32 or float64."""
+    """The facts that `schemes.crt` needs about an operand (rows, k), float32 or float64."""
     k, found = x.shape[1], NONE
     for panel in panels(*x.shape):
         values = x[panel].astype(np.float64)
@@ -150,7 +150,7 @@ def rows_of(x: Array) -> Rows:
 
 
 def bounds_of(x: Array) -> Bounds | None:
-    """What `schemes.integers` asks of an operand, where `crt` has not yet taken it for integers."""
+    """The bounds of an operand's entries; None if they are not integers of limited size."""
     smallest, largest = (float(f(x, initial=0)) for f in (np.min, np.max))
     if not max(-smallest, largest) < SMALL_INTEGERS or not (x == np.rint(x)).all():
         return None
@@ -158,7 +158,7 @@ def bounds_of(x: Array) -> Bounds | None:
 
 
 def residues(integers: Array, moduli: tuple[int, ...]) -> list[Array]:
-    """Of float64 integers below 2^77, modulo each modulus: in [−p/2, p/2), float64."""
+    """The residues of float64 integers below 2^77 for each modulus: float64 in [−p/2, p/2)."""
     if moduli == INT32:
         return [integers]
     if np.abs(integers).max(initial=0) < SMALL:

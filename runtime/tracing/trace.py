@@ -197,7 +197,7 @@ class Trace:
             record.reasons[Reason.FUNCTION] += 1
 
     def begin_child(self) -> None:
-        """In a child process: from here on only the names of sites are recorded, in `children`.
+        """In a child process: record only the names of sites, in `children`, from here on.
 
         A child may be ended at any moment, as those of a pool are, so each name is written at once.
         """
