@@ -40,6 +40,7 @@ from mixpert_py.runtime.select import why_not_float32
 from mixpert_py.runtime.signatures import (
     NATIVE,
     below_modes,
+    is_recorded,
     kept_product,
     native_product_of,
 )
@@ -254,6 +255,8 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
 
     For a call that asks for something, or that is traced, or the first of its site.
     """
+    if type(call.a) is not ndarray and is_recorded():
+        return _native(call), None
     context = current()
     settings = in_force(settings, context)
     if type(call.a) is PackedArray or type(call.b) is PackedArray:

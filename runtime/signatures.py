@@ -59,6 +59,10 @@ size_of: dict[type, Callable[[Any], int]] = {}
 # The number of PyTorch's function modes in force, such as its default device; 0 without PyTorch.
 count_modes: Callable[[], int] = int
 
+# The state of `torch.jit.trace`; None where it does not run, or without PyTorch. It records where
+# the program's calls are made: all of a line's at one place, so that it finds them alike again.
+tracing_state: Callable[[], Any] = type(None)
+
 # By type: the native `a @ b` of two such arrays, quicker than the operator; it returns None where
 # it cannot make that. See `gpu.native`.
 native_product_of: dict[type, Callable[[Any, Any], Any]] = {}
@@ -70,11 +74,18 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
     os.register_at_fork(after_in_child=native_product_of.clear)
 
 
-def count_torchs_modes() -> None:
-    """Let `count_modes` ask PyTorch, which is imported."""
-    global count_modes
+def ask_torch() -> None:
+    """Let `count_modes` and `tracing_state` ask PyTorch, if it is imported."""
+    global count_modes, tracing_state
     core = getattr(sys.modules.get("torch"), "_C", None)
     count_modes = getattr(core, "_len_torch_function_stack", count_modes)
+    tracing_state = getattr(core, "_get_tracing_state", tracing_state)
+
+
+def is_recorded() -> bool:
+    """Whether PyTorch's tracer records the program, whether or not PyTorch is known already."""
+    ask = getattr(getattr(sys.modules.get("torch"), "_C", None), "_get_tracing_state", type(None))
+    return ask() is not None
 
 
 def below_modes() -> AbstractContextManager[Any]:
@@ -108,6 +119,8 @@ def kept_product(
         if count_modes() and not is_below:
             with below_modes():
                 return kept_product(context, site, shape_of, takes_tensors, a, b, True)
+        if tracing_state() is not None:
+            return NATIVE
         # As `is_small_on_device` says of both, without a call of it.
         if (
             site in context.passing

@@ -209,7 +209,7 @@ def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
     plain = (torch.Tensor, torch.nn.Parameter)
     is_plain = type(a) in plain and type(b) in plain
     if is_plain:
-        signatures.count_torchs_modes()
+        signatures.ask_torch()
         for kind in {type(a), type(b)} - device_of.keys():
             size_of[kind] = torch.Tensor.numel
             device_of[kind] = torch.Tensor.get_device

@@ -277,3 +277,19 @@ def test_code_from_the_compilers_cache_finds_the_operators(tmp_path: Path) -> No
     again, sites = run(tmp_path, "--scheme", SCHEME)
     assert first == again
     assert all(set(site["schemes"]) == {SCHEME} for site in sites.values())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning", "error::UserWarning")
+def test_pytorchs_tracer_records_the_products_of_the_program() -> None:
+    """Always at one place: it raises an error where it finds another one when it checks."""
+    x = torch.randn(8, 8)
+
+    def product(a: Any, b: Any) -> Any:
+        return mixpert_py.matmul(a, b, site="s") + mixpert_py.matmul(a, b, scheme=SCHEME)
+
+    for _ in range(2):  # before anything is known of the product, and afterwards
+        traced = torch.jit.trace(product, (x, x))
+        assert str(traced.graph).count("aten::matmul") == 2
+        assert torch.equal(traced(x, x), x @ x + x @ x)
+        for _ in range(3):
+            product(x, x)
