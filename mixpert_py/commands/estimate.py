@@ -126,7 +126,8 @@ def estimate(options: Options) -> int:
     packages = packages_of(program, options.packages)
     quiet = options.as_json or options.quiet or options.no_progress
     if not quiet and sys.stderr.isatty():
-        click.echo("mixpert: runs the program once; its products take as long at most", err=True)
+        line = "runs the program once; its products then take as long, 1 to 10 seconds"
+        click.echo(f"mixpert: {line}", err=True)
     with tables.progress(quiet, options.verbose) as show:
         found = estimated(program, float(budget), options.time_limit, show, packages)
     if found is None:

@@ -151,7 +151,11 @@ def _verdict(tuned: "TuningResult", runs: str = "fresh processes") -> str:
     if tuned.predicted:
         return f"{verified}."
     verified = f"{verified}, time in the lowered products {times}."
-    return f"{verified} {UNCLEAR}" if tuned.unclear else f"{verified}{whole_program(found)}"
+    if tuned.unclear:
+        least, most = (share_text(part) for part in (found.ratio.least, found.ratio.most))
+        shown = f"Pairs of runs show {least} to {most} of the native time there"
+        return f"{verified} {shown}; `mixpert verify` makes more of them. {UNCLEAR}"
+    return f"{verified}{whole_program(found)}"
 
 
 UNCLEAR = (

@@ -91,6 +91,7 @@ class Experiment:
         self.guarded = guarded or {}
         self.executor = executor or Executor()
         self.native_texts: list[str] = []  # what native runs printed; "" where that is not known
+        self.runs = 0  # that were made, or stored
         self._slowest = 0.0  # seconds of a native run
         self._on_run = on_run
         self._trials = trials or Trials()
@@ -132,6 +133,11 @@ class Experiment:
         return self._run(
             RunRequest("profile", scheme="native", levels=tuple(levels), warm=True, alone=alone)
         )
+
+    @staticmethod
+    def seconds_alone(run: float) -> float:
+        """Seconds that products take by themselves in a profile, by those of a run."""
+        return min(max(RUNS * run, LEAST), SECONDS)
 
     def products_alone(self, alone: Alone) -> ProgramRun:
         """A native run, after which each product is made by itself, on its captured operands."""
@@ -192,6 +198,7 @@ class Experiment:
     def _run(self, request: RunRequest, reference: Values | None = None) -> ProgramRun:
         """A run that was stored, or one that is made and stored. A judged one loses its values."""
         purpose, plan = request.purpose, request.plan
+        self.runs += 1
         if (stored := self._trials.take(purpose, plan)) is not None:
             return stored
         self._on_run(purpose)

@@ -12,7 +12,7 @@ from mixpert_py.errors import ProgramError, ShapeError
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.tuner import front as tuner
 from mixpert_py.tuner.front import TIGHTEST, Step
-from mixpert_py.tuner.ratio import LOOKS, Pace
+from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import Outcome
 from mixpert_py.tuning import record
 from mixpert_py.tuning.prepare import Prepared
@@ -163,7 +163,7 @@ def _run_in_turn(
             return natives, planned
         paces = [pace for _, _, pace in _paces(prepared, steps, natives, planned)]
         is_over = perf_counter() > end and made >= LEAST_PAIRS
-        if is_over or (Pace.UNCLEAR not in paces and made in LOOKS):
+        if is_over or (Pace.UNCLEAR not in paces and made == LEAST_PAIRS):
             return natives, planned
 
 

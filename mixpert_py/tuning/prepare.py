@@ -47,7 +47,7 @@ from mixpert_py.tuning.record import provenance
 from mixpert_py.tuning.trials import Trials
 from mixpert_py.tuning.unsuited import why_all_native, why_native
 
-MOST_RUNS = 12  # that most tunings need
+FEW_RUNS, MOST_RUNS = 4, 12  # between which most tunings need some
 NOTHING = "makes no matrix product that could be tuned"
 LONG = 10.0  # seconds of a tuning, of which people are told before
 HOST_LADDERS = (AUTO, "cpu")  # that need no GPU
@@ -159,8 +159,10 @@ def prepare(
         if is_by_processor and (why := why_all_native(first.result.sites)):
             nothing = why
             return False
-        if MOST_RUNS * first.seconds >= LONG:
-            announce(_duration(first.seconds))
+        alone = experiment.seconds_alone(first.seconds) if is_timed else 0.0
+        seconds = alone + (FEW_RUNS + MOST_RUNS) / 2 * first.seconds
+        if seconds >= LONG:
+            announce(_duration(first.seconds, seconds))
         return True
 
     baseline = establish(
@@ -243,12 +245,12 @@ def _problem(
     )
 
 
-def _duration(seconds: float) -> str:
-    """A line that says how long a tuning takes, by the time of one run."""
-    unit = clock_unit((MOST_RUNS * seconds,))
+def _duration(run: float, whole: float) -> str:
+    """A line that says how long a tuning takes, by the seconds of one run, and of all of it."""
+    each, all_runs = (clock_unit((seconds,)).quantity(seconds) for seconds in (run, whole))
     return (
-        f"one run takes {clock_unit((seconds,)).quantity(seconds)}; a tuning is most often done in "
-        f"{MOST_RUNS} runs or fewer: {unit.quantity(MOST_RUNS * seconds)}"
+        f"a tuning takes about {all_runs}: most often {FEW_RUNS} to {MOST_RUNS} runs of the "
+        f"program, of {each} each"
     )
 
 

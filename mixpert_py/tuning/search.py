@@ -35,7 +35,7 @@ from mixpert_py.tuning.decisions import decisive_products
 from mixpert_py.tuning.hangs import HangGuard
 from mixpert_py.tuning.hold_out import HoldOutErrors
 from mixpert_py.tuning.options import Limits, TuningOptions
-from mixpert_py.tuning.prepare import Prepared
+from mixpert_py.tuning.prepare import MOST_RUNS, Prepared
 from mixpert_py.tuning.verify import Verification, notes_on, summary, verify
 
 COUNTS = 0.05  # of the time: products that take less do not leave a tuning undecided
@@ -216,8 +216,14 @@ def _verified(prepared: Prepared, outcome: Outcome) -> tuple[Outcome, Verificati
     experiment, baseline = prepared.experiment, prepared.baseline
     if outcome.lowered and not outcome.interrupted:
         try:
-            timed = not prepared.clock.predicts
-            return outcome, verify(experiment, baseline.reference, outcome.plan, timed=timed)
+            found = verify(
+                experiment,
+                baseline.reference,
+                outcome.plan,
+                timed=not prepared.clock.predicts,
+                runs=MOST_RUNS - experiment.runs,
+            )
+            return outcome, found
         except KeyboardInterrupt:
             outcome = replace(outcome, interrupted=True)
     return outcome, summary(baseline.natives, baseline.natives)

@@ -19,7 +19,7 @@ from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Criterion, Plan, Site, module_of
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.tuner.ratio import LOOKS, Pace, Ratio
+from mixpert_py.tuner.ratio import OF_RUNS, Pace, Ratio
 from mixpert_py.tuner.records import largest_of_each
 from mixpert_py.tuner.report.record import Gain, finite
 from mixpert_py.tuning.baseline import establish
@@ -33,7 +33,7 @@ from mixpert_py.tuning.project_sites import (
 )
 from mixpert_py.tuning.record import criteria
 
-LEAST_PAIRS, MOST_PAIRS = LOOKS[0], LOOKS[2]  # of runs that are timed
+LEAST_PAIRS, MOST_PAIRS = 3, len(OF_RUNS) + 1  # of runs that are timed: the two looks at them
 RELATIVE = ("frobenius", "max-relative", "mred")  # criteria whose budget is a relative error
 DIFFERENCE = 1e-2  # of printed numbers that counts beside other criteria
 MOST_COUNTS = 3  # that a line lists
@@ -131,14 +131,21 @@ class Verification:
 
 
 def verify(
-    experiment: Experiment, reference: Values, plan: Mapping[str, str], *, timed: bool
+    experiment: Experiment,
+    reference: Values,
+    plan: Mapping[str, str],
+    *,
+    timed: bool,
+    runs: int = 2 * MOST_PAIRS,
 ) -> Verification:
     """Run a plan as often as the program without it, in turn.
 
     timed: whether the times of runs mean something; then there are pairs until they tell which is
-    faster. Raises BudgetError if it is over a budget, ProgramError if it fails.
+    faster, in about so many runs at most. Raises BudgetError if it is over a budget, ProgramError
+    if it fails.
     """
-    natives, planned = _run_in_turn(experiment, reference, plan, timed=timed)
+    most = max(LEAST_PAIRS, min(runs // 2, MOST_PAIRS))
+    natives, planned = _run_in_turn(experiment, reference, plan, timed=timed, most=most)
     found = summary(natives, planned, lowered_by(plan))
     found = replace(found, printed=_different_line(experiment, planned[-1]))
     limits = experiment.comparison.judge.limits
@@ -152,11 +159,17 @@ def verify(
 
 
 def _run_in_turn(
-    experiment: Experiment, reference: Values, plan: Mapping[str, str], *, timed: bool
+    experiment: Experiment,
+    reference: Values,
+    plan: Mapping[str, str],
+    *,
+    timed: bool,
+    most: int = MOST_PAIRS,
 ) -> tuple[list[ProgramRun], list[ProgramRun]]:
     """Native and planned runs, judged; in every other pair the planned one is the first.
 
-    Raises ProgramError or ShapeError if one fails.
+    most: pairs that are made where the first look at them does not tell which is faster. Raises
+    ProgramError or ShapeError if one fails.
     """
     natives: list[ProgramRun] = []
     planned: list[ProgramRun] = []
@@ -168,11 +181,11 @@ def _run_in_turn(
                 planned.append(experiment.planned(plan, reference, "verification, planned"))
             else:
                 natives.append(experiment.native("verification, native", reference))
-        if not (timed and lowered) or len(natives) >= MOST_PAIRS:
+        if not (timed and lowered) or len(natives) >= most:
             return natives, planned
         is_clear = pair_ratio(natives, planned, lowered).pace is not Pace.UNCLEAR
         is_over = perf_counter() > end and len(natives) >= LEAST_PAIRS
-        if is_over or (is_clear and len(natives) in LOOKS):
+        if is_over or (is_clear and len(natives) == LEAST_PAIRS):
             return natives, planned
 
 
@@ -252,7 +265,8 @@ def pair_ratio(
     The runs of two plans are compared in the same way.
     """
     pairs = zip(natives, planned, strict=True)
-    return Ratio.of([(_seconds_in(a, lowered), _seconds_in(b, lowered)) for a, b in pairs])
+    times = [(_seconds_in(a, lowered), _seconds_in(b, lowered)) for a, b in pairs]
+    return Ratio.of(times, OF_RUNS)
 
 
 def _seconds_in(run: ProgramRun, sites: Sequence[str] | None) -> float:

@@ -1,4 +1,4 @@
-"""Programs that are tuned again and again: do all tunings end alike, and what do they take?"""
+"""Programs that are judged again and again: do all tunings end alike, and what do they take?"""
 
 import json
 import os
@@ -25,33 +25,47 @@ SCRIPTS = {  # script → words that follow it, and the budget
     "samples/diffusion.py": (["--size", "1200"], "1e-5"),
     "samples/cholesky.py": ([], "1e-5"),
     "samples/gp.py": (["--noise", "0.3"], "1e-2"),
+    "samples/kalman.py": ([], "1e-5"),
+    "samples/pca.py": ([], "1e-5"),
+    "samples/transformer.py": ([], "1e-3"),
     "tests/benchmarks/tuned/newton_schulz.py": ([], "1e-4"),
     "tests/benchmarks/tuned/walks.py": ([], "1e-3"),
 }
 # The cores of a process and its children are set before NumPy starts its threads.
-BOOT = """import os, sys; os.sched_setaffinity(0, map(int, sys.argv.pop(1).split(",")))
-from mixpert_py.cli import main; main()"""
-MEDIANS = ("program", "runs", "seconds")
+BOOT = """import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(",")))
+os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"""
 Record = dict[str, Any]
 
 
 def tuned(script: Path, words: Sequence[str], budget: str, cores: Sequence[int]) -> Record:
-    """One tuning, in a folder of its own, on these cores."""
+    """One run, one estimate and one tuning of a copy of the script's folder, on these cores.
+
+    Each has its seconds, and how often it started the script: a line of the copy counts that.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(script, folder)
-        command = [sys.executable, "-c", BOOT, ",".join(map(str, cores)), "tune", "--json"]
-        command += ["--error", budget, script.name, *words]
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
-        start = perf_counter()
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-        seconds = perf_counter() - start
-        stored = Path(folder, f"{script.stem}.mixpert.trials.jsonl")
-        runs: list[float] = []  # seconds of each
-        if stored.exists():
-            lines = map(json.loads, stored.read_text().splitlines())
-            runs = [line["result"]["seconds"] for line in lines if line.get("result")]
-    program = runs[0] if runs else 0.0
-    return {"seconds": seconds, "runs": len(runs), "program": program, "outcome": _outcome(done)}
+        starts, place = Path(folder, "starts"), Path(folder, "program")
+        shutil.copytree(script.parent, place)
+        line = f"open({str(starts)!r}, 'a').write('.')\n"
+        (place / script.name).write_text(line + script.read_text("utf-8"), "utf-8")
+
+        def run(*command: str) -> tuple["subprocess.CompletedProcess[str]", Record]:
+            starts.write_text("")
+            begin = perf_counter()
+            done = subprocess.run(
+                [sys.executable, "-c", BOOT, ",".join(map(str, cores)), *command, *words],
+                cwd=place,
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)},
+                capture_output=True,
+                text=True,
+            )
+            return done, {"seconds": perf_counter() - begin, "runs": starts.stat().st_size}
+
+        options = ("--json", "--error", budget, script.name)
+        _, native = run(script.name)
+        _, estimated = run("-m", "mixpert_py", "estimate", *options)
+        done, tuning = run("-m", "mixpert_py", "tune", *options)
+    tuning["outcome"] = _outcome(done)
+    return {"program": native["seconds"], "estimate": estimated, "tune": tuning}
 
 
 def _outcome(done: "subprocess.CompletedProcess[str]") -> str:
@@ -90,12 +104,20 @@ def markdown(result: Record, docs: str = "") -> str:
     rows = []
     for name in dict.fromkeys(one["script"] for one in result["tunings"]):
         tunings = [one for one in result["tunings"] if one["script"] == name]
-        ended = Counter(one["outcome"] for one in tunings).most_common()
-        own, runs, took = (median(one[key] for one in tunings) for key in MEDIANS)
+        ended = Counter(one["tune"]["outcome"] for one in tunings).most_common()
         text = "; ".join(f"{count}×: {outcome}" for outcome, count in ended)
-        rows.append([name, f"{own:.2f} s", text, f"{runs:.0f}", f"{took:.0f} s"])
-    columns = ["program", "takes", "tunings end in", "runs of it", "a tuning takes"]
-    facts = "Medians; each tuning on two cores of {cpu}, {date}.".format(**result["machine"])
+        own = median(one["program"] for one in tunings)
+        row = [name, f"{own:.2f} s"]
+        for command in ("estimate", "tune"):
+            runs = [one[command]["runs"] for one in tunings]
+            took = median(one[command]["seconds"] for one in tunings)
+            row += [f"{median(runs):.0f} ({max(runs)})", f"{took:.0f} s"]
+        rows.append([*row, text])
+    columns = ["program", "takes", "runs: estimate", "takes", "runs: tune", "takes", "ends in"]
+    facts = (
+        "Medians, and in brackets the most; on two cores of {cpu}, {date}. Runs are starts of the "
+        "program by one command.".format(**result["machine"])
+    )
     return f"{machine.table(columns, rows)}\n\n{facts}\n"
 
 
@@ -106,7 +128,7 @@ def markdown(result: Record, docs: str = "") -> str:
 @click.option("--save", is_flag=True, help="Keep the result for the pages.")
 @click.argument("scripts", nargs=-1, type=click.Path(exists=True, path_type=Path))
 def command(scripts: tuple[Path, ...], tries: int, at_a_time: int, budget: str, save: bool) -> None:
-    """Tune SCRIPTS, or five programs, again and again, each time on two cores of its own."""
+    """Estimate and tune SCRIPTS, or eight programs, again and again, on two cores of their own."""
     wanted = [path.resolve() for path in scripts] or [Path(name) for name in SCRIPTS]
     tunings = measure(wanted, tries, at_a_time, budget)
     result = {"machine": machine.machine(), "tunings": tunings}

@@ -30,13 +30,17 @@ def test_a_program_that_is_tuned_again(tmp_path: Path) -> None:
     script.write_text("import numpy as np\na = np.ones((9, 9), int) @ np.ones((9, 9), int)\n")
     found = ten_tunings.measure([script], tries=2, at_a_time=1, budget="1e-5")
     for one in found:
-        assert "no plan was written" in one["outcome"]
+        assert "no plan was written" in one["tune"]["outcome"]
         assert one["script"] == "s"
-        assert one["seconds"] > 0
+        assert one["program"] > 0
+        assert one["estimate"]["runs"] == one["tune"]["runs"] == 1
 
 
 def test_the_table_of_tunings() -> None:
-    one = {"script": "s", "seconds": 10.0, "runs": 8, "program": 0.5, "outcome": "line 1 in x"}
-    other = {**one, "seconds": 20.0, "outcome": "nothing lowered"}
+    estimate = {"seconds": 2.0, "runs": 1}
+    tune = {"seconds": 10.0, "runs": 8, "outcome": "line 1 in x"}
+    one = {"script": "s", "program": 0.5, "estimate": estimate, "tune": tune}
+    other = {**one, "tune": {"seconds": 20.0, "runs": 12, "outcome": "nothing lowered"}}
     text = ten_tunings.markdown({"machine": FACTS, "tunings": [one, one, other]})
-    assert "| s | 0.50 s | 2×: line 1 in x; 1×: nothing lowered | 8 | 10 s |" in text
+    ends = "2×: line 1 in x; 1×: nothing lowered"
+    assert f"| s | 0.50 s | 1 (1) | 2 s | 8 (12) | 10 s | {ends} |" in text

@@ -123,7 +123,9 @@ def test_ctrl_c_has_a_line_of_its_own(tmp_path: Path, words: list[str], until: b
     written, code = on_a_terminal(tmp_path, *words, until=until)
     lines = [line for line in shown(written) if not line.startswith("run 1: native")]
     assert code == 130, written
-    lines = [line for line in lines if "runs the program once" not in line]
+    how_long = [line for line in lines if "runs the program once; its products then" in line]
+    assert len(how_long) == (words[0] == "estimate")
+    lines = [line for line in lines if line not in how_long]
     advice = "; --resume goes on from here" if words[0] == "tune" and "2" in str(until) else ""
     assert lines == [f"mixpert: interrupted{advice}"], written
 

@@ -1,5 +1,6 @@
 """What a tuning says where its times tell which is faster, and where they do not."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +12,14 @@ from mixpert_py.cli import main
 from mixpert_py.commands.tables import UNCLEAR, _verdict
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result, SiteResult
+from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuner.ratio import Pace, Ratio
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.summary import MEANING
 from mixpert_py.tuning import prepare
 from mixpert_py.tuning import verify as module
-from mixpert_py.tuning.options import Limit, Limits
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.paired import PairedTimes
 from mixpert_py.tuning.record import record
 from mixpert_py.tuning.search import TuningResult
@@ -109,12 +111,17 @@ def test_what_is_over_the_budget_anyway_needs_no_clock(chain: Path) -> None:
 def test_a_plan_whose_gain_is_not_certain_says_so(
     chain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And by which numbers, after twelve starts of the program at most."""
+    starts = chain.with_name("starts")
+    chain.write_text(f"open({str(starts)!r}, 'a').write('.')\n{CHAIN}")
     says(monkeypatch, WIDE)
     found = paired(chain, FASTER, FASTER)
     assert set(found.plan.schemes().values()) == {"float32"}
     assert found.unclear
     assert found.plan.provenance.gain == "cannot tell"
+    assert "show 50 % to 150 % of the native time" in _verdict(found)
     assert _verdict(found).endswith(UNCLEAR)
+    assert 10 <= len(starts.read_text()) <= 12
 
 
 def test_a_plan_that_is_not_faster_in_fresh_processes_is_taken_back(
@@ -162,17 +169,17 @@ def run(seconds: float) -> ProgramRun:
 
 
 def pairs(
-    native: Sequence[float], planned: Sequence[float], *, timed: bool = True
+    native: Sequence[float], planned: Sequence[float], *, timed: bool = True, **most: int
 ) -> tuple[str, Pace]:
     runs = Runs(native, planned)
-    found = verify(runs, {}, {"s": "float32"}, timed=timed)  # type: ignore[arg-type]
+    found = verify(runs, {}, {"s": "float32"}, timed=timed, **most)  # type: ignore[arg-type]
     return runs.order, found.ratio.pace
 
 
 def test_pairs_are_run_until_they_tell_and_each_kind_is_first_in_turn() -> None:
     assert pairs([2.0] * 9, [1.0] * 9) == ("nppnnp", Pace.FASTER)
     assert pairs([1.0] * 9, [2.0] * 9) == ("nppnnp", Pace.NOT_FASTER)
-    order, pace = pairs([2.0] * 9, [1.0, 1.3, 0.9, 1.2, 1.0, 1.1, 1.0, 1.0, 1.0])
+    order, pace = pairs([2.0] * 9, [1.0, 1.5, 0.8, 1.2, 1.0, 1.1, 1.0, 1.0, 1.0])
     assert order == "nppn" * 3  # it would tell after five already
     assert pace is Pace.FASTER
 
@@ -181,6 +188,8 @@ def test_there_is_an_end_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(0)
     order, pace = pairs(draw.uniform(1, 2, 20).tolist(), draw.uniform(1, 2, 20).tolist())
     assert (len(order), pace) == (2 * MOST_PAIRS, Pace.UNCLEAR)
+    order, pace = pairs([1.0, 2.0] * 2, [2.0, 1.0] * 2, runs=8)
+    assert (len(order), pace) == (8, Pace.UNCLEAR)
     monkeypatch.setattr(module, "SECONDS", -1.0)
     order, pace = pairs([1.0, 2.0, 1.0, 2.0], [2.0, 1.0, 1.0, 1.0])
     assert (len(order), pace) == (2 * LEAST_PAIRS, Pace.UNCLEAR)
@@ -188,3 +197,15 @@ def test_there_is_an_end_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_where_times_mean_nothing_there_is_one_pair() -> None:
     assert pairs([2.0], [1.0], timed=False)[0] == "np"
+
+
+def test_a_line_says_how_long_a_tuning_takes(chain: Path) -> None:
+    """Of a program that takes a second: 4 to 12 runs of it, and five seconds for its products."""
+    chain.write_text(f"{CHAIN}import time\ntime.sleep(1)\n")
+    lines: list[str] = []
+    options = TuningOptions(Limits(Limit(1e-4)))
+    prepare.prepare(launcher.script(str(chain)), options, announce=lines.append)
+    (line,) = lines
+    found = re.fullmatch(r"a tuning takes about ([\d.]+) s: most often 4 to 12 runs .*", line)
+    assert found is not None
+    assert 13 <= float(found[1]) <= 40
