@@ -61,7 +61,7 @@ count_modes: Callable[[], int] = int
 
 # The state of `torch.jit.trace`; None where it does not run, or without PyTorch. It records where
 # the program's calls are made: all of a line's at one place, so that it finds them alike again.
-tracing_state: Callable[[], Any] = type(None)
+tracing_state: Callable[[], Any] = lambda: None  # noqa: E731 — a variable
 
 # By type: the native `a @ b` of two such arrays, quicker than the operator; it returns None where
 # it cannot make that. See `gpu.native`.
@@ -84,8 +84,8 @@ def ask_torch() -> None:
 
 def is_recorded() -> bool:
     """Whether PyTorch's tracer records the program, whether or not PyTorch is known already."""
-    ask = getattr(getattr(sys.modules.get("torch"), "_C", None), "_get_tracing_state", type(None))
-    return ask() is not None
+    core = getattr(sys.modules.get("torch"), "_C", None)
+    return getattr(core, "_get_tracing_state", tracing_state)() is not None
 
 
 def below_modes() -> AbstractContextManager[Any]:
