@@ -206,18 +206,6 @@ def gpu_names(count: int) -> tuple[str, ...]:
     return tuple(named[:count]) if len(named) >= count else tuple(map(str, range(count)))
 
 
-def environment() -> dict[bytes, bytes]:
-    """The environment of this process."""
-    return dict(os.environb)
-
-
-def restore_environment(before: Mapping[bytes, bytes]) -> None:
-    """Restore an earlier environment."""
-    if os.environb != before:
-        os.environb.clear()
-        os.environb.update(before)
-
-
 def import_settings() -> dict[str, str]:
     """Environment variables that modules may read on import, such as OMP_NUM_THREADS.
 

@@ -1,11 +1,11 @@
-"""Runs the jobs of one program in forked, reused or new processes.
+"""Runs the jobs of one program in forked or new processes.
 
 A run is a folder with the job (`RunFolder`), a process that executes it (`Executor`), and what it
 left (`ProgramRun`).
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
@@ -19,7 +19,6 @@ from mixpert_py import config
 from mixpert_py.errors import ProgramError
 from mixpert_py.execution import fork_server, process
 from mixpert_py.execution.fork_server import ForkServer
-from mixpert_py.execution.reused_process import ReusedProcess
 from mixpert_py.execution.worker import Job, Result
 from mixpert_py.interrupts import deferred_signals
 from mixpert_py.tuner.records import Measurement
@@ -124,23 +123,20 @@ class JobRunner(Protocol):
         """Run a job; returns its end, or None where its process was lost, and the job with it."""
 
 
-StartRunner = Callable[[Sequence[str], Mapping[str, str]], JobRunner]
-
-
 class _Slot:
-    """Runs one job at a time; its warm process ends with this object."""
+    """Runs one job at a time; its fork server ends with this object."""
 
     def __init__(self, environment: Mapping[str, str], with_stdin: bool) -> None:
         self._environment = environment
         self._with_stdin = with_stdin
-        self._warm: JobRunner | None = None
+        self._server: ForkServer | None = None
 
-    def run_warm(
-        self, start: StartRunner, modules: Sequence[str], job_file: str, limit: float | None
+    def run_forked(
+        self, modules: Sequence[str], job_file: str, limit: float | None
     ) -> process.Ended | None:
-        if self._warm is None:
-            self._warm = start(modules, self._environment)
-        return self._warm.run(job_file, limit)
+        if self._server is None:
+            self._server = ForkServer(modules, self._environment)
+        return self._server.run(job_file, limit)
 
     def run_new(self, job_file: str, limit: float | None) -> process.Ended:
         command = process.python("mixpert_py.execution.worker", job_file)
@@ -152,11 +148,12 @@ class Executor:
 
     threads: of BLAS in each, where the environment sets no number; None: as many as there are
     cores. gpus: one for each job at a time, by the names in CUDA_VISIBLE_DEVICES; none: every job
-    sees all. cluster: takes the jobs that may be warm instead, from as many threads as call.
+    sees all. cluster: takes the jobs that may be forks instead, from as many threads as call.
     with_stdin: whether new processes read what is piped into this one.
 
-    warm_start: what runs such jobs, `ForkServer` or `ReusedProcess`; None: each gets a new process.
-    modules: imported there. Both are read when the first such job comes.
+    forks: whether such jobs are forks; else each gets a new process, as it must where it begins
+    CUDA. modules: imported by the process that is forked. Both are read when the first such job
+    comes.
     """
 
     def __init__(
@@ -169,7 +166,7 @@ class Executor:
         with_stdin: bool = False,
     ) -> None:
         self._cluster = cluster
-        self.warm_start: StartRunner | None = ForkServer if fork_server.AVAILABLE else None
+        self.forks = fork_server.AVAILABLE
         self.modules: tuple[str, ...] = ()
         # By number, so that jobs that run alone all get the first slot.
         self._free: PriorityQueue[tuple[int, _Slot]] = PriorityQueue()
@@ -177,27 +174,18 @@ class Executor:
             gpu = gpus[number] if gpus else None
             self._free.put((number, _Slot(config.child_environment(threads, gpu), with_stdin)))
 
-    def use_gpu(self) -> None:
-        """Reuse processes for jobs that begin CUDA, where processes may be warm at all.
-
-        A process that has begun CUDA cannot be forked; a fork of one that has not would begin CUDA
-        and load every kernel each time.
-        """
-        if self.warm_start is ForkServer:
-            self.warm_start = ReusedProcess
-
-    def run(self, job_file: str, limit: float | None, *, warm: bool) -> process.Ended:
-        """Run a job, in a new process unless it may be a warm one."""
-        if warm and self._cluster is not None and (ended := self._cluster.run(job_file, limit)):
+    def run(self, job_file: str, limit: float | None, *, may_fork: bool) -> process.Ended:
+        """Run a job, in a new process unless it may be a fork."""
+        if may_fork and self._cluster is not None and (ended := self._cluster.run(job_file, limit)):
             return ended
         with deferred_signals() as interrupt, interrupt.let_through():
             number, slot = self._free.get()
         try:
-            if warm and self.warm_start is not None:
-                ended = slot.run_warm(self.warm_start, self.modules, job_file, limit)
+            if may_fork and self.forks:
+                ended = slot.run_forked(self.modules, job_file, limit)
                 if ended is not None:
                     return ended
-                self.warm_start = None
+                self.forks = False
             return slot.run_new(job_file, limit)
         finally:
             self._free.put((number, slot))

@@ -35,12 +35,25 @@ class ForkServer:
     """The parent's end of one server, which ends with this object.
 
     modules: imported by the server beside ours. Its forks share the seed of `hash` unless
-    PYTHONHASHSEED is set; everything else is as in a new process.
+    PYTHONHASHSEED is set; everything else is as in a new process. server: the module that has the
+    server's `main`.
     """
 
-    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._socket, server = start_server(__name__, modules, environment)
-        self.close = weakref.finalize(self, _end, self._socket, server)
+    def __init__(
+        self, modules: Sequence[str], environment: Mapping[str, str], server: str = __name__
+    ) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process_of_server = subprocess.Popen(
+                process.python(server, str(theirs.fileno()), *modules),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=dict(environment),
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self.close = weakref.finalize(self, _end, self._socket, process_of_server)
 
     def run(self, job_file: str, limit: float | None) -> process.Ended | None:
         """Run a job as `process.run` does. None: the server was lost, and the job with it."""
@@ -51,8 +64,13 @@ class ForkServer:
             return None
 
     def _fork(self, job_file: str) -> "Forked":
-        stdout = send_job(self._socket, job_file)
+        read_end, write_end = os.pipe()
+        stdout = os.fdopen(read_end, "rb")
         try:
+            try:
+                socket.send_fds(self._socket, [os.fsencode(job_file)], [write_end])
+            finally:
+                os.close(write_end)
             return Forked(self._socket, stdout)
         except BaseException:
             stdout.close()
@@ -94,63 +112,7 @@ def _end(parent: socket.socket, server: "subprocess.Popen[bytes]") -> None:
     server.wait()
 
 
-def start_server(
-    module: str, modules: Sequence[str], environment: Mapping[str, str]
-) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
-    """A process that calls `main(descriptor, *modules)` of one of our modules, and its socket.
-
-    The socket is our end, the descriptor is the other. modules: imported there beside ours. The
-    process leads a process group.
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        descriptor = theirs.fileno()
-        server = subprocess.Popen(
-            process.python(module, str(descriptor), *modules),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=dict(environment),
-            pass_fds=[descriptor],
-            start_new_session=True,
-        )
-    return ours, server
-
-
-def send_job(server: socket.socket, job_file: str) -> IO[bytes]:
-    """Send a job; returns the stream of its output. Raises OSError if the server is gone."""
-    read_end, write_end = os.pipe()
-    stdout = os.fdopen(read_end, "rb")
-    try:
-        socket.send_fds(server, [os.fsencode(job_file)], [write_end])
-    except BaseException:
-        stdout.close()
-        raise
-    finally:
-        os.close(write_end)
-    return stdout
-
-
-def receive_job(parent: socket.socket) -> str | None:
-    """The file of the next job, or None if the parent is gone; for the server's side.
-
-    From here on stdout and stderr are the job's.
-    """
-    request, descriptors, _, _ = socket.recv_fds(parent, LONGEST_NAME, 1)
-    if not request:
-        return None
-    redirect_output(descriptors[0])
-    return os.fsdecode(request)
-
-
-def redirect_output(descriptor: int) -> None:
-    """Make a descriptor stdout and stderr."""
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
-
-
-def import_all(modules: Iterable[str]) -> float:
+def _import_all(modules: Iterable[str]) -> float:
     """Import those modules that can be; returns the seconds that it took."""
     start = perf_counter()
     for name in modules:
@@ -164,7 +126,7 @@ def main(descriptor: str, *modules: str) -> None:
 
     descriptor: of the socket to it. modules: imported before the first job.
     """
-    seconds = import_all((*RUNTIME, *modules))
+    seconds = _import_all((*RUNTIME, *modules))
     gc.freeze()  # a collection in a fork would copy all that it shares with the server
     job_file = _fork_for_each_job(socket.socket(fileno=int(descriptor)))
     if job_file is not None:
@@ -188,7 +150,9 @@ def _fork_for_each_job(parent: socket.socket) -> str | None:
         pid = os.fork()
         if pid == 0:
             os.setpgid(0, 0)
-            redirect_output(output)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.close(output)
             parent.close()
             return os.fsdecode(request)
         # Set here as well, since the group must exist when the parent learns its number.

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
-from typing import IO, Protocol, TypeVar
+from typing import IO, Protocol
 
 from mixpert_py.files import IMPORTED_FROM
 from mixpert_py.interrupts import deferred_signals
@@ -74,9 +74,6 @@ class Child(Protocol):
         """Its exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
 
 
-AnyChild = TypeVar("AnyChild", bound=Child)
-
-
 def run(
     command: Sequence[str],
     environment: Mapping[str, str],
@@ -114,15 +111,11 @@ def kill_group(child: Child) -> None:
     child.wait()
 
 
-def supervise(
-    start: Callable[[], AnyChild],
-    limit: float | None,
-    end: Callable[[AnyChild], None] = kill_group,
-) -> Ended:
+def supervise(start: Callable[[], Child], limit: float | None) -> Ended:
     """Start a process that leads a process group, and wait for it at most `limit` seconds.
 
-    However it ends, `end` is called then, which kills the whole group by default. Ctrl-C, a signal
-    that ends this process, and `stop` raise KeyboardInterrupt once that is done.
+    However it ends, the whole group is killed then. Ctrl-C, a signal that ends this process, and
+    `stop` raise KeyboardInterrupt once that is done.
     """
     code = None
     tail = bytearray()
@@ -135,7 +128,7 @@ def supervise(
             with interrupt.let_through():
                 code = _exit_code(child, limit)
         finally:
-            end(child)
+            kill_group(child)
             # The pipe closes with the last of its writers; one that left the group may hold it.
             reader.join(timeout=2)
         interrupt.check()

@@ -184,7 +184,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
     program = launcher.Program(b"", job.filename, job.argv, job.module, job.path, spec)
     captures = Captures() if job.alone is not None else None
     trace = Trace(job.levels or None, job.sinks, captures, str(folder / CHILDREN))
-    # A process that may be warm runs other jobs later; where there is no fork, there is no hook.
+    # Only native runs tell of the products of forked children.
     if job.scheme is not None and not job.levels and hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=trace.begin_child)
     settings = config.import_settings()

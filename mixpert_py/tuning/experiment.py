@@ -39,7 +39,7 @@ RUNS, LEAST = 2.0, 5.0  # of the program's time, and seconds: what they may take
 class RunRequest:
     """One run: its schemes, by a plan or one for all products, and what else it reports.
 
-    levels: schemes whose local errors are measured. warm: whether its process may be a warm one.
+    levels: schemes whose local errors are measured. may_fork: whether its process may be a fork.
     alone: what is measured of its products by themselves. printed: whether what the program prints
     is read, even where it is not compared.
     """
@@ -48,7 +48,7 @@ class RunRequest:
     plan: Mapping[str, str] = field(default_factory=dict)
     scheme: str | None = None
     levels: tuple[str, ...] = ()
-    warm: bool = False
+    may_fork: bool = False
     alone: Alone | None = None
     printed: bool = False
 
@@ -58,9 +58,8 @@ class Experiment:
 
     The first run, in a copy of the current folder, shows two things. If the program changes the
     folder that it runs in, each later run gets a copy, too, and the user's stays as it was. And the
-    modules
-    that it imports are imported before trials and the profile begin: these get warm processes,
-    forked ones where no GPU takes the products. All other runs are new processes.
+    modules that it imports are imported before trials and the profile begin: these are forks where
+    no GPU takes the products. All other runs are new processes.
 
     flow: the program's dependency graph, which says what is compared where options do not. blocks:
     site → block length, where one is fixed; guarded: site → the error that its plan has, which its
@@ -131,7 +130,7 @@ class Experiment:
         limit = self._limit(is_profile=True)
         alone = Alone(tuple(levels), (), SECONDS, PATIENCE, limit, RUNS, LEAST) if timed else None
         return self._run(
-            RunRequest("profile", scheme="native", levels=tuple(levels), warm=True, alone=alone)
+            RunRequest("profile", scheme="native", levels=tuple(levels), may_fork=True, alone=alone)
         )
 
     @staticmethod
@@ -157,7 +156,7 @@ class Experiment:
     ) -> ProgramRun:
         """A run under a plan, judged. Raises ProgramError or ShapeError if it fails."""
         is_trial = purpose == TRIAL
-        request = RunRequest(purpose, plan, warm=is_trial, printed=not is_trial)
+        request = RunRequest(purpose, plan, may_fork=is_trial, printed=not is_trial)
         return self._run(request, reference)
 
     def judged(self, run: ProgramRun, reference: Values) -> ProgramRun:
@@ -193,7 +192,7 @@ class Experiment:
         gpu = gpus.usable(self.backend)
         if gpu is not None and gpus.would_run(first, gpu, self.backend):
             self._first = first
-            self.executor.use_gpu()
+            self.executor.forks = False
 
     def _run(self, request: RunRequest, reference: Values | None = None) -> ProgramRun:
         """A run that was stored, or one that is made and stored. A judged one loses its values."""
@@ -224,7 +223,7 @@ class Experiment:
             files = [WrittenFile(file, directory) for file in self.comparison.files]
             before = None if self._slowest else work_folder.state(directory)
             limit = self._limit(is_profile=bool(request.levels))
-            ended = self.executor.run(str(job_file), limit, warm=request.warm)
+            ended = self.executor.run(str(job_file), limit, may_fork=request.may_fork)
             try:
                 result = folder.result(name, ended, limit)
             except ProgramError:

@@ -5,7 +5,6 @@ and that a fork sees what a new process sees. BLAS has one thread in them, as it
 """
 
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,17 +19,10 @@ if TYPE_CHECKING:
 AVAILABLE = fork_server.AVAILABLE
 
 
-class QuickServer(ForkServer):
-    """A fork server whose forks end sooner."""
-
-    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
-        module = "tests.mixpert_py.run_server"
-        self._socket, server = fork_server.start_server(module, modules, environment)
-        self.close = weakref.finalize(self, fork_server._end, self._socket, server)
-
+SERVER = "tests.mixpert_py.run_server"  # its forks end sooner
 
 Key = tuple[tuple[str, ...], frozenset[tuple[str, str]]]
-FREE: list[tuple[Key, QuickServer]] = []  # the one that was used last is the last
+FREE: list[tuple[Key, ForkServer]] = []  # the one that was used last is the last
 MOST = 4
 LOCK = threading.Lock()
 NEW = _Slot.run_new
@@ -47,10 +39,10 @@ class SharedServer:
 
     def start(self) -> None:
         """Start a server, and let it wait for its first job."""
-        self._put(QuickServer(self._modules, self._environment))
+        self._put(ForkServer(self._modules, self._environment, SERVER))
 
     def run(self, job_file: str, limit: float | None) -> process.Ended | None:
-        server = self._take() or QuickServer(self._modules, self._environment)
+        server = self._take() or ForkServer(self._modules, self._environment, SERVER)
         if (ended := server.run(job_file, limit)) is not None:
             self._put(server)
         return ended
@@ -59,14 +51,14 @@ class SharedServer:
     def _key(self) -> Key:
         return self._modules, frozenset(self._environment.items())
 
-    def _take(self) -> QuickServer | None:
+    def _take(self) -> ForkServer | None:
         with LOCK:
             found = next((pair for pair in FREE if pair[0] == self._key), None)
             if found is not None:
                 FREE.remove(found)
             return found and found[1]
 
-    def _put(self, server: QuickServer) -> None:
+    def _put(self, server: ForkServer) -> None:
         with LOCK:
             FREE.append((self._key, server))
             dropped = FREE[:-MOST]
