@@ -165,8 +165,7 @@ class Scheme:
         significands of fitted digits, in the result's precision (`unit`). Residues: of (0, 0), the
         product of both operands as rounded to integers, which is rounded to float64, and of float32
         operands to that. Floating-point terms: in
-        FP32, the chain over a chunk, in any order, then one addition per run and chunk; tensor
-        cores round otherwise, see `certificates.tensor_cores`.
+        FP32, the chain over a chunk, in any order, then one addition per run and chunk.
         """
         if self.moduli:
             return {(0, 0): unit if unit == UNIT64 else unit + UNIT64}

@@ -61,7 +61,7 @@ def test_rooms_of_the_face_import_only_those_before_them(number: int) -> None:
 # The rooms of the runtime. Its files outside of these are either below all of them (schemes' parts,
 # requests, reasons, types) or above (what a call passes through: `api`, `execute`, `select`).
 RUNTIME_ROOMS = (
-    *("schemes", "kernels", "packing", "model", "certificates", "reference"),
+    *("schemes", "kernels", "packing", "model", "reference"),
     *("gpu", "tracing", "products", "probes"),
 )
 

@@ -1,25 +1,17 @@
 """The reference backend: what every scheme means, in NumPy."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from mixpert_py.errors import DeviceError, ShapeError
-from mixpert_py.runtime.certificates.certificate import (
-    Certificate,
-    certify,
-    joined,
-    nothing_lost,
-    raised,
-)
-from mixpert_py.runtime.certificates.tensor_cores import certify_on_cores, rounding
 from mixpert_py.runtime.model.device_model import Accumulations
-from mixpert_py.runtime.model.numerics import Accumulation, IntegerAccumulation
+from mixpert_py.runtime.model.numerics import IntegerAccumulation
 from mixpert_py.runtime.packed import Array, Packed
 from mixpert_py.runtime.reference import digits, float_slices, residues
 from mixpert_py.runtime.reference.engine import execute, execute_like
 from mixpert_py.runtime.reference.outliers import Outliers, kept_part, outlier_part
-from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
+from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule
 
 
@@ -35,7 +27,6 @@ class ReferenceProduct:
     scheme: str
     terms: int
     outliers: Outliers
-    certificate: Certificate
 
 
 def multiply(
@@ -70,7 +61,8 @@ def multiply(
         rows, columns = np.flatnonzero(left.nonfinite), np.flatnonzero(right.nonfinite)
         product.value[rows] = a[rows] @ b
         product.value[:, columns] = a @ b[:, columns]
-        return _without_overflow(a, b, product, left, right)
+        _replace_overflow(a, b, product.value, left, right)
+        return product
 
 
 def pack(a: Array, b: Array, scheme: Scheme, rule: OutlierRule) -> tuple[Packed, Packed]:
@@ -105,9 +97,7 @@ def _by_residues(a: Array, b: Array, scheme: Scheme) -> tuple[ReferenceProduct, 
     """The product by the remainder theorem, in which nothing is an outlier."""
     packed = residues.pack(a, b, scheme)
     value = residues.execute(packed, a.dtype)
-    bound = _certified(scheme, a.shape[1], packed.left, packed.right, a.dtype, None)
-    terms = len(packed.moduli)
-    product = ReferenceProduct(value, scheme.name, terms, Outliers(0, 0, 0.0), bound)
+    product = ReferenceProduct(value, scheme.name, len(packed.moduli), Outliers(0, 0, 0.0))
     return product, packed.left, packed.right
 
 
@@ -117,55 +107,25 @@ def _product(
     """The slices' product, then A's outliers times B, then the rest of A times B's outliers."""
     k = a.shape[1]
     value = _slice_products(scheme, k, left, right, a.dtype, like)
-    bound = _certified(scheme, k, left, right, a.dtype, like)
     block = scheme.lengths(k)[1]
-    m, n = (np.arange(length) for length in value.shape)
     if left.outlier.any():
         part, rows = outlier_part(a, left.outlier, block)
-        added = _chain(part, b)
-        value[rows] += added.value
-        bound = joined(bound, rows, n, added.certificate)
+        value[rows] += _chain(part, b)
     if right.outlier.any():
         part, columns = outlier_part(b.T, right.outlier, block)
-        added = _chain(kept_part(a, left.outlier, block), part.T)
-        value[:, columns] += added.value
-        bound = joined(bound, m, columns, added.certificate)
+        value[:, columns] += _chain(kept_part(a, left.outlier, block), part.T)
     flagged = Outliers.count(left.outlier, right.outlier)
-    return ReferenceProduct(value, scheme.name, scheme.products, flagged, bound)
+    return ReferenceProduct(value, scheme.name, scheme.products, flagged)
 
 
-def _certified(
-    scheme: Scheme,
-    k: int,
-    left: Packed,
-    right: Packed,
-    dtype: np.dtype[np.floating],
-    like: Accumulations | None,
-) -> Certificate:
-    """The bound of the slices' product."""
-    measured = left.measured, right.measured
-    how = None if like is None else getattr(like, scheme.element.name)
-    if not isinstance(how, Accumulation):
-        return certify(scheme, k, *measured, dtype)
-    units = np.ldexp(1.0, left.exponents[:, 0]), np.ldexp(1.0, right.exponents[:, 0])
-    bounds = rounding(scheme, k, how, hopper=True)
-    return certify_on_cores(scheme, k, measured, units, dtype, bounds)
-
-
-def _without_overflow(
-    a: Array, b: Array, product: ReferenceProduct, left: Packed, right: Packed
-) -> ReferenceProduct:
-    """The product with what its slices make too large multiplied in the result's own precision:
-    digits are rounded, upwards too, and their units are those of whole rows.
+def _replace_overflow(a: Array, b: Array, value: Array, left: Packed, right: Packed) -> None:
+    """Multiply what slices make too large in the result's own precision: digits are rounded,
+    upwards too, and their units are those of whole rows.
     """
-    over = ~(np.isfinite(product.value) | left.nonfinite[:, None] | right.nonfinite)
+    over = ~(np.isfinite(value) | left.nonfinite[:, None] | right.nonfinite)
     rows = np.flatnonzero(over.any(axis=1))
-    if not len(rows):
-        return product
-    added = _chain(a[rows], b)
-    product.value[rows] = np.where(over[rows], added.value, product.value[rows])
-    bound = joined(product.certificate, rows, np.arange(b.shape[1]), added.certificate)
-    return replace(product, certificate=bound)
+    if len(rows):
+        value[rows] = np.where(over[rows], _chain(a[rows], b), value[rows])
 
 
 def _slice_products(
@@ -189,25 +149,9 @@ def _slice_products(
     return execute_like(how, scheme, k, left, right, dtype)
 
 
-def _chain(a: Array, b: Array) -> ReferenceProduct:
+def _chain(a: Array, b: Array) -> Array:
     """A·B by the result's own precision: what left the slices. BLAS orders sums by how operands lie
     in memory, so both lie the same way always.
     """
-    unit = UNIT32 if a.dtype.itemsize == 4 else UNIT64
-    k = a.shape[1]
-    with np.errstate(all="ignore"):
-        bound = nothing_lost(a.shape[0], b.shape[1])
-        rows, columns = _norms(a), _norms(b.T)
-        bound.left[:, 0] = raised(k * unit * rows, rows)
-        bound.right[0] = raised(columns, columns)
-        value = np.ascontiguousarray(a) @ np.ascontiguousarray(b)
-        return ReferenceProduct(value, "native", 1, Outliers(0, 0, 0.0), bound)
-
-
-def _norms(x: Array) -> Array:
-    """2-norms of rows (rows, k) in float64, without overflow or underflow of squares."""
-    x = x.astype(np.float64)
-    largest = np.abs(x).max(axis=1, keepdims=True, initial=0)
-    largest[largest == 0] = 1
-    norms: Array = np.linalg.norm(x / largest, axis=1) * largest[:, 0]
-    return norms
+    product: Array = np.ascontiguousarray(a) @ np.ascontiguousarray(b)
+    return product

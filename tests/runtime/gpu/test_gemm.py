@@ -10,6 +10,7 @@ from mixpert_py.runtime.model.tile import HOPPER, PORTABLE, Family
 from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.reference.engine import execute
 from mixpert_py.runtime.scheme import Scheme
+from tests.runtime.certified import multiply
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.gpu.layout import SLACK, Layout, layouts
 
@@ -91,7 +92,7 @@ def test_integer_terms_have_the_same_bits_and_others_their_bound(name: str, fami
         if scheme.exact:
             np.testing.assert_array_equal(value, wanted)
         else:
-            bound = reference.multiply(a, b, scheme).certificate.bound()
+            bound = multiply(a, b, scheme).certificate.bound()
             assert (abs(value - a.astype(np.float64) @ b) <= bound).all()
 
 
@@ -104,7 +105,7 @@ def test_float64_results(name: str, family: Family) -> None:
     if scheme.exact:
         np.testing.assert_array_equal(value, wanted)
     else:
-        assert (abs(value - a @ b) <= reference.multiply(a, b, scheme).certificate.bound()).all()
+        assert (abs(value - a @ b) <= multiply(a, b, scheme).certificate.bound()).all()
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)

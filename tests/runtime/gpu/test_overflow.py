@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mixpert_py import matmul
-from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.schemes.fp16x3 import FP16X3
+from tests.runtime.certified import multiply
 from tests.runtime.emulations import EMULATIONS
 
 pytestmark = pytest.mark.gpu

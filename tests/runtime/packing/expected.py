@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.certificates.certificate import MEASURING
 from mixpert_py.runtime.packed import Packed
 from mixpert_py.runtime.packing.operand import Layout
 from mixpert_py.runtime.reference import digits, float_slices
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, OutlierRule, Splitter
+from tests.runtime.certified import MEASURING
 from tests.runtime.families import Array
 from tests.runtime.gpu.layout import lay_out
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.reference.reference import multiply
+from tests.runtime.certified import multiply
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import Array, crowded, normal
 
@@ -45,7 +45,6 @@ def test_lossy_rows_leave_and_come_back_in_the_results_precision(dtype: type) ->
     assert worse[3].max() > better * error[3].max()
     assert worse[:, 5].max() > better * error[:, 5].max()
     assert (worse <= kept.certificate.bound()).all()
-    assert product.certificate.left_loss[3] == 0 < kept.certificate.left_loss[3]
     others = np.ix_(np.arange(20) != 3, np.arange(12) != 5)
     np.testing.assert_array_equal(product.value[others], kept.value[others])
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import PlanError, ShapeError
-from mixpert_py.runtime.reference.reference import ReferenceProduct, multiply
 from mixpert_py.runtime.scheme import Scheme
 from tests.every_check import sweep
+from tests.runtime.certified import CertifiedProduct, multiply
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array, normal
 
@@ -17,7 +17,7 @@ TYPES = [np.float32, np.float64]
 every_scheme = pytest.mark.parametrize("scheme", EMULATIONS.values(), ids=EMULATIONS)
 
 
-def excess(a: Array, b: Array, product: ReferenceProduct) -> Array:
+def excess(a: Array, b: Array, product: CertifiedProduct) -> Array:
     """Error beyond the stated bound, less what the float64 product itself may be off."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     own = a.shape[1] * 2.0**-53 * (np.abs(a) @ np.abs(b))

@@ -1,1 +1,0 @@
-"""The proved error bound of a product."""

@@ -1,0 +1,149 @@
+"""The bound that schemes state of a product, from norms that splitting measured."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixpert_py.runtime.packed import Array, Measured
+from mixpert_py.runtime.reference import reference, residues
+from mixpert_py.runtime.reference.engine import execute
+from mixpert_py.runtime.reference.outliers import Outliers, kept_part, outlier_part
+from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
+from mixpert_py.runtime.splitter import OutlierRule
+
+MEASURING = 1 + 2.0**-9  # the norms are themselves rounded, in single precision over one chunk
+SMALLEST = 2.0**-1074  # of float64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Certificate:
+    """An elementwise bound, kept as two thin factors.
+
+    |C − Ĉ| ≤ left · right + floor in every element of Ĉ that is finite; one whose operands are
+    finite and which is not has overflowed, elsewhere Ĉ is what the native product gives.
+    """
+
+    left: Array  # (m, r)
+    right: Array  # (r, n)
+    floor: float
+
+    def bound(self) -> Array:
+        """The bound for every element: (m, n) float64, Inf where norms leave its range."""
+        with np.errstate(invalid="ignore"):
+            elementwise: Array = (self.left @ self.right) * MEASURING + self.floor
+            # What underflows of the products of norms, where anything can.
+            elementwise += self.left.shape[-1] * SMALLEST * (self.floor > 0)
+        elementwise[np.isnan(elementwise)] = np.inf  # 0 · Inf
+        return elementwise
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CertifiedProduct:
+    """A product by the reference backend, and its bound."""
+
+    value: Array
+    scheme: str
+    terms: int
+    outliers: Outliers
+    certificate: Certificate
+
+
+def multiply(
+    a: Array, b: Array, scheme: Scheme, *, block: int | None = None, rule: OutlierRule = "loss"
+) -> CertifiedProduct:
+    """The reference backend's product, and the bound that the scheme states of it."""
+    product = reference.multiply(a, b, scheme, block=block, rule=rule)
+    with np.errstate(all="ignore"):
+        bound = _certificate(a, b, scheme.with_block(block), rule)
+    return CertifiedProduct(product.value, product.scheme, product.terms, product.outliers, bound)
+
+
+def _certificate(a: Array, b: Array, scheme: Scheme, rule: OutlierRule) -> Certificate:
+    dtype = np.result_type(a, b).newbyteorder("=")
+    a, b = np.asarray(a, dtype), np.asarray(b, dtype)
+    k, rows, columns = a.shape[1], np.arange(a.shape[0]), np.arange(b.shape[1])
+    if k == 0:
+        return _of_chain(a, b)
+    if scheme.moduli:
+        packed = residues.pack(a, b, scheme)
+        left, right = packed.left, packed.right
+        value = residues.execute(packed, dtype)
+    else:
+        left, right = reference.pack(a, b, scheme, rule)
+        value = execute(scheme, k, left, right, dtype)
+    bound = certify(scheme, k, left.measured, right.measured, dtype)
+    block = scheme.lengths(k)[1]
+    if left.outlier.any():  # A's outliers are multiplied by B
+        part, some = outlier_part(a, left.outlier, block)
+        bound = joined(bound, some, columns, _of_chain(part, b))
+    if right.outlier.any():  # the rest of A is multiplied by B's outliers
+        part, some = outlier_part(b.T, right.outlier, block)
+        bound = joined(bound, rows, some, _of_chain(kept_part(a, left.outlier, block), part.T))
+    over = ~(np.isfinite(value) | left.nonfinite[:, None] | right.nonfinite)
+    some = np.flatnonzero(over.any(axis=1))  # rows that are multiplied without slices
+    return joined(bound, some, columns, _of_chain(a[some], b)) if len(some) else bound
+
+
+def _of_chain(a: Array, b: Array) -> Certificate:
+    """The bound of A·B by the result's own precision."""
+    unit = UNIT32 if a.dtype.itemsize == 4 else UNIT64
+    rows, columns = _norms(a), _norms(b.T)
+    return Certificate(
+        raised(a.shape[1] * unit * rows, rows)[:, np.newaxis],
+        raised(columns, columns)[np.newaxis],
+        0.0,
+    )
+
+
+def _norms(x: Array) -> Array:
+    """2-norms of rows (rows, k) in float64, without overflow or underflow of squares."""
+    x = x.astype(np.float64)
+    largest = np.abs(x).max(axis=1, keepdims=True, initial=0)
+    largest[largest == 0] = 1
+    norms: Array = np.linalg.norm(x / largest, axis=1) * largest[:, 0]
+    return norms
+
+
+def certify(
+    scheme: Scheme, k: int, left: Measured, right: Measured, dtype: np.dtype[np.floating]
+) -> Certificate:
+    """The bound that a scheme states for inner dimension k and operands as measured.
+
+    With A = Â + R and B = B̂ + S, Â = Σ A_p and B̂ = Σ B_q,
+    |C − Ĉ| ≤ |R B| + |Â S| + Σ |A_p B_q| over dropped terms + Σ ρ |A_p| |B_q| over terms made,
+    ρ the rounding of the term's sums; each product by Cauchy–Schwarz from norms of its factors.
+    """
+    left, right = _raised(left), _raised(right)
+    rounding = scheme.rounding(k, UNIT32 if dtype.itemsize == 4 else UNIT64)
+    weights = np.ones((len(left.slices), len(right.slices)))
+    for term, bound in rounding.items():
+        weights[term] = bound
+    return Certificate(
+        np.stack([left.residual, left.norm + left.residual, *left.slices], axis=1),
+        np.stack([right.norm, right.residual, *raised(weights @ right.slices, right.norm)]),
+        (k + 2) * float(np.finfo(dtype).smallest_subnormal),
+    )
+
+
+def raised(x: Array, size: Array) -> Array:
+    """Norms x, or products of some, as upper bounds: what rounding takes of subnormal ones, or all
+    of them, is less than two smallest numbers. size: 0 where there is nothing to lose.
+    """
+    found: Array = x + 2 * SMALLEST * (size > 0)
+    return found
+
+
+def _raised(it: Measured) -> Measured:
+    return Measured(*(raised(x, it.norm) for x in (it.norm, it.slices, it.residual)))
+
+
+def joined(first: Certificate, rows: Array, columns: Array, other: Certificate) -> Certificate:
+    """The bound of a product to whose elements (rows × columns) another product was added."""
+    left = np.zeros((len(first.left), other.left.shape[1]))
+    right = np.zeros((other.right.shape[0], first.right.shape[1]))
+    left[rows], right[:, columns] = other.left, other.right
+    return Certificate(
+        np.hstack([first.left, left]),
+        np.vstack([first.right, right]),
+        first.floor + other.floor,
+    )
