@@ -6,7 +6,7 @@ signature, `execute` keeps one of two things for it: that its calls are always n
 launches that make its products. Later calls find that here. A context keeps its own: what a plan, a
 precision or a backend decides ends with it; a scheme, block or backend of the call's own is part of
 its signature. Nothing is kept of calls that are traced, or that ask for more than the product: an
-`out` that is on no GPU, a sum.
+`out` that is on no GPU.
 """
 
 import os
@@ -14,11 +14,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from numpy import ndarray
 
-from mixpert_py.runtime.context import Context
 from mixpert_py.runtime.request import (
     Call,
     Settings,
@@ -28,6 +27,9 @@ from mixpert_py.runtime.request import (
     matmul_shape,
     mm_shape,
 )
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.context import Context
 
 # What is known of the calls of a signature: NATIVE, or a function that makes their products, or
 # returns NATIVE where these operands' is to be native, and None where it cannot tell for once.
@@ -97,7 +99,7 @@ def below_modes() -> AbstractContextManager[Any]:
 
 
 def kept_product(
-    context: Context,
+    context: "Context",
     site: str | None,
     shape_of: Any,
     takes_tensors: bool,
@@ -193,18 +195,18 @@ def signature_of_contraction(
     return tuple(found)
 
 
-def is_native(context: Context, signature: Any) -> bool:
+def is_native(context: "Context", signature: Any) -> bool:
     """Return whether all calls of a signature are known to be native; of None, nothing is known."""
     return signature is not None and context.known.get(signature) is NATIVE
 
 
-def keep_native(context: Context, signature: Any) -> None:
+def keep_native(context: "Context", signature: Any) -> None:
     """Let later calls of a signature be native at once; of None, nothing is kept."""
     if signature is not None:
         keep(context, signature, NATIVE)
 
 
-def keep(context: Context, signature: Any, known: Known) -> None:
+def keep(context: "Context", signature: Any, known: Known) -> None:
     """Let later calls of a signature find what is known of it."""
     if len(context.known) >= MOST:
         context.known.clear()

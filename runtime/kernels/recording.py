@@ -23,7 +23,7 @@ from mixpert_py.runtime.kernels.launch_graphs import (
 )
 
 if TYPE_CHECKING:
-    from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Kernel
+    from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Arguments, Kernel
 
 # Which array an address is in. No address of a device reaches 2^58 (they have 57 bits at most), and
 # no size or stride; and a float64's bits do not fall between 2^58 and 2^61 but for magnitudes below
@@ -139,8 +139,6 @@ class _Bound:
     __slots__ = ("addresses", "calls", "cells", "keep", "nodes")
 
     def __init__(self, steps: Iterable[_Launch | _Clear], driver: Any) -> None:
-        from mixpert_py.runtime.kernels.kernel import Arguments
-
         found: dict[int, list[tuple[Any, int]]] = {base: [] for base in (*BASES, 0)}
         self.keep: list[Arguments] = []
         self.calls: list[tuple[Any, tuple[Any, ...]]] = []
