@@ -104,7 +104,7 @@ def _notes(found: Estimate, budget: float) -> Iterator[str]:
         yield LEVELS
     yield (
         "Errors are those of single products on this run's operands, relative to float64 in the "
-        "Frobenius norm. The program's error is estimated as their sum."
+        "Frobenius norm. The program's error is estimated from them."
     )
     error = found.places[0].error
     if error > 0:
@@ -159,5 +159,6 @@ def _here(one: EstimatedProduct) -> tuple[str, str]:
     if not speeds:
         return "not measured", "–"
     level = max(speeds, key=speeds.__getitem__)
-    gain = f"{times_text(speeds[level])} in {level}"
-    return gain if speeds[level] >= LEAST else f"no faster: {gain}", error_text(one.errors[level])
+    is_faster = speeds[level] >= LEAST
+    here = f"{times_text(speeds[level])} in {level}" if is_faster else f"not faster in {level}"
+    return here, error_text(one.errors[level])

@@ -75,9 +75,10 @@ def measure(
 
     sites: the traces of the run. timed: schemes whose times are measured; levels: those whose
     errors are. First come all times, then the errors of casts, which take no time to speak of, then
-    those of emulations; what is not begun within the seconds is missing, but a product that was
-    timed has the errors of casts, too: its time is of no use without them. patience: seconds after
-    which no other round is begun for one product under one scheme. No trace may be in force.
+    those of emulations; what is not begun within the seconds is missing. But a product that was
+    timed has the errors of casts, too, and the longest one those of emulations, since times, of
+    which those on GPUs are predicted, are of no use without errors. patience: seconds after which
+    no other round is begun for one product under one scheme. No trace may be in force.
     """
     end = perf_counter() + seconds
     products = _longest_first(calls, sites)
@@ -89,7 +90,10 @@ def measure(
         _measure_times(products, timed, perf_counter() + for_times, patience)
         for product in products:
             _measure_errors([product], casts, inf if product.measured.times else end)
-        _measure_errors(products, [level for level in levels if level not in casts], end)
+        emulations = [level for level in levels if level not in casts]
+        for product in products:
+            is_longest = product is products[0] and product.measured.times
+            _measure_errors([product], emulations, inf if is_longest else end)
     found = (product.measured for product in products)
     return [measured for measured in found if measured.times or measured.errors]
 

@@ -66,10 +66,12 @@ def test_nothing_is_begun_when_the_seconds_are_over() -> None:
     assert measured(called("s:1", 8, "float64", 1.0), seconds=-1.0) == []
 
 
-def test_a_product_that_was_timed_has_the_errors_of_casts_when_the_seconds_are_over() -> None:
-    (found,) = measured(called("s:1", 700, "float64", 1.0), seconds=0.01)
-    assert found.times["float32"] is not None
-    assert set(found.errors) == {"float32"}
+def test_no_time_is_without_its_error_when_the_seconds_are_over() -> None:
+    pairs = [called(f"s:{n}", n, "float64", float(n)) for n in (400, 500, 600)]
+    longest, *others = measured(*pairs, seconds=0.01)
+    assert longest.times["float32"] is not None
+    assert set(longest.errors) == set(LEVELS)
+    assert all(("float32" in other.errors) >= ("float32" in other.times) for other in others)
 
 
 def test_of_a_long_product_a_part_is_multiplied() -> None:
