@@ -11,7 +11,12 @@ import numpy as np
 
 from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu import foreign
-from mixpert_py.runtime.plan_guard import entries, error_of, error_of_projections, projections
+from mixpert_py.runtime.product_error import (
+    entries,
+    error_of,
+    error_of_projections,
+    projections,
+)
 from mixpert_py.runtime.reasons import Reason
 
 T = TypeVar("T")

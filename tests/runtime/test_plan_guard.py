@@ -23,9 +23,8 @@ from mixpert_py.runtime.plan_guard import (
     NEXT,
     PlanGuard,
     floor_of,
-    sampled_error,
-    whole_error,
 )
+from mixpert_py.runtime.product_error import sampled_error, whole_error
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import emulate
 from mixpert_py.runtime.tracing.local_errors import relative_error

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import plan_guard
+from mixpert_py.runtime import product_error
 from mixpert_py.runtime.gpu.sampling import whole_error
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray
 from tests.runtime.gpu.fake.errors import OutOfMemoryError
@@ -27,12 +27,12 @@ def operands(dtype: str) -> tuple[Any, Any]:
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
 def test_it_is_what_the_host_finds(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_guard, "PART", 1000)  # of ten rows
+    monkeypatch.setattr(product_error, "PART", 1000)  # of ten rows
     a, b = operands(dtype)
     product = a @ b * np.asarray(1 + 1e-4, dtype)
     found = whole_error(ndarray(a), ndarray(b), ndarray(product), turn=3)
     assert found == pytest.approx(1e-4, rel=1e-2)
-    assert found == pytest.approx(plan_guard.whole_error(a, b, product, 3), rel=1e-9)
+    assert found == pytest.approx(product_error.whole_error(a, b, product, 3), rel=1e-9)
 
 
 def test_a_graph_that_is_captured_is_not_waited_for(
@@ -48,7 +48,7 @@ def test_full_memory_tells_nothing(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
         raise OutOfMemoryError(1, 2)
 
     a, b = map(ndarray, operands("d"))
-    monkeypatch.setattr(plan_guard, "_times", full)
+    monkeypatch.setattr(product_error, "_times", full)
     found = whole_error(a, b, a, turn=1)
     assert found is not None
     assert math.isnan(found)
