@@ -25,6 +25,7 @@ from mixpert_py.runtime.model.tile import (
     cut,
     is_grouped,
 )
+from mixpert_py.runtime.packing.repair import ResultForm
 from mixpert_py.runtime.scheme import Scheme
 
 GROUP = 8  # rows of tiles walked together
@@ -107,9 +108,7 @@ def gemm(
         scheme,
         left.layout,
         right.layout,
-        out.shape,
-        out.strides,
-        out.itemsize,
+        ResultForm(out.shape, out.strides, out.itemsize),
         family,
         memory.device_id,
         tile,
@@ -233,21 +232,19 @@ def _prepared(
     scheme: Scheme,
     left: Sizes,
     right: Sizes,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    itemsize: int,
+    result: ResultForm,
     family: Family | None,
     device: int,
     tile: Tile | None,
 ) -> GemmLaunch:
-    """The launch on this device, the current one, for C of this shape, strides and element size."""
+    """The launch on this device, the current one, for this C."""
     here = kernel_times(device, family).chip
-    batch, m, n = shape if len(shape) == 3 else (1, *shape)
-    wide, depth = itemsize == 8, Depth(left.steps, left.blocks, left.steps_per_block)
-    tile, shares, words = _cut(scheme, m, n, batch, depth, wide, device, family, tile)
+    batch, m, n = result.shape if len(result.shape) == 3 else (1, *result.shape)
+    wide, depth = result.itemsize == 8, Depth(left.steps, left.blocks, left.steps_per_block)
+    tile, shares, words = _cut(scheme, (batch, m, n), depth, wide, device, family, tile)
     definitions = constants(scheme, tile, wide=wide, steps_per_block=depth.steps_per_block)
     kernel = cuda_kernel(here.family.file, "gemm", definitions, tile.shared)
-    stride, leading = _apart(strides, itemsize)
+    stride, leading = _apart(result.strides, result.itemsize)
     return GemmLaunch(
         kernel,
         shares.grid,
@@ -264,9 +261,7 @@ def _prepared(
 
 def _cut(
     scheme: Scheme,
-    m: int,
-    n: int,
-    batch: int,
+    shape: tuple[int, int, int],
     depth: Depth,
     wide: bool,
     device: int,
@@ -274,6 +269,7 @@ def _cut(
     tile: Tile | None = None,
 ) -> tuple[Tile, Cut, int]:
     """The tile, who makes which, and the words of memory in which parts of tiles meet."""
+    batch, m, n = shape
     times = kernel_times(device, family)
     tile = tile or times.best(scheme, m, n, batch, depth, wide)
     tiles = -(-m // tile.m) * -(-n // tile.n) * batch
@@ -289,7 +285,7 @@ def scratch(
     """Bytes that `gemm` takes while it works, of a product of so many matrices (m, n)."""
     if scheme.moduli:
         return residues.scratch(scheme, m, n)
-    return 4 * _cut(scheme, m, n, batch, depth, wide, device)[2]
+    return 4 * _cut(scheme, (batch, m, n), depth, wide, device)[2]
 
 
 def _apart(strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
