@@ -1,11 +1,12 @@
-"""`execute`: one product, from the call as the program wrote it to the array.
+"""`execute`: one product, from the call in the program to the array.
 
-1. `select.resolve_scheme` says under which scheme, and by which backend, or why neither. What is so
-   of every call of the signature is kept, see `signatures`: a later call begins with step 2.
-2. Launches that were prepared make the product where they can, see `gpu.prepared`. Else the backend
-   makes it: `reference.emulation.multiply` in NumPy, `gpu.multiply.multiply` of arrays on a GPU,
-   `gpu.transfer.multiply` of NumPy arrays that are moved there. On a GPU these are pack, gemm
-   and repair.
+1. `select.resolve_scheme` chooses the scheme and the backend, or says why there is none. Decisions
+   that hold for every call of the signature are cached, see `signatures`: later calls begin with
+   step 2.
+2. Prepared launches make the product if there are any, see `gpu.prepared`. Otherwise the backend
+   makes it: `reference.emulation.multiply` in NumPy, `gpu.multiply.multiply` for arrays on a GPU,
+   `gpu.transfer.multiply` for NumPy arrays that are moved there. On a GPU these are pack, gemm and
+   repair.
 3. The result goes where the call wants it.
 """
 
@@ -33,11 +34,10 @@ from mixpert_py.runtime.signatures import NATIVE, Known, keep, signature_of
 def execute(
     call: Call, settings: Settings, choice: Choice, context: Context, *, traced: bool = False
 ) -> Product | Reason | None:
-    """The product by the scheme that was chosen, or the reason why the native call must make it.
+    """The product by the chosen scheme, or the reason for the native product.
 
-    None where the native product was asked for, or nobody asked for another.
-
-    Raises DeviceError where operands of a chosen scheme are on different devices.
+    None if the native product was asked for, or no scheme was. Raises DeviceError if operands of a
+    chosen scheme are on different devices.
     """
     signature = None if traced else signature_of(call, settings, takes_tensors(call))
     known = None if signature is None else context.known.get(signature)
@@ -91,7 +91,7 @@ def execute(
 
 
 def _into(out: Any, value: Any) -> Any:
-    """Return `out` with a product in it, which `select` has found to take it; without one, that."""
+    """Return `out` with a product in it, which `select` has checked; without `out`, the product."""
     if out is None:
         return value
     out[...] = value
@@ -99,7 +99,7 @@ def _into(out: Any, value: Any) -> Any:
 
 
 class _Watched:
-    """Launches that a plan chose: NATIVE once a product of theirs was found to be off."""
+    """Launches that a plan chose; NATIVE after one of their products was found to be inaccurate."""
 
     __slots__ = ("guard", "launches")
 
@@ -122,8 +122,8 @@ def _by_prepared(
     signature: Any,
     guard: PlanGuard | None,
 ) -> Any:
-    """The product by launches that are kept for its signature from now on; None where it is not
-    made so.
+    """The product by launches that are cached for its signature from now on; None if launches
+    cannot make it.
     """
     from mixpert_py.runtime.gpu.slices import cuda_kernels
 

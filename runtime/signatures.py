@@ -1,12 +1,11 @@
-"""What is kept of calls by their signature, so that later ones need no decision.
+"""Cache of decisions: for each call signature, either "run natively" or prepared launches.
 
 The signature of a call is its site, the function, and the shapes, types and devices of its
-operands; of operands that are on no GPU, the site and their types. At the first call of a
-signature, `execute` keeps one of two things for it: that its calls are always native, or the
-launches that make its products. Later calls find that here. A context keeps its own: what a plan, a
-precision or a backend decides ends with it; a scheme, block or backend of the call's own is part of
-its signature. Nothing is kept of calls that are traced, or that ask for more than the product: an
-`out` that is on no GPU.
+operands; for operands that are not on a GPU, the site and their types. At the first call of a
+signature, `execute` stores one of two things: that its calls are always native, or the launches
+that make its products. Later calls find it here. Each context has its own cache: decisions of a
+plan, a precision or a backend end with it. A scheme, block or backend of the call itself is part of
+its signature. Nothing is stored for traced calls, or for calls with an `out` that is not on a GPU.
 """
 
 import os
@@ -37,7 +36,7 @@ Known = Callable[[Any, Any], Any]
 
 
 def NATIVE(a: Any, b: Any) -> None:  # noqa: N802 — a constant, and no function that anybody calls
-    """Stand for the native product, which every call of a signature is."""
+    """Sentinel: calls with this signature always run natively."""
 
 
 # Bytes: where nobody chose a scheme, matrices of no more are multiplied natively, whatever the
@@ -77,7 +76,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
 
 
 def ask_torch() -> None:
-    """Let `count_modes` and `tracing_state` ask PyTorch, if it is imported."""
+    """Make `count_modes` and `tracing_state` ask PyTorch, if it is imported."""
     global count_modes, tracing_state
     core = getattr(sys.modules.get("torch"), "_C", None)
     count_modes = getattr(core, "_len_torch_function_stack", count_modes)
@@ -85,14 +84,14 @@ def ask_torch() -> None:
 
 
 def is_recorded() -> bool:
-    """Whether PyTorch's tracer records the program, whether or not PyTorch is known already."""
+    """Whether PyTorch's tracer records the program, even if PyTorch is not known yet."""
     core = getattr(sys.modules.get("torch"), "_C", None)
     return getattr(core, "_get_tracing_state", tracing_state)() is not None
 
 
 def below_modes() -> AbstractContextManager[Any]:
-    """Let no function mode of PyTorch's see what the runtime asks tensors meanwhile: a mode is the
-    program's, and sees what the program does.
+    """Context manager that hides the runtime's questions to tensors from PyTorch's function
+    modes, because a mode belongs to the program and sees what the program does.
     """
     core = getattr(sys.modules.get("torch"), "_C", None)
     return getattr(core, "DisableTorchFunction", nullcontext)()
@@ -107,10 +106,10 @@ def kept_product(
     b: Any,
     is_below: bool = False,
 ) -> Any:
-    """The product by the launches that the context in force knows for a call; NATIVE where the call
-    is known to be native; None where nothing is known, or the launches cannot be made.
+    """The product by the cached launches for a call; NATIVE if the call is known to be native; None
+    if nothing is known, or the launches cannot be made.
 
-    is_below: whether this is called `below_modes`.
+    is_below: whether this is called inside `below_modes`.
     """
     kind, other = type(a), type(b)
     ask = device_of.get(kind)
@@ -140,7 +139,9 @@ def kept_product(
 
 
 def is_small_on_device(x: Any) -> bool:
-    """Whether an array is on a GPU, and so small that no product of such takes a scheme unasked."""
+    """Whether an array is on a GPU, and too small for any of its products to take a scheme
+    unasked.
+    """
     count = size_of.get(type(x))
     if count is None or count(x) > FEW:
         return False
@@ -148,12 +149,12 @@ def is_small_on_device(x: Any) -> bool:
 
 
 def are_few(shape: tuple[int, ...]) -> bool:
-    """Whether an array of this shape is a stack of so few matrices that small ones do not gain."""
+    """Whether an array of this shape is a stack of too few matrices for small ones to gain."""
     return prod(shape[:-2]) < TINY_COUNT
 
 
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
-    """What `kept_product` looks for; None for a call of which nothing is kept."""
+    """The key for `kept_product`; None for a call for which nothing is cached."""
     if call.rest or call.shape_of not in SHAPES:
         return None
     if call.out is not None and type(call.out) not in device_of:
@@ -181,10 +182,10 @@ def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
 def signature_of_contraction(
     site: str | None, native: Any, words: object, arrays: Sequence[Any]
 ) -> Any:
-    """As `signature_of`, of a call that takes arrays apart to find its products, if it does.
+    """The signature of a call that rearranges its arrays into products.
 
-    words: what it says of them, such as an einsum's subscripts. None where one is on no GPU: NumPy
-    takes longer for such a call than it takes to look at it.
+    words: its description of them, such as an einsum's subscripts. None if an array is not on a
+    GPU: NumPy's call takes longer than the decision.
     """
     found = [site, native, words]
     try:
@@ -196,18 +197,18 @@ def signature_of_contraction(
 
 
 def is_native(context: "Context", signature: Any) -> bool:
-    """Return whether all calls of a signature are known to be native; of None, nothing is known."""
+    """Return whether all calls of a signature are known to be native; False for None."""
     return signature is not None and context.known.get(signature) is NATIVE
 
 
 def keep_native(context: "Context", signature: Any) -> None:
-    """Let later calls of a signature be native at once; of None, nothing is kept."""
+    """Make later calls of a signature native at once; None has no effect."""
     if signature is not None:
         keep(context, signature, NATIVE)
 
 
 def keep(context: "Context", signature: Any, known: Known) -> None:
-    """Let later calls of a signature find what is known of it."""
+    """Cache a decision for later calls of a signature."""
     if len(context.known) >= MOST:
         context.known.clear()
     context.known[signature] = known

@@ -1,4 +1,4 @@
-"""Which products beat the vendor's on a device: by the times that its model predicts."""
+"""Decides which products beat the vendor's on a device, by the times that its model predicts."""
 
 import math
 from bisect import bisect_left
@@ -33,10 +33,11 @@ Dims = tuple[int, ...]
 
 
 class Times(Protocol):
-    """Seconds that a scheme, and the native product, take on a device, on which both operands are.
+    """Predicted seconds of a scheme, and of the native product, on a device that holds both
+    operands.
 
-    a, b: shapes. wide: of float64, or complex128. packed: elements that are packed already.
-    products: how many real ones it takes, 2 or 4 where operands are complex.
+    a, b: shapes. wide: for float64, or complex128. packed: elements that are packed already.
+    products: the number of real ones, 2 or 4 for complex operands.
     """
 
     def __call__(
@@ -59,11 +60,11 @@ TILE_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of one device that decide.
+    """The break-even figures of one device.
 
-    staging: bytes/s between NumPy arrays and it. latency: seconds that the smallest product of them
-    takes there. host: operations/s of a float32 product of NumPy arrays. enqueuing: seconds that a
-    product keeps the host longer than a native one.
+    staging: bytes/s between NumPy arrays and the device. latency: seconds for the smallest product
+    of NumPy arrays there. host: operations/s of a float32 product of NumPy arrays. enqueuing:
+    additional seconds of the host for a product, compared with a native one.
     """
 
     staging: float
@@ -96,9 +97,9 @@ class Figures:
 
 @cache
 def figures(device: str) -> Figures:
-    """Those of a device, by its name: of its model, or of the one that stands in for it.
+    """Break-even figures of a device; a device without a model uses the nearest known one.
 
-    Such a GPU may stand in another machine: what the host does is by the cores that are here.
+    The known device may be in another machine, so the host's figures follow the cores of this one.
     """
     # Not at the start: only who multiplies something large needs a model.
     from mixpert_py.runtime.model.known_devices import model_of
@@ -152,10 +153,11 @@ def _kernel_times(device: str) -> "KernelTimes":
 
 
 def native_rows(device: str, m: int, k: int, n: int) -> int:
-    """Up to how many rows of A all float32 products with a (k, n) matrix are known to be native.
+    """The number of rows of A up to which all float32 products with a (k, n) matrix are native.
 
-    That of m rows is; where some of fewer rows are not, this is less. Where rows grow from product
-    to product, as those of a text that is being written, few of them have to be judged.
+    The product with m rows is native; if some with fewer rows are not, this is less than m. If rows
+    grow from product to product, as in a text that is being written, few products have to be
+    judged.
     """
 
     def gains(rows: int) -> bool:
@@ -174,8 +176,8 @@ def native_rows(device: str, m: int, k: int, n: int) -> int:
 
 
 def tiny_pays(scheme: str, a: Dims, b: Dims) -> bool:
-    """Whether a stack of tiny float32 products, of as many matrices or one for all, beats the
-    native one.
+    """Whether a stack of tiny float32 products beats the native one. Each operand has as many
+    matrices, or one for all.
     """
     if scheme != "faithful" or min(len(a), len(b)) < 2 or 0 in (*a, *b):
         return False
@@ -188,11 +190,11 @@ def tiny_pays(scheme: str, a: Dims, b: Dims) -> bool:
 
 
 def moving_saves(a: Array, b: Array, shape: Shape, scheme: str, known: Figures) -> float:
-    """How many seconds sooner NumPy arrays are multiplied on the device, their way there and back
-    included, than on the host; 0 where they are not.
+    """The seconds that a product of NumPy arrays gains on the device, transfers included; 0 if it
+    loses.
 
-    It computes while others are moved. Of AᵀA and AAᵀ the host computes half, and one operand is
-    moved.
+    The device computes while arrays move. For AᵀA and AAᵀ the host computes half, and one operand
+    is moved.
     """
     m, k, n = shape
     dtypes, itemsize = (name_of(a.dtype), name_of(b.dtype)), np.result_type(a, b).itemsize
@@ -209,7 +211,7 @@ def moving_saves(a: Array, b: Array, shape: Shape, scheme: str, known: Figures) 
 
 
 def _here(a: Array, b: Array, size: int, known: Figures) -> float:
-    """Return the seconds that NumPy takes for a product. size: m · n · k, of all of a stack."""
+    """Return the seconds of NumPy's product. size: m · n · k, for a whole stack."""
     dtypes = name_of(a.dtype), name_of(b.dtype)
     products = real_products(*dtypes)
     half = products == 1 and is_transpose(a, b)
@@ -217,7 +219,7 @@ def _here(a: Array, b: Array, size: int, known: Figures) -> float:
 
 
 def is_transpose(a: Array, b: Array) -> bool:
-    """Return whether B is the very matrix A, turned, for which NumPy calls BLAS's `syrk`."""
+    """Return whether B is the transpose of A, for which NumPy calls BLAS's `syrk`."""
     if a.ndim != 2 or a.shape != b.shape[::-1] or a.itemsize not in a.strides:
         return False
     same: bool = a.T.__array_interface__ == b.__array_interface__
@@ -225,9 +227,9 @@ def is_transpose(a: Array, b: Array) -> bool:
 
 
 def native_pays(a: Array, b: Array, known: Figures) -> bool:
-    """Return whether the host takes longer for a product of float64 arrays than the device does.
+    """Return whether a product of float64 arrays takes longer on the host than on the device.
 
-    The device makes it of arrays that were moved there, by its own FP64, and sends it back.
+    The device makes it in its own FP64, from arrays that were moved there, and sends it back.
     """
     size = math.prod(result_shape(a, b))
     products = real_products(name_of(a.dtype), name_of(b.dtype))
@@ -238,17 +240,18 @@ def native_pays(a: Array, b: Array, known: Figures) -> bool:
 
 
 class Start:
-    """When a program begins to use a GPU: once what it would have saved is what that takes.
+    """Decides when a program begins to use a GPU: once the lost gain equals the time of starting
+    it.
 
-    So whatever products follow, they take at most twice as long as if that had been known; longer
-    where CUDA's files come from the disk.
+    Whatever products follow, they then take at most twice as long as with an optimal start; longer
+    if CUDA's files come from the disk.
     """
 
     def __init__(self) -> None:
         self._missed = 0.0
 
     def pays(self, saved: float) -> bool:
-        """Whether to begin, for a product that would be so many seconds faster."""
+        """Whether to start the GPU, for a product that would gain this many seconds."""
         self._missed += saved
         return saved > 0.0 and self._missed > STARTING
 

@@ -1,6 +1,6 @@
-"""Arrays that live on a GPU, CuPy's and others', as CuPy arrays; and the way back.
+"""Arrays on a GPU, of CuPy and other libraries, as CuPy arrays; and the way back.
 
-Nothing here imports a library before an array of a GPU is there: its user has imported one.
+No library is imported before an array on a GPU exists, because its user has imported one.
 """
 
 import sys
@@ -26,9 +26,10 @@ Library = Literal["cupy", "torch"]
 
 
 class Borrowed(NamedTuple):
-    """Operands as CuPy arrays, to be used inside `scope`, on its device and stream.
+    """Operands as CuPy arrays, to be used inside `scope`, which sets their device and stream.
 
-    None: on the current ones. give_back: makes a result the library's own array; None: it is one.
+    None: on the current ones. give_back: turns a result into an array of their library; None if it
+    is one.
     """
 
     a: Any
@@ -38,11 +39,11 @@ class Borrowed(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """On which GPU two operands are. borrow: returns them as CuPy arrays.
+    """The GPU of two operands.
 
-    is_full: whether the native product of float32 operands is known to be an FP32 product, and
-    not one of TF32 that somebody asked for; a question that few products ask. library: whose
-    arrays they are, where `prepared` knows how to make more of these.
+    borrow: returns them as CuPy arrays. is_full: whether the native product of float32 operands is
+    an FP32 product and not TF32; few products ask. library: their library, if `prepared` can
+    prepare its products.
     """
 
     device: int
@@ -52,7 +53,9 @@ class Placement(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """Two operands on different devices. name: of each; move: how the second comes to the first."""
+    """Two operands on different devices. name: of each. move: how to move the second to the
+    first.
+    """
 
     first: str
     second: str
@@ -80,7 +83,9 @@ def _may_be_on_device(kind: Any) -> bool:
 
 
 def placement(a: Any, b: Any) -> Placement | Apart | Reason | None:
-    """Where two arrays are on one GPU, or why they cannot be borrowed; None: they are on none."""
+    """The common GPU of two arrays, or the reason why they cannot be borrowed; None if they are
+    on no GPU.
+    """
     cupy = sys.modules.get("cupy")
     array = getattr(cupy, "ndarray", None)
     kind, other = type(a), type(b)
@@ -111,7 +116,9 @@ def placement(a: Any, b: Any) -> Placement | Apart | Reason | None:
 
 
 def borrow(placement: Placement, a: Any, b: Any) -> Borrowed | Reason:
-    """The operands as CuPy arrays, memory shared; or why their library does not allow it."""
+    """The operands as CuPy arrays that share memory, or the reason why their library does not
+    allow that.
+    """
     try:
         return placement.borrow(a, b)
     except ImportError:
@@ -121,7 +128,7 @@ def borrow(placement: Placement, a: Any, b: Any) -> Borrowed | Reason:
 
 
 def on_host(x: Any) -> Any:
-    """A copy of an array as a NumPy array; anything that is none as it is."""
+    """A copy of an array as a NumPy array; other objects are returned unchanged."""
     if isinstance(x, (np.ndarray, np.generic)):
         return np.array(x)
     if not may_be_on_device(type(x)):
@@ -139,9 +146,9 @@ def on_host(x: Any) -> Any:
 
 
 def wait_for(x: Any) -> bool:
-    """Wait until the current stream of an array's library has come this far.
+    """Wait until the current stream of an array's library has reached this point.
 
-    Not while it is being captured: then nothing runs, there is nothing to wait for, and False.
+    While the stream is captured nothing runs: then return False without waiting.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
@@ -160,13 +167,13 @@ def wait_for(x: Any) -> bool:
 
 
 def cupy_is_full() -> bool:
-    """Whether nobody has told CuPy to make float32 products on TF32 tensor cores."""
+    """Whether CuPy makes float32 products in FP32, because nobody has allowed TF32."""
     linalg = sys.modules["cupy"]._core._routines_linalg
     return bool(linalg.get_compute_type("f") != linalg.COMPUTE_TYPE_TF32)
 
 
 def torch_is_full() -> bool:
-    """Whether nobody has told PyTorch to make float32 products of anything less."""
+    """Whether PyTorch makes float32 products in FP32, because nobody has allowed less."""
     torch = sys.modules["torch"]
     try:
         return bool(torch.get_float32_matmul_precision() == "highest")
@@ -182,18 +189,18 @@ def native_if_reduced(a: Any, b: Any) -> Known | None:
 
 
 def native_if_sparse(a: Any, b: Any) -> Known | None:
-    """Return NATIVE where a tensor is sparse: dense ones of its shape may take a scheme."""
+    """Return NATIVE if a tensor is sparse; dense tensors of its shape may take a scheme."""
     torch: Any = sys.modules["torch"]
     return None if a.layout is b.layout is torch.strided else NATIVE
 
 
 def native_if_needed(a: Any, b: Any) -> Known | None:
-    """Return NATIVE where PyTorch has to make a product of tensors itself."""
+    """Return NATIVE if PyTorch has to make a product of tensors itself."""
     return None if needed_by_torch(sys.modules["torch"], a, b) is None else NATIVE
 
 
 def needed_by_torch(torch: Any, a: Any, b: Any) -> Reason | None:
-    """Why PyTorch has to make a product of tensors itself, by what costs little to ask."""
+    """The reason why PyTorch has to make a product of tensors itself, found by cheap questions."""
     if torch.is_autocast_enabled("cuda"):
         return Reason.AUTOCAST
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
@@ -230,7 +237,9 @@ def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
 
 
 class _Stream(NamedTuple):
-    """A stream by its address, as CuPy takes others'; not every PyTorch's does."""
+    """A stream by its address, in the form in which CuPy accepts foreign streams; PyTorch's lack
+    it.
+    """
 
     address: int
 
@@ -264,12 +273,12 @@ def _borrow_tensors(a: Any, b: Any) -> Borrowed | Reason:
 
 
 def _as_written(tensor: Any) -> Any:
-    """A tensor whose memory holds its values: PyTorch conjugates and negates by a mark on it."""
+    """A tensor whose memory holds its values, because PyTorch conjugates and negates lazily."""
     return tensor.detach().resolve_conj().resolve_neg()
 
 
 def _by_dlpack(a: Any, b: Any) -> Placement | Apart | Reason | None:
-    """Arrays of any library that follows the array API: its namespace takes results back."""
+    """Arrays of a library that follows the array API: its namespace takes results back."""
     if not hasattr(a, "__array_namespace__") or not hasattr(a, "__dlpack_device__"):
         return None
     (kind, number), other = a.__dlpack_device__(), b.__dlpack_device__()

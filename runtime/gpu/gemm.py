@@ -1,4 +1,4 @@
-"""Products of packed operands on the GPU: choose a kernel and a tile, launch."""
+"""Products of packed operands on the GPU: chooses a kernel and a tile, and launches."""
 
 from functools import lru_cache
 from itertools import accumulate
@@ -61,7 +61,7 @@ class Sizes(Protocol):
 
 
 class KernelOperand(Protocol):
-    """A packed operand as the kernels need it: addresses on the device, and sizes."""
+    """A packed operand as kernels need it: addresses on the device, and sizes."""
 
     @property
     def slices(self) -> int: ...
@@ -152,10 +152,10 @@ class GemmLaunch(NamedTuple):
 def constants(
     scheme: Scheme, tile: Tile, *, wide: bool, steps_per_block: int
 ) -> tuple[tuple[str, int | str], ...]:
-    """What a kernel is compiled with.
+    """The constants with which a kernel is compiled.
 
-    Promotion, if any, comes with every block of integers, and every step of floating-point slices,
-    or half of one where the scheme wants no more than that.
+    Promotion, if any, follows every block of integers, and every step of floating-point slices, or
+    half a step if the scheme asks for that.
     """
     if scheme.exact:
         interval = max(1, 2 * steps_per_block)
@@ -194,10 +194,10 @@ def _steps_deferred(scheme: Scheme) -> int:
 
 
 def _in_registers(scheme: Scheme) -> int:
-    """A's slices that go through registers on Hopper, the highest first.
+    """The slices of A that go through registers on Hopper, the highest first.
 
-    They are read from shared memory once, not once a term: that saves power, which is what limits
-    schemes of many terms. Others are limited by how quickly products are issued, and lose by it.
+    They are read from shared memory once, not once for each term. That saves power, which limits
+    schemes of many terms. Other schemes are limited by the rate of issued products, and would lose.
     """
     return 2 if scheme.exact and scheme.left.count > 2 else 0
 
@@ -220,7 +220,7 @@ def chip(device: int, family: Family | None = None) -> Chip:
 
 @lru_cache(maxsize=64)
 def kernel_times(device: int, family: Family | None = None) -> KernelTimes:
-    """What is known of the kernels' times on a device, or on one like it."""
+    """The known times of the kernels on a device, or on a similar one."""
     import cupy
 
     name = cupy.cuda.runtime.getDeviceProperties(device)["name"].decode()
@@ -237,7 +237,7 @@ def _prepared(
     device: int,
     tile: Tile | None,
 ) -> GemmLaunch:
-    """The launch on this device, the current one, for this C."""
+    """The launch on the current device for this C."""
     here = kernel_times(device, family).chip
     batch, m, n = result.shape if len(result.shape) == 3 else (1, *result.shape)
     wide, depth = result.itemsize == 8, Depth(left.steps, left.blocks, left.steps_per_block)
@@ -268,7 +268,9 @@ def _cut(
     family: Family | None = None,
     tile: Tile | None = None,
 ) -> tuple[Tile, Cut, int]:
-    """The tile, who makes which, and the words of memory in which parts of tiles meet."""
+    """The tile, the assignment of tiles to blocks, and the words of memory in which parts of
+    tiles meet.
+    """
     batch, m, n = shape
     times = kernel_times(device, family)
     tile = tile or times.best(scheme, m, n, batch, depth, wide)
@@ -282,14 +284,14 @@ def _cut(
 def scratch(
     scheme: Scheme, m: int, n: int, batch: int, depth: Depth, wide: bool, device: int
 ) -> int:
-    """Bytes that `gemm` takes while it works, of a product of so many matrices (m, n)."""
+    """The bytes that `gemm` needs while it works, for this many matrices (m, n)."""
     if scheme.moduli:
         return residues.scratch(scheme, m, n)
     return 4 * _cut(scheme, (batch, m, n), depth, wide, device)[2]
 
 
 def _apart(strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
-    """Elements from one matrix to the next, and from one row."""
+    """The distance in elements from one matrix to the next, and from one row to the next."""
     return strides[0] // itemsize if len(strides) == 3 else 0, strides[-2] // itemsize
 
 

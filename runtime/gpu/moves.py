@@ -1,7 +1,7 @@
-"""Arrays on their way between NumPy and a device, while that computes.
+"""Moves arrays between NumPy and a device while the device computes.
 
-What has begun, and is more than a slot, goes on by itself, by copiers; who needs it waits for it,
-and helps.
+A transfer of more than a slot continues in copiers. Whoever needs its result waits for it, and
+helps.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,10 +23,10 @@ Work = Callable[[Stager, Iterator[Place]], None]
 
 
 class Moves:
-    """What moves to and from the current device, and `stream`, on which it computes.
+    """The transfers to and from the current device, and `stream`, on which it computes.
 
-    own: the stager of the thread that this is for. It has it from the start: where memory is short
-    later, copies that have begun can still end.
+    own: the stager of the thread. It is taken at the start, so that copies that have begun can end
+    even if memory becomes short.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Moves:
 
 
 class Sent:
-    """On its way to the device. job: whose events there will be; None: there are all."""
+    """An array on its way to the device. job: will have its events; None: all are there."""
 
     def __init__(self, array: Any, stream: Any, job: Job | None, events: list[Any]) -> None:
         self._array, self._stream, self._job, self._events = array, stream, job, events
@@ -109,7 +109,9 @@ class Sent:
 
 
 class Fetched:
-    """On its way from the device, where x is in use until then. end: waits until it is here."""
+    """An array on its way from the device, where x is in use until then. end: waits until it has
+    arrived.
+    """
 
     def __init__(self, x: Any, end: Callable[[], None]) -> None:
         self._x, self.end = x, end
@@ -117,9 +119,11 @@ class Fetched:
 
 @contextmanager
 def moves(xp: ModuleType) -> Iterator[Moves]:
-    """Waits at the end for all that was begun, also where it is interrupted: what is freed after it
-    is not in use any more. Raises CuPy's OutOfMemoryError where the device, or page-locked
-    memory, is full; so do those that are waited for.
+    """Context manager that waits at the end for all transfers, even after an interrupt: memory
+    freed later is not in use any more.
+
+    Raises CuPy's OutOfMemoryError if the device, or page-locked memory, is full; waiting for a
+    transfer may raise it too.
     """
     idle = state_of(xp.cuda.runtime.getDevice()).streams
     with lacking_memory(xp):  # CUDA may begin here, on a device that others have filled
@@ -134,7 +138,7 @@ def moves(xp: ModuleType) -> Iterator[Moves]:
 
 
 def same(x: Array, y: Array, there: Any) -> Any:
-    """x on the device, where y is `there`, and x is y or its transpose. None: it is neither."""
+    """x on the device, if y is `there` and x is y or its transpose; otherwise None."""
     for found, one in ((there, y), (there.T, y.T)):
         if x.__array_interface__ == one.__array_interface__:
             return found
@@ -149,6 +153,6 @@ def _stream(xp: ModuleType, idle: list[Any]) -> Any:
 
 
 def _wait_for(them: Sequence[Any]) -> None:
-    """Events, or streams."""
+    """Wait for events or streams."""
     for one in them:
         one.synchronize()

@@ -1,4 +1,4 @@
-"""The GPU's backend: a product of arrays that are on the current device, with all that is asked."""
+"""The GPU's backend: products of arrays on the current device, with all options."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -41,10 +41,10 @@ MOST_OUTLOOKS = 4096  # of a device, after which they begin anew
 
 
 class PackedOperand(NamedTuple):
-    """An operand packed on its own, and the emulation that it is packed for.
+    """An operand packed on its own, and the emulation for which it is packed.
 
-    parts: the real and the imaginary part of a complex operand, which are what is packed. record:
-    of `crt`, what packing found.
+    parts: the packed real and imaginary part of a complex operand. record: the findings of packing,
+    for `crt`.
     """
 
     scheme: Scheme
@@ -123,7 +123,7 @@ def multiply(
 
 
 def _complex(kernels: Kernels, request: Request) -> Product | Reason:
-    """The product where an operand is complex, by one of the real stacks of their parts."""
+    """The product of complex operands, from a real stack of products of their parts."""
     a, b, out = request.a, request.b, request.out
     left, right = request.left, request.right
     used: list[Any] = []
@@ -178,7 +178,7 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
 
 
 def outlook_of(a: Any, b: Any, device: int) -> Outlook:
-    """Return what a device expects of products of arrays of these shapes and types."""
+    """Return the expectations of a device about products of arrays of these shapes and types."""
     outlooks = state_of(device).outlooks
     if len(outlooks) >= MOST_OUTLOOKS:
         outlooks.clear()
@@ -188,19 +188,19 @@ def outlook_of(a: Any, b: Any, device: int) -> Outlook:
 
 
 def _known(request: Request) -> Known:
-    """What was found of operands that are packed beforehand."""
+    """The findings about operands that are packed beforehand."""
     left, right = request.left, request.right
     return left and left.record, right and right.record
 
 
 def _not_packed(request: Request) -> Request:
-    """The request as of arrays alone: operands are packed beforehand for FEWEST moduli."""
+    """The request with arrays alone, because operands are packed beforehand for FEWEST moduli."""
     return request._replace(left=None, right=None)
 
 
 def _in_graph(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason:
-    """The product in a CUDA graph, by as many moduli as the last one has needed, or as two operands
-    that are packed beforehand need; where neither is known, it is to be native.
+    """The product in a CUDA graph, by as many moduli as the last one needed, or as two packed
+    operands need; native if neither is known.
     """
     is_known = outlook.is_known or (request.left is not None and request.right is not None)
     if not is_known or outlook.failures or outlook.integers is not None:
@@ -212,7 +212,7 @@ def _in_graph(xp: ModuleType, request: Request, outlook: Outlook) -> Product | R
 
 
 def _of_integers(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason | None:
-    """The product of operands that may be integers, as the last ones were; None: they are not."""
+    """The product of operands that may be integers, as the last ones were; None if they are not."""
     made, watch, k = outlook.integers, Watch(xp), request.a.shape[-1]
     assert made is not None
     product = multiply(request, watch=watch, part=made)
@@ -310,7 +310,7 @@ def _attempt(x: GpuArray, name: str, work: Callable[..., T], *arguments: Any) ->
 
 
 def _failures(xp: ModuleType) -> tuple[type[Exception], ...]:
-    """What is raised where a device cannot make a product."""
+    """The exceptions that are raised if a device cannot make a product."""
     cuda = xp.cuda
     memory, driver = cuda.memory.OutOfMemoryError, cuda.driver.CUDADriverError
     return memory, DeviceError, ImportError, driver
@@ -340,7 +340,7 @@ def _lacks_memory(error: Exception) -> bool:
 
 
 def refusals() -> dict[tuple[int, str], str]:
-    """(device, scheme) → why its kernel did not compile, of those that were tried."""
+    """(device, scheme) → the message about a kernel that did not compile."""
     return {
         (device, name): message
         for device, state in states().items()
@@ -349,12 +349,14 @@ def refusals() -> dict[tuple[int, str], str]:
 
 
 def _captures(xp: ModuleType) -> bool:
-    """Whether what is enqueued on the current stream goes into a CUDA graph."""
+    """Whether work enqueued on the current stream goes into a CUDA graph."""
     return is_capturing(xp.cuda, xp.cuda.get_current_stream().ptr)
 
 
 def _outliers(product: SliceProduct) -> float:
-    """The share of all blocks that left the slices. Waits for the device, current or not."""
+    """The share of all blocks that slices cannot represent. Waits for the device, current or
+    not.
+    """
     flagged = total = 0
     with slices.cuda_kernels().xp.cuda.Device(product.value.data.device_id):
         guard = product.guard

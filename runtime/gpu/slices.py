@@ -37,10 +37,10 @@ Packed = Any  # as packing.pack gives it
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """CuPy and the steps of a product; tests put NumPy and the reference engine in their place.
+    """CuPy and the steps of a product; tests replace them by NumPy and the reference engine.
 
-    complex: how complex arrays are taken apart and put together. tiny: see `tiny.multiply_tiny`.
-    guard: see `guard.outlier_guard`. prepare: see `prepared.prepare`.
+    complex: takes complex arrays apart and joins them. tiny: see `tiny.multiply_tiny`. guard: see
+    `guard.outlier_guard`. prepare: see `prepared.prepare`.
     """
 
     xp: ModuleType
@@ -171,7 +171,9 @@ def multiply(
 
 
 def keep_for_graph(result: GpuArray, used: Any) -> None:
-    """Let what a product has used live as long as its result: replayed graphs use it again."""
+    """Keep what a product has used alive as long as its result, because replayed graphs use it
+    again.
+    """
     owner = result if result.base is None else result.base
     weakref.finalize(owner, _nothing, used).atexit = False
 
@@ -203,7 +205,7 @@ class Piece(NamedTuple):
 
 
 def _parts(piece: Piece) -> list[Piece]:
-    """The piece as products of less; none where it can only be made whole."""
+    """The piece as smaller products; empty if it can only be made whole."""
     a, b = piece.a, piece.b
     return [
         Piece(*part, piece.left if part[0] is a else None, piece.right if part[1] is b else None)
@@ -265,8 +267,8 @@ def _launches(
     guard: Guard | None,
     batch: tuple[Batch, ...],
 ) -> Iterable[tuple[Packed, Packed, Any, Guard | None]]:
-    """What each launch multiplies, into which of c's matrices, and the guard with what it has
-    packed of these.
+    """The operands of each launch, the matrices of C that it makes, and the guard with its
+    packed operands.
     """
     if len(batch) == 1:
         return ((left, right, c, guard),)
@@ -288,11 +290,11 @@ def _launches(
 
 
 def _nothing(kept: Any) -> None:
-    """Do nothing: the finalizer that holds this call keeps its argument alive until then."""
+    """Do nothing. The finalizer with this call keeps its argument alive until then."""
 
 
 def _has_plain_rows(out: GpuArray) -> bool:
-    """Whether a kernel can write a result here: rows without gaps inside, matrices evenly apart."""
+    """Whether a kernel can write a result here: rows without gaps, and evenly spaced matrices."""
     if out.ndim > 3:
         return bool(out.flags.c_contiguous)
     n = out.shape[-1]
@@ -300,7 +302,7 @@ def _has_plain_rows(out: GpuArray) -> bool:
 
 
 def overlaps(xp: ModuleType, out: GpuArray, a: GpuArray, b: GpuArray) -> bool:
-    """Whether what is written to `out` may change an operand."""
+    """Whether writing to `out` may change an operand."""
     return any(xp.may_share_memory(out, x) and shares_on_device(out, x) for x in (a, b))
 
 

@@ -1,7 +1,7 @@
-"""What one thread moves arrays with: a stream, and a little page-locked memory.
+"""The means by which a thread moves arrays: a stream, and a little page-locked memory.
 
-The device copies from and to page-locked memory alone, at its full speed. Slots that stay in a
-core's caches, filled and emptied in turn, cost the host's memory hardly more than what is moved.
+The device copies to and from page-locked memory alone, at its full speed. Slots that stay in a
+core's caches, filled and emptied in turn, load the host's memory hardly more than the moved data.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Stager:
         self._turn = 0
 
     def slot(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """The other one, as an array in C order. Waits until the device is done with it."""
+        """The other slot, as an array in C order. Waits until the device has finished with it."""
         self._turn = 1 - self._turn
         if self._used[self._turn] is not None:
             self._used[self._turn].synchronize()
@@ -42,7 +42,7 @@ class Stager:
         return held.reshape(shape)
 
     def use(self) -> Any:
-        """The event after which the device is done with the slot, as far as it has begun."""
+        """The event after which the device has finished with the slot."""
         self._used[self._turn] = event = self.stream.record()
         return event
 
@@ -77,8 +77,9 @@ class Stager:
 
 @contextmanager
 def stager(xp: ModuleType) -> Iterator[Stager]:
-    """One of the current device that nobody else has. Raises CuPy's OutOfMemoryError where the
-    device, or page-locked memory, is full.
+    """A free stager of the current device.
+
+    Raises CuPy's OutOfMemoryError if the device, or page-locked memory, is full.
     """
     idle = state_of(xp.cuda.runtime.getDevice()).stagers
     try:
@@ -96,7 +97,7 @@ def stager(xp: ModuleType) -> Iterator[Stager]:
 
 @contextmanager
 def lacking_memory(xp: ModuleType) -> Iterator[None]:
-    """CuPy's error for it, which it raises of its memory pool alone, in place of CUDA's."""
+    """CuPy's error for a lack of memory; CuPy raises it for its pool only, in place of CUDA's."""
     try:
         yield
     except xp.cuda.runtime.CUDARuntimeError as error:
@@ -106,7 +107,7 @@ def lacking_memory(xp: ModuleType) -> Iterator[None]:
 
 
 def pieces(shape: tuple[int, ...], most: int) -> Iterator[Place]:
-    """Places of all contiguous parts, of up to so many elements each, of an array in C order."""
+    """The places of all contiguous parts, of at most this many elements, in an array in C order."""
     each = prod(shape[1:])
     if 0 in shape:
         return
