@@ -41,7 +41,7 @@ from mixpert_py.tuner.report.summary import (
 )
 from mixpert_py.tuner.report.summary import rows as rows_of
 from mixpert_py.tuner.report.table import Report
-from mixpert_py.tuner.report.unit import clock_unit, error_text, share_text
+from mixpert_py.tuner.report.unit import budget_text, clock_unit, error_text, share_text
 
 if TYPE_CHECKING:
     from mixpert_py.tuner.report.record import Record
@@ -176,8 +176,8 @@ def whole_program(found: "Verification") -> str:
 def value_line(value: Criterion) -> str:
     """An observed value's error and budget."""
     return (
-        f"{value.name}: {value.metric} error {error_text(value.achieved)} of {value.budget:.2g} "
-        "allowed"
+        f"{value.name}: {value.metric} error {error_text(value.achieved)} of "
+        f"{budget_text(value.budget)} allowed"
     )
 
 

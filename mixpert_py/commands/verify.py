@@ -171,7 +171,7 @@ def _settings(options: Options, plan: "Plan") -> "TuningOptions":
 
 
 def _headline(found: "PlanVerdict", holds: bool) -> str:
-    from mixpert_py.tuner.report.unit import error_text
+    from mixpert_py.tuner.report.unit import budget_text, error_text
 
     verdict = "holds" if holds else "does not hold"
     measured, limits = found.verification, found.options.limits
@@ -184,7 +184,7 @@ def _headline(found: "PlanVerdict", holds: bool) -> str:
     within = "within" if error <= limit.budget else "over"
     return (
         f"{verdict}: {limit.metric} error {error_text(error)}, {within} the budget of "
-        f"{limit.budget:g}, in {measured.worst!r}"
+        f"{budget_text(limit.budget)}, in {measured.worst!r}"
     )
 
 

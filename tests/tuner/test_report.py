@@ -73,7 +73,7 @@ def test_table_shows_every_column(outcome: Outcome, width: int) -> None:
     assert words.startswith(
         "Program: 2.50 → 2.00 s (1.25× as fast, 1.20 to 1.30), frobenius error 7.0e-06 of "
     )
-    assert " 1e-05 allowed, 4 plans tried." in words
+    assert " 1e-5 allowed, 4 plans tried." in words
     lines = [" ".join(x.split()) for x in text.splitlines()]
     table = lines.index("") + 1
     assert lines[table : table + 2] == [

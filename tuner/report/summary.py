@@ -8,7 +8,14 @@ from statistics import median
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.record import Gain, OperatorEntry, Record, TrialEntry, ValueEntry
-from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text, share_text
+from mixpert_py.tuner.report.unit import (
+    PRODUCTS,
+    Unit,
+    budget_text,
+    clock_unit,
+    error_text,
+    share_text,
+)
 
 NO_GAIN = ", no measurable gain"
 # How times were compared: `python` itself lets OpenBLAS's idle threads spin for longer.
@@ -213,7 +220,7 @@ def allowed(record: Record) -> str:
     """The limit that an error is compared with, as text."""
     if not record.criterion:
         return "of its budget"
-    return f"of {'any' if record.budget is None else error_text(record.budget)} allowed"
+    return f"of {'any' if record.budget is None else budget_text(record.budget)} allowed"
 
 
 def error_name(record: Record) -> str:
@@ -248,7 +255,7 @@ def tuning_facts(record: Record) -> list[tuple[str, str]]:
     versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items())
     threads = f"{origin.blas_threads} BLAS threads" if origin.blas_threads else ""
     machine = ", ".join(part for part in (origin.device, origin.backend, threads) if part)
-    compared = record.verification.worst if record.verification else ""
+    worst = record.verification.worst if record.verification and reached(record) else ""
     facts = [
         ("Machine", machine),
         ("Date", origin.date),
@@ -257,7 +264,7 @@ def tuning_facts(record: Record) -> list[tuple[str, str]]:
         ("Plan file", record.plan_file),
         ("Error measure", record.criterion or ""),
         *(("Value", _value(entry)) for entry in record.values if not record.criterion),
-        ("Value with the largest error", compared),
+        ("Value with the largest error", worst),
         ("Error on other inputs", other_inputs(record)),
     ]
     return [(name, value) for name, value in facts if value]
@@ -279,7 +286,7 @@ def rate_text(inputs: int, rate: float) -> str:
 
 
 def _value(entry: ValueEntry) -> str:
-    budget = "any" if entry.budget is None else error_text(entry.budget)
+    budget = "any" if entry.budget is None else budget_text(entry.budget)
     return f"{entry.name}: {entry.criterion} error {error_text(entry.error)} of {budget} allowed"
 
 

@@ -12,7 +12,14 @@ from mixpert_py.tuner.records import Outcome, Reason, Verdict
 from mixpert_py.tuner.report.fitted import CALLERS, EXPRESSION, Column, fitted
 from mixpert_py.tuner.report.record import Gain, searched_gain
 from mixpert_py.tuner.report.summary import MEANING, NO_GAIN, brief, callers_text, gain_text
-from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text, share_text
+from mixpert_py.tuner.report.unit import (
+    PRODUCTS,
+    Unit,
+    budget_text,
+    clock_unit,
+    error_text,
+    share_text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class Report:
         else:
             text.append(f", {self.criterion} error ")
             text.append(error_text(outcome.best.error), style="bold")
-            text.append(f" of {outcome.budget:.2g} allowed")
+            text.append(f" of {budget_text(outcome.budget)} allowed")
         plans = "1 plan" if len(outcome.trials) == 1 else f"{len(outcome.trials)} plans"
         text.append(f", {plans} tried.")
         return text

@@ -48,7 +48,7 @@ def test_a_plan_that_holds(tmp_path: Path, mixpert: Mixpert) -> None:
     said = mixpert("verify", "p.toml", "chain.py")
     assert said.code == 0, said
     assert said.out.startswith("p.toml: holds: frobenius error ")
-    assert "within the budget of 0.001" in said.out
+    assert "within the budget of 1e-3" in said.out
     assert "times say nothing" in said.out
     (unused,) = (site.id for site in made.site if ":unused/" in site.id)
     assert f"  {unused}: never ran\n" in said.out
@@ -71,7 +71,7 @@ def test_over_budget(tmp_path: Path, mixpert: Mixpert) -> None:
     said = mixpert("verify", "p.toml", "chain.py")
     assert said.code == 1
     assert "does not hold: frobenius error" in said.out
-    assert "over the budget of 0.001" in said.out
+    assert "over the budget of 1e-3" in said.out
 
 
 def test_nan_is_over(tmp_path: Path, mixpert: Mixpert) -> None:
@@ -164,9 +164,9 @@ def test_values_with_budgets_of_their_own(tmp_path: Path, mixpert: Mixpert) -> N
     said = mixpert("verify", "p.toml", "chain.py")
     assert said.code == 0, said
     assert "holds: frobenius error" in said.out
-    assert "within the budget of 0.001, in 'c'" in said.out
+    assert "within the budget of 1e-3, in 'c'" in said.out
     assert "  b: max error " in said.out
-    assert "of 1e+09 allowed" in said.out
+    assert "of 1e9 allowed" in said.out
     found = json.loads(mixpert("verify", "p.toml", "--json", "--error=c=1e-9", "chain.py").out)
     assert not found["holds"]
     (value,) = found["values"]
@@ -174,7 +174,7 @@ def test_values_with_budgets_of_their_own(tmp_path: Path, mixpert: Mixpert) -> N
     said = mixpert("verify", "p.toml", "--error", "b=1e-9", "--error", "1", "chain.py")
     assert said.code == 1
     assert "does not hold: max error" in said.out
-    assert "over the budget of 1e-09, in 'b'" in said.out
+    assert "over the budget of 1e-9, in 'b'" in said.out
 
 
 def test_the_plans_reference_is_the_reference(tmp_path: Path, mixpert: Mixpert) -> None:

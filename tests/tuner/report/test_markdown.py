@@ -14,7 +14,7 @@ def test_it_says_what_the_page_says() -> None:
     lines = markdown(record, Program("m.py", numbers={A: 1}, notes=("Mind this.",))).splitlines()
     assert lines[0] == "# m.py"
     assert lines[2].startswith("2 of 3 products lowered.")
-    assert "- Error: 1.0e-05 of 1.0e-04 allowed" in lines
+    assert "- Error: 1.0e-05 of 1e-4 allowed" in lines
     assert "> Mind this." in lines
     assert any(re.match(r"\| 1 \| 1 \| `m:f/.*` \| 42.9% \| native → int8x3 \|", x) for x in lines)
     assert sum("**chosen**" in line for line in lines) == 1

@@ -181,3 +181,15 @@ def test_pictures_are_the_same_each_time_and_follow_the_page() -> None:
     assert picture == charts.plane(small())
     assert "var(--over)" in picture
     assert not re.search(r"#0000|#0001", picture)
+
+
+@pytest.mark.parametrize(
+    ("after", "times", "verdict", "has_before"),
+    [(1.6, 1.25, "faster", True), (2.0, None, "cannot tell", False)],
+)
+def test_a_program_that_did_not_gain_has_one_time(
+    after: float, times: float | None, verdict: str, has_before: bool
+) -> None:
+    gain = Gain(before=2.0, after=after, times=times, verdict=verdict)
+    text = page(msgspec.structs.replace(small(), gain=gain), Program("s.py"))
+    assert ("before: 2.00 s" in text) == has_before

@@ -115,7 +115,7 @@ def test_why_names_the_successor_and_ends_with_the_problem() -> None:
 
 def test_errors_of_several_budgets_are_shares() -> None:
     record = small()
-    assert (size(record, 2.5e-5), allowed(record)) == ("2.5e-05", "of 1.0e-04 allowed")
+    assert (size(record, 2.5e-5), allowed(record)) == ("2.5e-05", "of 1e-4 allowed")
     values = [
         ValueEntry(name="y", criterion="max", budget=1e-3, error=5e-4),
         ValueEntry(name="z", criterion="mred", budget=None, error=None),
@@ -127,7 +127,7 @@ def test_errors_of_several_budgets_are_shares() -> None:
     assert (size(several, 0.255), allowed(several)) == ("25.5 %", "of its budget")
     assert size(several, None) == "–"
     assert [said for name, said in tuning_facts(several) if name == "Value"] == [
-        "y: max error 5.0e-04 of 1.0e-03 allowed",
+        "y: max error 5.0e-04 of 1e-3 allowed",
         "z: mred error – of any allowed",
     ]
     assert "Error measure" not in dict(tuning_facts(several))
@@ -145,3 +145,10 @@ def test_errors_of_several_budgets_are_shares() -> None:
 def test_what_cannot_be_seen_is_shown(text: str, shown: str) -> None:
     assert visible(text) == shown
     visible(text).encode()
+
+
+def test_where_nothing_has_an_error_no_value_has_the_largest() -> None:
+    name, found = "Value with the largest error", msgspec.structs.replace(FRESH, worst="y")
+    assert (name, "y") in tuning_facts(changed(small(), verification=found))
+    exact = msgspec.structs.replace(found, error=0.0)
+    assert name not in dict(tuning_facts(changed(small(), verification=exact)))
