@@ -4,7 +4,8 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import zip_longest
 from math import inf, nan
 from pathlib import Path
@@ -18,7 +19,17 @@ Array = np.ndarray[Any, Any]
 
 STDOUT = "stdout"  # the name of what is printed
 MOST_BYTES = 1 << 22  # kept of what is printed; they are read as numbers in about a second
-FILE_ENDINGS = (".npy", ".npz", ".csv")
+ARRAY_ENDINGS = (".npy", ".npz")
+FILE_ENDINGS = (*ARRAY_ENDINGS, ".csv")
+TEXT_ENDINGS = (
+    ".csv",
+    ".tsv",
+    ".txt",
+    ".dat",
+    ".json",
+)  # of files that are read without being named
+MOST_FILES = 20  # that are read without being named
+MOST_ARRAY_BYTES = 1 << 26  # of such a file with arrays
 DELIMITERS = ",;\t"
 
 # Not within a word (`float32`, `v1.2`, `0x7f`); a sign always begins a number, as in `1-2j`.
@@ -101,6 +112,32 @@ def _distance(x: Array, y: Array) -> float:
     return float(np.max(np.where(x == y, 0.0, np.nan_to_num(ratios, nan=2.0)), initial=0.0))
 
 
+def is_output(name: str) -> bool:
+    """Return whether a value of this name is of what a program prints or writes, unasked."""
+    return name.startswith(("printed line ", "printed other lines", "file "))
+
+
+def readable(names: Iterable[str]) -> list[str]:
+    """The first files among these that are likely to hold numbers."""
+    found = [name for name in names if name.endswith((*ARRAY_ENDINGS, *TEXT_ENDINGS))]
+    return sorted(found)[:MOST_FILES]
+
+
+def raw_output(printed: str, directory: str, names: Iterable[str]) -> dict[str, Array]:
+    """What a run printed and wrote: STDOUT, or the name of a file → its bytes, (count,) uint8.
+
+    names: of files in the directory; those that are too large or cannot be read are left out.
+    """
+    found = {STDOUT: printed.encode()} if printed else {}
+    for name in names:
+        path = Path(directory) / name
+        most = MOST_ARRAY_BYTES if name.endswith(ARRAY_ENDINGS) else MOST_BYTES
+        with suppress(OSError):
+            if path.stat().st_size <= most:
+                found[name] = path.read_bytes()
+    return {name: np.frombuffer(content, np.uint8) for name, content in found.items()}
+
+
 class WrittenFile:
     """A file that a program writes; this object is made before the run.
 
@@ -112,12 +149,17 @@ class WrittenFile:
         self._path = Path(directory) / name
         self._before = self._changed()
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the file was written since this object was made."""
+        return self._changed() not in (None, self._before)
+
     def arrays(self) -> dict[str, Array]:
         """The arrays that the run wrote: the file's name, or `FILE.npz:key` → array.
 
         Raises ProgramError if the run wrote nothing there, or no numbers.
         """
-        if self._changed() in (None, self._before):
+        if not self.is_written:
             raise ProgramError(
                 f"{self.name}: not written by the program; --compare names what it writes"
             )

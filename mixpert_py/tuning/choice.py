@@ -33,7 +33,9 @@ class Choice:
 
     compared: variables, and attributes such as `model.coef_`. products: call sites whose last
     results are compared, too. steps, residuals: variables that are left out. unseen: whether the
-    program calls products of libraries, and nothing that is compared shows these.
+    program calls products of libraries, and nothing that is compared shows these. output: phrases
+    that say which numbers of the program's output are compared, where no variable is; unsteady:
+    what of the output is left out because it differs between native runs.
     """
 
     compared: tuple[str, ...]
@@ -41,6 +43,8 @@ class Choice:
     steps: tuple[str, ...] = ()
     residuals: tuple[str, ...] = ()
     unseen: bool = False
+    output: tuple[str, ...] = ()
+    unsteady: tuple[str, ...] = ()
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -52,14 +56,7 @@ class Choice:
         """A line that says what was chosen, and how to choose otherwise unless that is all."""
         count = len(self.products)
         if not self.compared:
-            results = (
-                "last result of 1 product" if count == 1 else f"last results of {count} products"
-            )
-            return (
-                f"Compared: the {results}, since no variable holds numbers when the program ends. "
-                "--compare FILE (.npy, .npz, .csv) or --compare stdout compares what it writes or "
-                "prints."
-            )
+            return self._output_sentence
         if not (*self.left_out, *self.products, *[UNSEEN] * self.unseen):
             return f"Compared: {_listed(self.compared)}."
         products = f" and {count} product{'s' * (count > 1)} that they do not show" if count else ""
@@ -73,6 +70,29 @@ class Choice:
         return (
             f"Compared: {_listed(self.compared)}{products}.{without} --compare NAME, for each "
             f"value, chooses otherwise.{unseen}"
+        )
+
+    @property
+    def _output_sentence(self) -> str:
+        """The sentence where no variable is compared."""
+        count = len(self.products)
+        results = "last result of 1 product" if count == 1 else f"last results of {count} products"
+        unsteady = ""
+        if self.unsteady:
+            unsteady = f" Left out, since native runs differ there: {_listed(self.unsteady)}."
+        compared = "; ".join(self.output)
+        if not self.output:
+            compared = (
+                f"the {results}, since neither a variable nor the program's output has numbers "
+                "that are the same in all native runs"
+            )
+        elif count:
+            compared += (
+                f", and the {results}, since the numbers may not show errors as small as the budget"
+            )
+        return (
+            f"Compared: {compared}.{unsteady} --compare NAME (a file, stdout or sinks) chooses "
+            "otherwise."
         )
 
 

@@ -100,6 +100,7 @@ class Experiment:
         self._project = project_folder(program) or ""
         self._stdin = stdin
         self._packages = options.packages
+        self._is_remote = options.dask is not None
 
     @property
     def on_gpu(self) -> bool:
@@ -161,9 +162,14 @@ class Experiment:
 
     def judged(self, run: ProgramRun, reference: Values) -> ProgramRun:
         """The run with its errors instead of its values."""
-        judge = self.comparison.judge
-        errors = judge.errors(reference, run.values)
-        return ProgramRun(run.result, {}, *judge.limits.worst(errors), errors, run.printed)
+        errors = self.comparison.errors(reference, run.values)
+        worst = self.comparison.judge.limits.worst(errors)
+        return ProgramRun(run.result, {}, *worst, errors, run.printed)
+
+    def settled(self, natives: Sequence[ProgramRun]) -> list[ProgramRun]:
+        """The native runs with those values that are compared from here on."""
+        self.comparison = self.comparison.settled([run.values for run in natives])
+        return [replace(run, values=self.comparison.among(run.values)) for run in natives]
 
     def measure(self, plan: Mapping[str, str], reference: Values) -> Measurement:
         """One trial. A program that fails under a plan is a measurement, not an exception."""
@@ -180,8 +186,12 @@ class Experiment:
         return replace(run.measurement, not_taken=not_taken)
 
     def compare_as(self, other: Comparison) -> None:
-        """Compare what another experiment does, by this one's own limits."""
-        self.comparison = replace(other, judge=self.comparison.judge)
+        """Compare what another experiment does, by this one's own limits. Of the output, this one's
+        own native runs show what is steady.
+        """
+        steady = None if other.sources else other.steady
+        judge = self.comparison.judge
+        self.comparison = replace(other, judge=judge, sources=(), steady=steady)
 
     def _learn(self, run: ProgramRun) -> None:
         """Prepare later runs by what the first one shows."""
@@ -221,6 +231,7 @@ class Experiment:
             directory = os.getcwd() if is_only else self._work_folder.for_run(temporary)
             job_file = folder.write(self._code, self._job(request, temporary, directory))
             files = [WrittenFile(file, directory) for file in self.comparison.files]
+            sources = [WrittenFile(name, directory) for name in self.comparison.sources]
             before = None if self._slowest else work_folder.state(directory)
             limit = self._limit(is_profile=bool(request.levels))
             ended = self.executor.run(str(job_file), limit, may_fork=request.may_fork)
@@ -243,14 +254,23 @@ class Experiment:
             if self.comparison.stdout:
                 printed = outputs.printed_text(folder.path)
                 values[outputs.STDOUT] = outputs.printed_numbers(printed)
-            elif request.printed:
+            elif request.printed or self.comparison.by_output:
                 with suppress(ProgramError):  # too much to read
                     printed = outputs.printed_text(folder.path)
-        return self._judgeable(result, values, printed)
+            run = self._judgeable(result, values, printed)
+            if not (self.comparison if self._slowest else self.comparison.after(run)).by_output:
+                return run
+            names = [file.name for file in sources if file.is_written]
+            if not (self._slowest or self._is_remote):
+                names = outputs.readable(work_folder.changed(before, directory))
+            output = outputs.raw_output(printed, directory, names)
+        return replace(run, values={**run.values, **output})
 
     def _judgeable(self, result: Result, values: Values, printed: str) -> ProgramRun:
         """A run with those of its values that are compared."""
-        run = ProgramRun(result, self.comparison.judge.limits.judged(values), printed=printed)
+        if not self.comparison.by_output:
+            values = self.comparison.judge.limits.judged(values)
+        run = ProgramRun(result, values, printed=printed)
         if self._slowest:
             return run
         return replace(run, values=self.comparison.after(run).among(run.values))
@@ -282,7 +302,7 @@ class Experiment:
             sinks=comparison.sinks,
             with_sinks=comparison.with_sinks,
             directory=directory,
-            stdout=comparison.stdout or request.printed,
+            stdout=comparison.stdout or request.printed or comparison.by_output,
             products=self._warm_up_products(request),
             moved=self._first is not None and not self._first.on_gpu,
             alone=request.alone,

@@ -131,6 +131,9 @@ class _Input:
         if self._names is None:
             try:
                 native = self._experiment.native(f"{self._label}, native run")
+                if self._experiment.comparison.by_output:  # which lines vary is shown by two runs
+                    again = self._experiment.native(f"{self._label}, native run")
+                    native, _ = self._experiment.settled([native, again])
             except ProgramError as failure:
                 # Of many seeds, this tells which one the program does not take.
                 raise ProgramError(f"--hold-out {self.arguments}: {failure}") from failure

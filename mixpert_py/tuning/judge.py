@@ -5,7 +5,7 @@ A user's own criterion `module:function` runs in a process of its own, whose ent
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +24,7 @@ from mixpert_py.tuner import criterion
 from mixpert_py.tuner.criterion import Criterion
 from mixpert_py.tuning.choice import FLOATS, Choice, choose
 from mixpert_py.tuning.options import Limits, TuningOptions
+from mixpert_py.tuning.printed import Steady
 
 NO_FLOW = Dependencies(frozenset(), (), ())
 LIMIT = 300.0  # seconds for one evaluation
@@ -62,7 +63,10 @@ class Comparison:
     stdout: whether the numbers it prints are compared. Values that it observes are compared beside
     these. Without any of them the choice is made by the first run, among the variables `names` and
     the results of the call sites `sinks`; with_sinks: whether those are compared in any case. flow:
-    of the program. choice: the one that was made.
+    of the program. choice: the one that was made. Where no variable could be chosen, what the
+    program prints and writes is compared: sources: "stdout" and files of the first run; steady:
+    what all native runs have in common, once they are made; with_products: whether the results of
+    products are compared beside it in any case, as where many budgets are searched.
     """
 
     judge: Judge
@@ -74,6 +78,9 @@ class Comparison:
     with_sinks: bool = False
     flow: Dependencies = NO_FLOW
     choice: Choice | None = None
+    with_products: bool = False
+    sources: tuple[str, ...] = ()
+    steady: Steady | None = None
 
     @classmethod
     def of(cls, program: Program, options: TuningOptions, flow: Dependencies) -> "Comparison":
@@ -93,21 +100,65 @@ class Comparison:
             sinks=flow.sinks if SINKS in compare or not compare else (),
             with_sinks=SINKS in compare,
             flow=flow,
+            with_products=options.front,
         )
+
+    @property
+    def by_output(self) -> bool:
+        """Whether runs are compared by what they print and write, or may be."""
+        is_open = self.choice is not None and not self.choice.compared and self.steady is None
+        return bool(self.sources) or (is_open and self.judge.limits.common is not None)
 
     def after(self, first: ProgramRun) -> "Comparison":
         """The comparison of all later runs, after the first one."""
         found = self
         if first.result.kinds and self.choice is None:
             found = self._chosen(first)
+        if found.by_output:
+            sources = tuple(name for name in first.values if name not in first.result.kinds)
+            return replace(found, sources=sources)
         judge = self.judge.with_decisions(found.among(first.values))
         return replace(found, judge=judge)
+
+    def settled(self, natives: Sequence[Values]) -> "Comparison":
+        """The comparison after all native runs, which show what of the output is compared.
+
+        The results of products are compared beside it unless the output shows errors of the size
+        of the budget.
+        """
+        if not self.by_output:
+            return self
+        assert self.choice is not None
+        steady = Steady.of(natives, self.sources)
+        is_enough = not self.with_products and steady.shows(self.judge.limits)
+        sinks = () if is_enough else self.sinks
+        values, _ = steady.pair(natives[0], natives[0])
+        return replace(
+            self,
+            judge=self.judge.with_decisions(values),
+            sinks=sinks,
+            choice=replace(
+                self.choice, products=sinks, output=steady.compared, unsteady=steady.left_out
+            ),
+            sources=tuple(steady.sources),
+            steady=steady,
+        )
+
+    def errors(self, reference: Values, values: Values) -> dict[str, float]:
+        """Value → its error; raises as `tuner.criterion.errors` does."""
+        if self.sources and self.steady is not None:
+            reference, values = self.steady.pair(reference, values)
+        return self.judge.errors(reference, values)
 
     def among(self, values: Values) -> Values:
         """The values of the first run that are compared."""
         if self.choice is None:
             return values
-        return {name: x for name, x in values.items() if name in (*self.names, *self.sinks)}
+        return {
+            name: x
+            for name, x in values.items()
+            if name in {*self.names, *self.sinks, *self.sources}
+        }
 
     def _chosen(self, first: ProgramRun) -> "Comparison":
         limits, kinds = self.judge.limits, first.result.kinds

@@ -155,15 +155,15 @@ def test_decisions_hide_no_numbers() -> None:
 def test_the_sentence_says_how_to_choose_otherwise() -> None:
     assert chosen("x = a @ b\n", {}).sentence == "Compared: x."
     in_main = chosen("def main():\n    print(a @ b)\nmain()\n", {}).sentence
-    assert in_main.startswith("Compared: the last result of 1 product, since no variable")
+    assert in_main.startswith("Compared: the last result of 1 product, since neither")
     assert chosen(REFINEMENT, {"r": 1e-9}).sentence == (
         "Compared: x. Left out: d (steps to these) and r (tiny differences, which a plan may "
         "change); --compare NAME, for each value, chooses otherwise."
     )
 
 
-def options(*compare: str, **more: object) -> TuningOptions:
-    return TuningOptions(limits_from({None: 2e-6}, {}), compare, **more)  # type: ignore[arg-type]
+def options(*names: str, compare: tuple[str, ...] = (), **more: object) -> TuningOptions:
+    return TuningOptions(limits_from({None: 2e-6}, {}), compare or names, **more)  # type: ignore[arg-type]
 
 
 def tuned(path: Path, source: str, **more: object) -> TuningResult:
@@ -234,7 +234,7 @@ def test_counts_that_differ_are_told(tmp_path: Path) -> None:
     assert "steps 8 (natively 7)" in told
 
 
-# All of it is in a function: its last product is compared, and no label.
+# All of it is in a function: where its last product is compared, what it prints is only told.
 PRINTING = """\
 import time
 import numpy as np
@@ -253,16 +253,17 @@ main()
 
 
 def test_printed_numbers_that_differ_are_told(tmp_path: Path) -> None:
-    found = tuned(tmp_path / "s.py", PRINTING)
+    found = tuned(tmp_path / "s.py", PRINTING, compare=("sinks",))
     assert lowered(found) == 1
     # The first line differs by less than the budget.
     compared, note = found.notes
-    assert compared.startswith("Compared: the last result of 1 product, since no variable")
+    assert compared.startswith("Compared: s:main")
     assert note.startswith("Under the plan the program prints other numbers, line 2: 'sizes [")
 
 
 def test_printed_times_are_not_told(tmp_path: Path) -> None:
-    found = tuned(tmp_path / "s.py", PRINTING.replace('"sizes",', 'time.time_ns(), "sizes",'))
+    source = PRINTING.replace('"sizes",', 'time.time_ns(), "sizes",')
+    found = tuned(tmp_path / "s.py", source, compare=("sinks",))
     assert (lowered(found), len(found.notes)) == (1, 1)
 
 
