@@ -29,8 +29,6 @@ from mixpert_py.runtime.request import (
     Native,
     Product,
     Settings,
-    call_method,
-    call_native,
     dot_shape,
     is_dask,
     matmul_shape,
@@ -115,7 +113,7 @@ def matmul(
             except RuntimeWarning as warning:
                 return again(warning, native or operator.matmul, a, b)
         elif _passes(a, b, site, options):
-            return call_native(_function(native), a, b, *rest, **options)
+            return warned.call(_function(native), a, b, *rest, **options)
         settings, out = _settings(site, options)
         function = native or operator.matmul
         if rest or out is not None or options or (site is None and not _has_operator(a, b)):
@@ -160,7 +158,7 @@ def dot(
             except RuntimeWarning as warning:
                 return again(warning, native, a, b)
         elif _passes(a, b, site, options):
-            return call_native(native, a, b, *rest, **options)
+            return warned.call(native, a, b, *rest, **options)
         if options.get("out", native) is None:  # which a type's `__array_function__` would see
             native = partial(native, out=None)
         settings, out = _settings(site, options)
@@ -195,12 +193,12 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
             except RuntimeWarning as warning:
                 return again(warning, warned.call_method, a, b)
         elif _passes(a, b, site, options):
-            return call_method(a, b, *rest, **options)
+            return warned.call(warned.call_method, a, b, *rest, **options)
         # The methods of many types take no `out`, None or not.
         method: Native = warned.call_method
         if rest or "out" in options:
             given = {"out": None} if options.get("out") is None and not rest else {}
-            method = partial(call_method, **given)
+            method = partial(warned.call_method, **given)
         settings, out = _settings(site, options)
         if options:
             raise _unexpected("dot_method", options)
@@ -291,9 +289,9 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
 
 def _native(call: Call) -> Any:
     """The product that the program would have made, with its warnings at the program's line."""
-    if call.out is None and not call.rest:
-        return warned.call(call.native, call.a, call.b)
-    return call.run()
+    if call.out is None:
+        return warned.call(call.native, call.a, call.b, *call.rest)
+    return warned.call(call.native, call.a, call.b, *call.rest, out=call.out)
 
 
 def _traced(

@@ -78,16 +78,11 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
 
 
 def call_native(native: Native, *operands: Any, **options: Any) -> Any:
-    """native(*operands, **options), called from here: in `api` warnings are errors at first."""
+    """native(*operands, **options), called from here: in `warned` warnings are errors at first."""
     return native(*operands, **options)
 
 
-def call_method(a: Any, b: Any, *rest: Any, **out: Any) -> Any:
-    """a.dot(b), called as a function."""
-    return a.dot(b, *rest, **out)
-
-
-pass_over(Call.run, call_native, call_method)
+pass_over(Call.run, call_native)
 
 
 class Settings(NamedTuple):

@@ -7,13 +7,14 @@ filters.
 """
 
 import warnings
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from mixpert_py.runtime.program_frames import is_ours, pass_over, warn
-from mixpert_py.runtime.request import Native
+from mixpert_py.runtime.request import Native, call_native
 
 ENCOUNTERED = " encountered in "  # as in "overflow encountered in matmul"
 CALLERS = r"mixpert_py\.runtime\.(api|warned)\Z"
@@ -21,20 +22,34 @@ CALLERS = r"mixpert_py\.runtime\.(api|warned)\Z"
 warnings.filterwarnings("error", category=RuntimeWarning, module=CALLERS)
 
 
-def call(native: Native, a: Any, b: Any) -> Any:
-    """native(a, b), with its warnings as from the program's frame."""
+def call(native: Native, a: Any, b: Any, *rest: Any, **options: Any) -> Any:
+    """native(a, b, *rest, **options), with its warnings as from the program's frame.
+
+    Warnings name our own frame if the result may lie in memory of an operand: NumPy's `dot` then
+    fails where a warning is an error.
+    """
+    if rest or options:
+        outputs = (*rest, options.get("out"))
+        if not all(out is None or _is_apart(out, a, b) for out in outputs):
+            return call_native(native, a, b, *rest, **options)
     try:
-        return native(a, b)
+        return native(a, b, *rest, **options)
     except RuntimeWarning as warning:
-        return again(warning, native, a, b)
+        return again(warning, partial(native, **options), a, b, *rest)
 
 
-def call_method(a: Any, b: Any) -> Any:
-    """a.dot(b), called as a function by `call`."""
-    return a.dot(b)
+def call_method(a: Any, b: Any, *rest: Any, **options: Any) -> Any:
+    """a.dot(b, *rest, **options), called as a function by `call`."""
+    return a.dot(b, *rest, **options)
 
 
-def again(warning: RuntimeWarning, native: Native, a: Any, b: Any) -> Any:
+def _is_apart(out: Any, *operands: Any) -> bool:
+    arrays = (out, *operands)
+    is_known = all(type(x) is np.ndarray for x in arrays)
+    return is_known and not any(np.may_share_memory(out, x) for x in operands)
+
+
+def again(warning: RuntimeWarning, native: Native, *operands: Any) -> Any:
     """The product whose warning became an error, with its warnings as from the program's frame.
 
     A warning that code of the program has raised is raised.
@@ -47,11 +62,11 @@ def again(warning: RuntimeWarning, native: Native, a: Any, b: Any) -> Any:
     if is_of_numbers:
         modes = {kind: "call" if mode == "warn" else mode for kind, mode in np.geterr().items()}
         with np.errstate(**modes, call=lambda kind, flag: kinds.append(kind)):  # type: ignore[arg-type]
-            result = native(a, b)
+            result = native(*operands)
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = native(a, b)
+            result = native(*operands)
     for message in [f"{kind}{ENCOUNTERED}{where}" for kind in kinds] or [text]:
         warn(message, type(warning))
     return result

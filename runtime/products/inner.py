@@ -4,6 +4,7 @@ from typing import Any
 
 from numpy import ndarray
 
+from mixpert_py.runtime import warned
 from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.context import innermost, passes
 from mixpert_py.runtime.products.rearranged import (
@@ -38,7 +39,7 @@ def inner(
     if scheme is None and backend is None and block is None:
         if type(a) is type(b) is ndarray:
             if a.size < MOVES and passes(site):
-                return native(a, b)
+                return warned.call(native, a, b)
         elif type(b) in device_of and b.ndim in (1, 2):
             columns = b.T if b.ndim == 2 else b  # a vector's view would take time
             value = kept_product(innermost.get().context, site, matmul_shape, False, a, columns)
@@ -54,4 +55,4 @@ def _call(native: Native, a: object, b: object) -> Call:
     if arrays is None or max(x.ndim for x in arrays) > 2:
         return not_rearranged(native, a, b, Reason.DIMENSIONS)
     rows, columns = arrays
-    return rearranged(lambda: native(a, b), rows, columns.T)
+    return rearranged(lambda: warned.call(native, a, b), rows, columns.T)

@@ -17,7 +17,6 @@ from mixpert_py.runtime.request import (
     Native,
     Product,
     Request,
-    call_method,
     result_shape,
 )
 from mixpert_py.runtime.schemes import emulation_of
@@ -32,7 +31,6 @@ NUMPYS: dict[Native, Native] = {
     operator.matmul: MATMUL,
     MATMUL: MATMUL,
     DOT: DOT,
-    call_method: DOT,
     warned.call_method: DOT,
 }
 
