@@ -159,6 +159,8 @@ def estimate(
     for site in filter(unsuited.get, result.sites):
         by_place[None][site] = {"native": result.sites[site].seconds}
     fixed = {site for site, trace in result.sites.items() if is_native_anywhere(trace)}
+    for times in by_place.values():
+        times.update({site: {"native": times[site]["native"]} for site in fixed})
     known = _places(program, result)
     tuned = {site for site in result.sites if matches(module_of(site), packages)}
     tuned |= own_sites.keys()
