@@ -247,6 +247,7 @@ class Reason(StrEnum):
     ELSEWHERE = "in another process"
     UNSUITED = "not used"
     TOO_SHORT = "too short"
+    NEGLIGIBLE = "not timed"
     UNCLEAR = "cannot tell"
     PREDICTED = "predicted over budget"
     TOO_LITTLE = "gains too little"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, hypot, log, prod
 
-from mixpert_py.execution.products import MeasuredProduct
+from mixpert_py.execution.products import NEGLIGIBLE, MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.runtime.reasons import Shape
 from mixpert_py.runtime.tracing.captures import shared_out
@@ -73,12 +73,15 @@ class PairedTimes:
     ) -> "PairedTimes":
         """Of the products that a profile has made by themselves. sites: its traces."""
         measured = by_site(alone)
+        least = NEGLIGIBLE * sum(native.values())
+
+        def ratio(site: str, scheme: str) -> Ratio | Reason:
+            if not measured[site] and native.get(site, 0.0) < least:
+                return Reason.NEGLIGIBLE
+            return site_ratio(sites[site], measured[site], scheme)
+
         return cls(
-            native,
-            {
-                site: {scheme: site_ratio(trace, measured[site], scheme) for scheme in schemes}
-                for site, trace in sites.items()
-            },
+            native, {site: {scheme: ratio(site, scheme) for scheme in schemes} for site in sites}
         )
 
     def __call__(self, site: str, trace: SiteResult, scheme: str) -> float:

@@ -42,6 +42,7 @@ MEANING: Mapping[str, str] = {
     "measured.",
     Reason.UNSUITED: "No lower level suits the product's operands.",
     Reason.TOO_SHORT: "The product's time is below the clock's noise, so no gain could be seen.",
+    Reason.NEGLIGIBLE: "The product takes less than 1 % of the time of all products.",
     Reason.UNCLEAR: "Timed alone, the level and the original took the same time within the noise, "
     "or there was no time to measure it. Try again on an idle machine.",
     Reason.PREDICTED: "The program's predicted error exceeds the budget, so the level was not run.",

@@ -74,6 +74,15 @@ def test_why_a_site_has_no_ratio() -> None:
     assert site_ratio(trace(small=1), [product(SMALL, None)], "float32") is Reason.NOT_TAKEN
 
 
+def test_a_site_below_one_percent_is_not_timed() -> None:
+    sites = {"s": trace(small=1), "little": trace(small=1), "late": trace(small=1)}
+    native = {"s": 2.0, "little": 0.01, "late": 0.1}
+    cost = PairedTimes.of(native, sites, [product(SMALL, FAST)], ["float32"])
+    assert cost.excluded("little") == {"float32": Reason.NEGLIGIBLE}
+    assert cost.excluded("late") == {"float32": Reason.UNCLEAR}  # there was no time for it
+    assert cost("little", sites["little"], "float32") == 0.01
+
+
 def test_products_by_site() -> None:
     one, other = product(SMALL, FAST, "a"), product(SMALL, FAST, "b")
     assert by_site([one, other, one]) == {"a": [one, one], "b": [other]}
