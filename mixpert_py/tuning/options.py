@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from mixpert_py.errors import MixPertError, ProgramError
+from mixpert_py.tuner.report.record import LARGEST
 from mixpert_py.tuner.tune import DEFAULT as DEFAULT_SEARCH
 
 Array = npt.NDArray[Any]
@@ -211,13 +212,15 @@ def parse_budgets(option: str, texts: Sequence[str]) -> dict[str | None, float]:
 
 
 def budget_of(option: str, text: str) -> float:
-    """The budget that a text is. Raises MixPertError where it is no number of at least 0."""
+    """The budget that a text is. Raises MixPertError where it is no number from 0 to LARGEST."""
     try:
         budget = float(text)
     except ValueError:
         budget = nan
     if not 0 <= budget < inf:
         raise MixPertError(f"{option} is a number of at least 0, not {text}")
+    if budget > LARGEST:
+        raise MixPertError(f"{option} {text}: the largest budget is {LARGEST:g}")
     if budget == 0 and Decimal(text) > 0:
         raise MixPertError(f"{option} {text}: the smallest number above 0 is {ulp(0.0):.0e}")
     return budget

@@ -1,11 +1,10 @@
 """A tuning as plain data: it is printed as JSON, stored beside the plan, and read for a report.
 
-Times are in `unit`; a number that is not finite, or unknown, is None.
+Times are in `unit`; a number that is unknown, not finite or above LARGEST is None.
 """
 
 import json
 from collections.abc import Collection
-from math import isfinite
 from typing import Annotated, Literal
 
 import msgspec
@@ -14,8 +13,8 @@ from mixpert_py.errors import MixPertError, one_line
 from mixpert_py.plan import Provenance
 from mixpert_py.tuner.records import Outcome, Trial, Verdict
 
-# An error or a budget: pictures have room for powers of ten around it.
-Size = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
+LARGEST = 1e300  # error or budget: pictures have room for powers of ten around it
+Size = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,8 +239,8 @@ def _schemes(record: Record) -> set[str]:
 
 
 def finite(value: float | None) -> float | None:
-    """A finite number as float, anything else as None: JSON has no other numbers."""
-    return float(value) if value is not None and isfinite(value) else None
+    """A number as float; None where it is not finite, or larger than a record has room for."""
+    return float(value) if value is not None and abs(value) <= LARGEST else None
 
 
 def _operator(verdict: Verdict, share: float) -> OperatorEntry:

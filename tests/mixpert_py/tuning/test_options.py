@@ -127,6 +127,7 @@ def test_what_a_tuning_depends_on_tells_limits_apart() -> None:
         (("a=1", "a=2"), "'a' stands twice"),
         (("-1",), "--error is a number of at least 0, not -1"),
         (("inf",), "--error is a number of at least 0, not inf"),
+        (("1e308",), "--error 1e308: the largest budget is 1e+300"),
         (("1e-400",), "--error 1e-400: the smallest number above 0 is 5e-324"),
         (("a=nan",), "--error is a number of at least 0, not nan"),
     ],
