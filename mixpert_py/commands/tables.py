@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
 # Columns of a profile about a product's operands, and the meanings that stand below it.
 OPERANDS = {
-    "spread,\nbits": "Bits by which entries lie below the largest of their row, in the mean.",
-    "int8\nloss": "Bits by which int8x6 is less accurate than FP32 on these operands.",
-    "cancels": "Times as large as the result would be if nothing cancelled in it.",
+    "spread,\nbits": "How many bits smaller entries are than the largest of their row, on average.",
+    "int8\nloss": "How many bits less accurate int8x6 is than float32 on these operands.",
+    "cancels": "How many times as large the result would be if nothing cancelled in it.",
 }
 
 NARROWEST = 20  # characters
@@ -170,7 +170,9 @@ def whole_program(found: "Verification") -> str:
     if found.native_seconds * (1 - found.program.mean) > found.spread:
         return ""
     vary = clock_unit((found.spread,)).quantity(found.spread)
-    return f" Whole runs vary by {vary}, more than the gain."
+    return (
+        f" Whole runs vary by {vary}, more than the gain: it is measured in the lowered products."
+    )
 
 
 def value_line(value: Criterion) -> str:

@@ -16,7 +16,11 @@ from tests.mixpert_py.command import Mixpert
     ("ratio", "said"),
     [
         (0.5, ""),
-        (0.9, " Whole runs vary by 200 ms, more than the gain."),
+        (
+            0.9,
+            " Whole runs vary by 200 ms, more than the gain: it is measured in the lowered "
+            "products.",
+        ),
     ],
 )
 def test_a_program_may_not_gain_what_its_products_do(ratio: float, said: str) -> None:
