@@ -16,8 +16,8 @@ from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.tuning.project_sites import LIBRARY
 
 UNSEEN = (
-    " Nothing of these comes of a call into a library, whose products are judged by nothing: "
-    "--compare an attribute, such as model.coef_, or stdout."
+    " No compared value comes from a call into a library, so errors of its products are not "
+    "checked: compare an attribute (--compare model.coef_) or stdout."
 )
 RESIDUAL = 1e-3  # of the size of its operands: a difference that is smaller is a residual
 # Names of values that a program throws away, as pylint takes them (`dummy-variables-rgx`).
@@ -60,16 +60,17 @@ class Choice:
         if not (*self.left_out, *self.products, *[UNSEEN] * self.unseen):
             return f"Compared: {_listed(self.compared)}."
         products = f" and {count} product{'s' * (count > 1)} that they do not show" if count else ""
-        left = []
+        without = ""
         if self.steps:
-            left.append(f"{_listed(self.steps)} (steps to these)")
+            steps = _listed(self.steps)
+            without += f" Not compared, since compared values are computed from them: {steps}."
         if self.residuals:
-            left.append(f"{_listed(self.residuals)} (tiny differences, which a plan may change)")
-        without = f" Left out: {' and '.join(left)};" if left else ""
+            tiny = _listed(self.residuals)
+            without += f" Not compared, since a plan may change such tiny differences: {tiny}."
         unseen = UNSEEN if self.unseen else ""
         return (
-            f"Compared: {_listed(self.compared)}{products}.{without} --compare NAME, for each "
-            f"value, chooses otherwise.{unseen}"
+            f"Compared: {_listed(self.compared)}{products}.{without} To compare others: --compare "
+            f"NAME, for each.{unseen}"
         )
 
     @property
@@ -79,7 +80,7 @@ class Choice:
         results = "last result of 1 product" if count == 1 else f"last results of {count} products"
         unsteady = ""
         if self.unsteady:
-            unsteady = f" Left out, since native runs differ there: {_listed(self.unsteady)}."
+            unsteady = f" Not compared, since native runs differ there: {_listed(self.unsteady)}."
         compared = "; ".join(self.output)
         if not self.output:
             compared = (
@@ -91,8 +92,8 @@ class Choice:
                 f", and the {results}, since the numbers may not show errors as small as the budget"
             )
         return (
-            f"Compared: {compared}.{unsteady} --compare NAME (a file, stdout or sinks) chooses "
-            "otherwise."
+            f"Compared: {compared}.{unsteady} To compare others: --compare NAME (a file, stdout or "
+            "sinks)."
         )
 
 

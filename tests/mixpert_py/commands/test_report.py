@@ -50,7 +50,10 @@ def test_a_page_of_a_tuning(tuned: Path, mixpert: Mixpert) -> None:
     assert "</script>&lt;b" not in text
     assert '<pre class="graph">' in text
     assert text.count('role="note"') == 2
-    assert 'role="note">Compared: c. Left out: b (steps to these)' in text
+    assert (
+        'role="note">Compared: c. Not compared, since compared values are computed from them: b.'
+        in text
+    )
 
 
 def test_markdown_and_json_go_to_stdout_or_a_file(tuned: Path, mixpert: Mixpert) -> None:

@@ -157,8 +157,9 @@ def test_the_sentence_says_how_to_choose_otherwise() -> None:
     in_main = chosen("def main():\n    print(a @ b)\nmain()\n", {}).sentence
     assert in_main.startswith("Compared: the last result of 1 product, since neither")
     assert chosen(REFINEMENT, {"r": 1e-9}).sentence == (
-        "Compared: x. Left out: d (steps to these) and r (tiny differences, which a plan may "
-        "change); --compare NAME, for each value, chooses otherwise."
+        "Compared: x. Not compared, since compared values are computed from them: d. Not compared, "
+        "since a plan may change such tiny differences: r. To compare others: --compare NAME, for "
+        "each."
     )
 
 

@@ -206,9 +206,9 @@ def test_a_program_is_judged_by_what_it_prints_and_writes(tmp_path: Path) -> Non
     found = tuned(path, LARGEST, SAVED, hold_outs=(("1",),))
     assert lowered(found) == 1
     assert found.notes[0] == (
-        "Compared: printed numbers: 1 on 1 line; file out.csv: 48,000 on 300 lines. Left out, "
-        "since native runs differ there: 1 line of stdout. --compare NAME (a file, stdout or "
-        "sinks) chooses otherwise."
+        "Compared: printed numbers: 1 on 1 line; file out.csv: 48,000 on 300 lines. Not "
+        "compared, since native runs differ there: 1 line of stdout. To compare others: --compare "
+        "NAME (a file, stdout or sinks)."
     )
     assert found.hold_out is not None
     assert not (tmp_path / "out.csv").exists()
@@ -245,8 +245,8 @@ def test_products_are_judged_where_the_output_shows_no_error(tmp_path: Path) -> 
     nothing = tuned(path, "print('took', time.time_ns())")
     assert nothing.notes[0].startswith(
         "Compared: the last result of 1 product, since neither a variable nor the program's output "
-        "has numbers that are the same in all native runs. Left out, since native runs differ "
-        "there: 1 line of stdout."
+        "has numbers that are the same in all native runs. Not compared, since native runs "
+        "differ there: 1 line of stdout."
     )
 
 
