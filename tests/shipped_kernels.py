@@ -34,7 +34,7 @@ from mixpert_py.runtime.packing import blocks, launch, repair, rows
 from mixpert_py.runtime.packing import residues as residue_packing
 from mixpert_py.runtime.packing.operand import Form, layout
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import crt, emulation_of, get, ladder
+from mixpert_py.runtime.schemes import crt, emulation_of
 from mixpert_py.runtime.schemes.integers import Bounds, digits_of, scheme_for
 from mixpert_py.runtime.splitter import Residues
 
@@ -42,16 +42,8 @@ ROOT = Path(__file__).parents[1]
 ARCHIVE = ROOT / "runtime" / "kernels" / shipped.ARCHIVE
 PROCESSES = 2
 DEFAULT = emulation_of("faithful")
-SCHEMES = (
-    DEFAULT,
-    *([DEFAULT.wider] if DEFAULT.wider else []),  # of large products
-    *(
-        emulation_of(name)
-        for rung in ladder("int8")
-        for name in rung
-        if get(name).kind == "emulation"
-    ),
-)
+# Of float32: the default, its wider scheme for large products, and the next of `--ladder int8`.
+SCHEMES = (DEFAULT, *([DEFAULT.wider] if DEFAULT.wider else []), emulation_of("int8x6"))
 # `crt`, the default of float64: with as many moduli as data needs, and of the commonest integers.
 RESIDUES = (
     *(emulation_of(f"crt{count}") for count in range(crt.FEWEST, crt.MOST + 1)),
@@ -61,7 +53,7 @@ RESIDUES = (
         if (scheme := scheme_for(bounds, bounds, 4096)) is not None
     ),
 )
-DTYPES = ("float32", "float64")
+DTYPE = "float32"  # of products by SCHEMES; those of float64 are made by RESIDUES
 # Of square products: powers of two, and lengths of K that are common elsewhere.
 SIDES = (512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 32768)
 # Bytes of shared memory that a block may have, of devices for which there is PTX, and cubins.
@@ -149,32 +141,32 @@ def kernels() -> dict[str, list[Kernel]]:
 
 def _numba_kernels() -> Iterator[tuple[str, NumbaKernel]]:
     """Packing and repair, and the member of the archive that each belongs to."""
-    for capability, dtype, scheme in product(PTX_SHARED, DTYPES, SCHEMES):
-        member = f"{capability}-{dtype}-{scheme.name}.ptx"
-        yield member, NumbaKernel(repair.KERNELS, "repair_kernel", (dtype,) * 3, capability)
-        for config in packing_configs(scheme, dtype, capability):
+    for capability, scheme in product(PTX_SHARED, SCHEMES):
+        member = f"{capability}-{scheme.name}.ptx"
+        yield member, NumbaKernel(repair.KERNELS, "repair_kernel", (DTYPE,) * 3, capability)
+        for config in packing_configs(scheme, capability):
             module, factory = config.kernel
             where = f"{launch.PACKAGE}.{module}"
             yield member, NumbaKernel(where, factory, config.constants, capability)
 
 
-def packing_configs(scheme: Scheme, dtype: str, capability: str) -> list[launch.PackingConfig]:
-    """How products of a scheme and type pack their operands, of all sizes and usual layouts."""
+def packing_configs(scheme: Scheme, capability: str) -> list[launch.PackingConfig]:
+    """How products of a scheme pack their operands, of all sizes and usual layouts."""
     found = []
     with (
         mock.patch.object(rows, "has_clusters", return_value=capability == shipped.HOPPER),
         mock.patch.object(blocks, "shared_memory", return_value=PTX_SHARED[capability]),
     ):
         for n, a, b in product(SIDES, (False, True), (False, True)):
-            forms = _form(dtype, n, turned=a), _form(dtype, n, turned=not b)
-            task = launch.PackingTask(scheme, "both", forms, dtype)
+            forms = _form(n, turned=a), _form(n, turned=not b)
+            task = launch.PackingTask(scheme, "both", forms, DTYPE)
             found += [packing._config(name, part) for name, part in packing._choices(task)]
     return found
 
 
-def _form(dtype: str, n: int, *, turned: bool) -> Form:
+def _form(n: int, *, turned: bool) -> Form:
     """A square operand, contiguous along K, or across it."""
-    return Form(dtype, 1, n, n, 0, 1 if turned else n, n if turned else 1, aligned=True)
+    return Form(DTYPE, 1, n, n, 0, 1 if turned else n, n if turned else 1, aligned=True)
 
 
 def _cuda_kernels() -> Iterator[tuple[str, CudaKernel]]:
@@ -186,7 +178,7 @@ def _cuda_kernels() -> Iterator[tuple[str, CudaKernel]]:
         if scheme.wider is not None:
             yield member, CudaKernel(source_text("guard.cu", ()), architecture)
     for architecture, scheme in product(CUBIN_SHARED, RESIDUES):
-        member = f"{architecture}-{scheme.name.replace(' ', '-')}.cubin"
+        member = f"{architecture}-crt.cubin"
         for text in residue_texts(scheme, architecture):
             yield member, CudaKernel(text, architecture)
 
@@ -196,13 +188,12 @@ def gemm_texts(scheme: Scheme, architecture: str) -> list[str]:
     family = HOPPER if architecture == "90a" else PORTABLE
     chip = Chip(family, 1, CUBIN_SHARED[architecture])
     found = []
-    for n, dtype in product(SIDES, DTYPES):
-        wide = dtype == "float64"
+    for n in SIDES:
         place = layout(scheme.left, 1, n, n, scheme.lengths(n)[1], False)
         depth = Depth(place.steps, place.blocks, place.steps_per_block)
-        for tile in candidates(scheme, depth, wide=wide, chip=chip):
+        for tile in candidates(scheme, depth, wide=False, chip=chip):
             steps = depth.steps_per_block
-            constants = gemm.constants(scheme, tile, wide=wide, steps_per_block=steps)
+            constants = gemm.constants(scheme, tile, wide=False, steps_per_block=steps)
             found.append(source_text(family.file, constants))
     return list(dict.fromkeys(found))
 

@@ -1,8 +1,8 @@
 """Compiled kernels that come with the package, so that a first product does not wait for them.
 
 An archive beside this file holds PTX of Numba's packing and repair kernels, and cubins of the GEMM
-kernels, for the defaults and the schemes of the INT8 ladder: `python -m
-tests.shipped_kernels` makes it. A cubin is found by a digest of the text that it was
+kernels, for the defaults of float32 and float64 and for int8x6: `python -m tests.shipped_kernels`
+makes it. A cubin is found by a digest of the text that it was
 compiled from; PTX only while the sources of its module have the digests that the archive states.
 What is not found, and what a driver refuses, is compiled where it is needed, as all others are. So
 results do not depend on what is shipped.
