@@ -56,32 +56,16 @@ class PredictiveSearch:
         for trial in {plan_key(trial.plan): trial for trial in state.trials}.values():
             self._learn(trial)
 
-    def descend(self, patience: float = inf) -> None:
-        """Run plans until none promises to be worth a run.
-
-        patience: so many refused in a row are the last ones, if there is a plan that passed.
-        """
-        state, refused = self.state, 0
+    def descend(self) -> None:
+        """Run plans until none promises to be worth a run."""
         while (plan := self.next_plan()) is not None:
             self.run(plan)
-            refused = 0 if state.trials[-1].reason is Reason.KEPT else refused + 1
-            if refused >= patience and state.incumbent is not state.start:
-                break
         self.restore_idle()
 
     def explain(self) -> None:
         """Record why each operator is lowered no further."""
         for operator in self.state.longest_first():
             self.state.stopped[operator.id] = self.verdict(operator)
-
-    def go_on_within(self, budget: float) -> None:
-        """Go on with another budget, from the fastest plan that is known to be within it."""
-        self.state.go_on_within(budget)
-        self.refused = [
-            trial.plan
-            for trial in self.state.trials
-            if trial.measurement.problem is not None or not trial.measurement.error <= budget
-        ]
 
     def run(self, plan: Schemes) -> None:
         """Run a plan, and learn from it."""

@@ -74,24 +74,6 @@ class SearchState:
         self.incumbent = self.start
         self.stopped.clear()
 
-    def go_on_within(self, budget: float) -> None:
-        """Judge by another budget from here on, from the fastest plan that is known within it."""
-        self.budget = budget
-        known = self.sound_within(budget)
-        self.incumbent = min(known, key=lambda x: x.measurement.in_products, default=self.start)
-        self.stopped.clear()
-
-    def sound_within(self, budget: float) -> list[Trial]:
-        """The trials within a budget in which each lowered operator took its scheme."""
-        start = self.start.plan
-        return [
-            trial
-            for trial in self.trials
-            if trial.measurement.problem is None
-            and trial.measurement.error <= budget
-            and all(trial.plan[site] == start[site] for site in trial.measurement.not_taken)
-        ]
-
     def consider(
         self, *steps: Mapping[str, str], then: Callable[[], Iterable[Schemes]] = tuple
     ) -> Trial:

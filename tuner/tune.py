@@ -55,21 +55,18 @@ def tune(
     """
     if search not in SEARCHES:
         raise PlanError(f"unknown search {search!r}; known: {', '.join(SEARCHES)}")
-    state = begin(measure, problem, on_trial, expect)
+    state = _begin(measure, problem, on_trial, expect)
     if not state.start.measurement.error <= problem.budget:
-        return outcome_of(state, Reason.START_OVER_BUDGET)
+        return _outcome(state, Reason.START_OVER_BUDGET)
     try:
         _search_within_hold_out(state, SEARCHES[search], excess)
     except KeyboardInterrupt:
-        return outcome_of(state, Reason.INTERRUPTED)
-    return outcome_of(state, Reason.BOTTOM)
+        return _outcome(state, Reason.INTERRUPTED)
+    return _outcome(state, Reason.BOTTOM)
 
 
-def begin(
-    measure: Measure,
-    problem: Problem,
-    on_trial: OnTrial | None = None,
-    expect: Expect | None = None,
+def _begin(
+    measure: Measure, problem: Problem, on_trial: OnTrial | None, expect: Expect | None
 ) -> SearchState:
     """The state at the start of a search. Raises as `tune` does."""
     if not problem.budget >= 0:
@@ -155,7 +152,7 @@ def _explained(trial: Trial, budget: float) -> Trial:
     return trial
 
 
-def outcome_of(state: SearchState, otherwise: Reason) -> Outcome:
+def _outcome(state: SearchState, otherwise: Reason) -> Outcome:
     """The outcome of a search. otherwise: the reason for operators that it did not finish."""
     start, best, budget = state.start, state.incumbent, state.problem.budget
     trials = state.trials

@@ -42,18 +42,16 @@ def report(
 ) -> None:
     """Show what a tuning gained and tried, and why it stopped.
 
-    Without --html, --md or --json a summary is printed. PLAN is what it wrote, or the
-    .trials.jsonl file of a tuning, such as `tune --front` leaves. SCRIPT is the program; default:
-    the one beside PLAN that it was made from.
+    Without --html, --md or --json a summary is printed. PLAN is what it wrote.
+    SCRIPT is the program; default: the one beside PLAN that it was made from.
     """
     from mixpert_py import config
-    from mixpert_py.tuning import trials
 
     if (folder is not None) + as_markdown + as_json > 1:
         raise click.UsageError("give one of --html DIR, --md and --json")
     if output is not None and not (as_markdown or as_json):
         raise click.UsageError("-o is for --md and --json; --html names a folder")
-    loaded = None if plan.endswith(trials.SUFFIX) else config.load_plan(plan)
+    loaded = config.load_plan(plan)
     record = _record(Path(plan))
     if as_json:
         import msgspec
@@ -92,11 +90,6 @@ def _record(plan: Path) -> "Record":
     from mixpert_py.tuner.report.record import read
     from mixpert_py.tuning import trials
 
-    if plan.name.endswith(trials.SUFFIX):
-        found = trials.latest_in(plan)
-        if found is None:
-            raise MixPertError(f"{plan}: there is no finished tuning in it, or no such file")
-        return read(found, str(plan), schemes())
     found = trials.latest(plan)
     if found is None:
         raise MixPertError(f"{plan}: no tuning is kept beside it; `mixpert tune` keeps one there")

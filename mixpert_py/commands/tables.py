@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -24,8 +23,7 @@ from mixpert_py.tuner.report.operands import (
     cancellation_text,
     small_entries,
 )
-from mixpert_py.tuner.report.staircase import notes as step_notes
-from mixpert_py.tuner.report.staircase import step_names, step_rows
+from mixpert_py.tuner.report.record import read
 from mixpert_py.tuner.report.summary import (
     MEANING,
     Program,
@@ -183,15 +181,24 @@ def value_line(value: Criterion) -> str:
     )
 
 
-def print_front(record: "Record") -> None:
-    """Print the result of `mixpert tune --front`: the program as it is, and each step."""
-    names = [name.replace(" of ", "\nof ").replace(", ", ",\n") for name in step_names(record)]
-    columns = [Column(name, right=True, drop=drop) for drop, name in enumerate(names)]
-    columns = [replace(column, drop=0) if at < 3 else column for at, column in enumerate(columns)]
+def print_budgets(entries: Sequence[dict[str, Any]]) -> None:
+    """Print a row for each budget of `mixpert tune`. entries: the records of the tunings."""
+    records = [read(entry, "") for entry in entries]
+    columns = [Column("budget", right=True), Column("error", right=True)]
+    columns += [Column("lowered"), Column("time of the program", wraps=True)]
+    rows = [
+        (
+            budget_text(record.budget or 0.0),
+            size(record, reached(record)),
+            f"{sum(x.before != x.after for x in record.operators)} of {len(record.operators)}",
+            gain_text(record.gain, time_unit(record)),
+        )
+        for record in records
+    ]
     console = _Console()
-    console.print(fitted(columns, step_rows(record), console.width))
+    console.print(fitted(columns, rows, console.width))
     console.print()
-    for note in step_notes(record):
+    for note in dict.fromkeys(note for record in records for note in record.notes):
         console.print(Text(note))
 
 
@@ -370,9 +377,6 @@ def print_report(record: "Record", program: "Program") -> None:
     console.print(Text(f"Error: {size(record, reached(record))} {allowed(record)}"))
     for note in program.notes:
         console.print(Text(note))
-    if record.steps is not None:
-        console.print()
-        print_front(record)
     if not found:
         return
     called = any(row.entry.callers for row in found)

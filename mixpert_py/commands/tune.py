@@ -3,11 +3,11 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,7 +27,7 @@ from mixpert_py.commands.program import (
     require_seconds,
     with_progress,
 )
-from mixpert_py.errors import PlanError
+from mixpert_py.errors import BudgetError, MixPertError, PlanError
 
 if TYPE_CHECKING:
     from mixpert_py.interrupts import Interrupt
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mixpert_py.plan import Plan
     from mixpert_py.sources.project import TuningDefaults
     from mixpert_py.tuning.options import TuningOptions
-    from mixpert_py.tuning.prepare import Prepared
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
 
@@ -46,11 +45,8 @@ SEARCHES = (
     "random",
 )  # tuner.tune has them, and imports NumPy
 
-Found = TypeVar("Found")
 SEED = "{seed}"
 MOST_SEEDS = 10_000
-LOOSEST = "0.1"  # budget of --front, where none was typed
-RELATIVE = ("frobenius", "max-relative", "mred")  # criteria for which that is a tenth
 LADDERS = ("auto", "int8", "crt", "mixpert", "fp16", "cpu")  # runtime.schemes has all but the first
 
 
@@ -72,7 +68,6 @@ class Options:
     search: str
     until: str
     margin: str | None
-    front: bool
     hold_outs: tuple[str, ...]
     seeds: str | None
     hold_out_budgets: tuple[str, ...]
@@ -89,24 +84,43 @@ class Options:
     def with_defaults(self, project: "TuningDefaults") -> "tuple[Options, list[str]]":
         """The options, those that were not typed as the project has them; and these as words.
 
-        With --front that is the loosest budget, and LOOSEST where it was not typed. Raises
-        UsageError where neither has a budget.
+        Raises UsageError where neither has a budget.
         """
-        if not (self.budgets or project.error or self.front):
+        if not (self.budgets or project.error):
             raise click.UsageError(
-                "give --error BUDGET, or `error` under [tool.mixpert] in pyproject.toml; "
-                "or --front, to see what each budget gains"
+                "give --error BUDGET, or `error` under [tool.mixpert] in pyproject.toml"
             )
-        budgets = self.budgets or ((LOOSEST,) if self.front else project.error)
+        budgets = self.budgets or project.error
         criteria = self.criteria or project.criterion
         compare = self.compare or project.compare
         words = [
-            *(w for one in budgets if not (self.budgets or self.front) for w in ("--error", one)),
+            *(word for one in budgets if not self.budgets for word in ("--error", one)),
             *(word for one in criteria if not self.criteria for word in ("--criterion", one)),
             *(word for one in compare if not self.compare for word in ("--compare", one)),
         ]
         made = replace(self, budgets=budgets, criteria=criteria, compare=compare)
         return made, words
+
+    @property
+    def has_several_budgets(self) -> bool:
+        return sum("=" not in text for text in self.budgets) > 1
+
+    def stricter(self) -> "tuple[Options, tuple[float, ...]]":
+        """The options with the loosest of several bare budgets, and the others in order.
+
+        Raises UsageError for what only one budget goes with.
+        """
+        from mixpert_py.tuning.options import budget_of
+
+        texts = {budget_of("--error", text): text for text in self.budgets if "=" not in text}
+        if len(texts) < 2:
+            return self, ()
+        if len(texts) < len(self.budgets):
+            raise click.UsageError("several budgets: give each as a bare --error BUDGET, and once")
+        if self.hold_outs:
+            raise click.UsageError("--hold-out judges one budget: give it with one --error")
+        loosest, *others = sorted(texts, reverse=True)
+        return replace(self, budgets=(texts[loosest],)), tuple(others)
 
     def require_consistent(self) -> None:
         """Raise UsageError for a value that is none, and for options that exclude one another."""
@@ -118,30 +132,13 @@ class Options:
             raise click.UsageError(f"--workers is a number of at least 1, or gpus, not {workers}")
         if self.dask is not None and workers != "1":
             raise click.UsageError("give one of --workers and --dask")
-        if self.front:
-            self._require_front()
-
-    def _require_front(self) -> None:
-        """Raise UsageError for what a search for all budgets does not take."""
-        if self.margin is not None:
-            raise click.UsageError("--margin is for one budget, not for --front")
-        if self.hold_outs:
-            raise click.UsageError("--hold-out judges one budget: give it with the --error of one")
-        if self.search != SEARCHES[0]:
-            raise click.UsageError(f"--front is a search of its own, not --search {self.search}")
-        absolute = [name.rpartition("=")[2] for name in self.criteria]
-        absolute = [name for name in absolute if name not in RELATIVE]
-        if absolute and self.budgets == (LOOSEST,):
-            raise click.UsageError(
-                f"--front with --criterion {absolute[0]}: give --error, the largest of interest"
-            )
 
     def kept(self) -> float:
         """The share of --margin; by default, other data has a half unless there are hold-outs."""
         if self.margin is None:
             from mixpert_py.tuning.options import MARGIN
 
-            return 0.0 if self.hold_outs or self.front else MARGIN
+            return 0.0 if self.hold_outs else MARGIN
         return _share("--margin is a part of the budget, such as 50%", self.margin)
 
     def other_arguments(self) -> tuple[tuple[str, ...], ...]:
@@ -200,7 +197,7 @@ def _seeds(text: str) -> range:
     metavar="[VALUE=]BUDGET",
     help="The error allowed: of every value, or of VALUE alone. May be repeated; a bare BUDGET "
     "beside is for all others, and without one the others are not judged. Of integers it is the "
-    "share that differs, 0 unless VALUE has its own.",
+    "share that differs, 0 unless VALUE has its own. Several bare BUDGETs: a plan for each.",
 )
 @click.option(
     "--criterion",
@@ -282,12 +279,6 @@ def _seeds(text: str) -> range:
     "or 0 with --hold-out.",
 )
 @click.option(
-    "--front",
-    is_flag=True,
-    help="Show the fastest plan within each of many budgets, from 0.1 or --error down, by one "
-    "search; -o FOLDER writes them.",
-)
-@click.option(
     "--hold-out",
     "hold_outs",
     multiple=True,
@@ -312,8 +303,8 @@ def _seeds(text: str) -> range:
     "--output",
     metavar="PLAN",
     shell_complete=complete_files,
-    help="Default: SCRIPT.mixpert.toml. With --front, a folder for a plan of each step; default: "
-    "none.",
+    help="Default: SCRIPT.mixpert.toml. Several budgets are put into the names of their plans: "
+    "SCRIPT-1e-3.mixpert.toml.",
 )
 @click.option("--resume", is_flag=True, help="Go on with the same tuning, if it was interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -338,16 +329,28 @@ def tune(options: Options) -> int:
     packages = packages_of(program, options.packages)
     options, taken = options.with_defaults(config.tuning_defaults(program.filename))
     settings = replace(_settings(options, taken), packages=packages)
-    if options.front:
-        from mixpert_py.commands.tune_front import tune_front
-
-        return tune_front(program, settings, options)
     path = Path(options.output) if options.output else plan_place(program)
-    trials = Trials(beside(path), options.resume, say)
-    with files.working_on(path) as is_alone:
-        if not is_alone and not files.is_stream(path):
-            raise PlanError(f"{path}: another tuning of it is running; -o names another plan")
-        return _tune(program, settings, path, trials, options)
+    paths = [path]
+    if settings.stricter:
+        budgets = (settings.limits.budget, *settings.stricter)
+        paths = [_place(path, budget) for budget in budgets]
+        if len(set(paths)) < len(paths) or any(map(files.is_stream, [path, *paths])):
+            raise PlanError(f"{path}: these budgets would have one plan file")
+    trials = Trials(beside(paths[0]), options.resume, say)
+    with ExitStack() as held:
+        for one in paths:
+            if not held.enter_context(files.working_on(one)) and not files.is_stream(one):
+                raise PlanError(f"{one}: another tuning of it is running; -o names another plan")
+        return _tune(program, settings, path, paths, trials, options)
+
+
+def _place(path: Path, budget: float) -> Path:
+    """The plan file of one of several budgets: `mlp-1e-5.mixpert.toml` for `mlp.mixpert.toml`."""
+    from mixpert_py import config
+    from mixpert_py.tuner.report.unit import budget_text
+
+    end = config.SUFFIX if path.name.endswith(config.SUFFIX) else path.suffix
+    return path.with_name(f"{path.name.removesuffix(end)}-{budget_text(budget)}{end}")
 
 
 def _settings(options: Options, taken: list[str]) -> "TuningOptions":
@@ -358,6 +361,7 @@ def _settings(options: Options, taken: list[str]) -> "TuningOptions":
     from mixpert_py.runtime.context import emulates, require_backend
     from mixpert_py.tuning.options import TuningOptions, limits_from, parse_budgets, parse_named
 
+    options, stricter = options.stricter()
     metrics = parse_named("--criterion", options.criteria)
     limits = limits_from(parse_budgets("--error", options.budgets), metrics)
     there = parse_budgets("--hold-out-error", options.hold_out_budgets)
@@ -384,63 +388,101 @@ def _settings(options: Options, taken: list[str]) -> "TuningOptions":
         dask=options.dask,
         until=_share("--until is a part of the time, such as 1%", options.until),
         margin=options.kept(),
-        front=options.front,
+        stricter=stricter,
     )
 
 
 def _tune(
-    program: "Program", settings: "TuningOptions", path: Path, trials: "Trials", options: Options
+    program: "Program",
+    settings: "TuningOptions",
+    path: Path,
+    paths: list[Path],
+    trials: "Trials",
+    options: Options,
 ) -> int:
-    """Tune, write the plan file and print the result; returns the exit code.
+    """Tune, write the plan files and print the results; returns the exit code.
 
-    Ctrl-C is let through within a run only: what comes of it is written to the end.
+    path: the plan whose locked sites stay. paths: one for each budget; the first one's trials file
+    has the runs of all. Ctrl-C is let through within a run only: what comes of it is written to the
+    end.
     """
     from mixpert_py import config, interrupts
-    from mixpert_py.commands import tables
     from mixpert_py.tuning import record
-    from mixpert_py.tuning.search import tune_program
+    from mixpert_py.tuning.search import TuningResult
+    from mixpert_py.tuning.trials import save_record
 
-    config.require_plan_place(path)
+    for one in paths:
+        config.require_plan_place(one)
+        if one != path and one.exists() and any(x.locked for x in config.load_plan(one).site):
+            raise PlanError(f"{one}: it has locked sites; lock them in {path}, or remove the file")
     existing = config.load_plan(path) if path.exists() else None
     with interrupts.deferred_signals() as interrupt:
         try:
-            result = searched(program, settings, options, existing, trials, interrupt, tune_program)
+            found = _searched(program, settings, options, existing, trials, interrupt)
         except KeyboardInterrupt:  # before there was any plan
-            return interrupted_search(trials)
-        if isinstance(result, str):
-            nothing_to_tune(program, result, options)
+            return _interrupted(trials)
+        if isinstance(found, str):
+            _say_nothing_to_tune(program, found, options)
             return 1
-        entry = record.record(result, str(path))
-        unsaved = _save(result, path, lambda: trials.end(entry, not result.outcome.interrupted))
+        pairs = list(zip(paths, found, strict=False))  # an interrupted tuning leaves some budgets
+        results = {place: it for place, it in pairs if isinstance(it, TuningResult)}
+        problems: list[MixPertError] = [it for it in found if isinstance(it, BudgetError)]
+        entries = {place: record.record(it, str(place)) for place, it in results.items()}
+        written = [place for place, it in results.items() if _is_saved(it, place, problems)]
+        interrupted = any(it.outcome.interrupted for it in results.values())
+        for place in written:
+            if place != paths[0]:
+                save_record(place, entries[place])
+            else:
+                trials.end(entries[place], finished=not (interrupted or problems))
     try:
-        if options.as_json:
-            click.echo(json.dumps(entry, indent=2))
-        elif not options.quiet:
-            tables.print_tuned(result)
-            written = result.worth_writing and unsaved is None
-            click.echo(f"plan written to {path}" if written else "no plan was written")
+        if results:
+            _show(results, list(entries.values()), written, options)
     finally:
-        if unsaved is not None:  # raised where the output cannot be written, either
-            raise unsaved
-    return interrupted_search(trials) if result.outcome.interrupted else int(result.unclear)
+        if problems:  # raised where the output cannot be written, either
+            raise problems[0]
+    if interrupted:
+        return _interrupted(trials)
+    return int(any(it.unclear for it in results.values()))
 
 
-def searched(
+def _show(
+    results: "dict[Path, TuningResult]",
+    entries: list[dict[str, object]],
+    written: list[Path],
+    options: Options,
+) -> None:
+    """Print what was found, in the form that the options want."""
+    from mixpert_py.commands import tables
+
+    several = options.has_several_budgets
+    if options.as_json:
+        click.echo(json.dumps(entries if several else entries[0], indent=2))
+    elif not options.quiet:
+        if several:
+            tables.print_budgets(entries)
+        for path, result in results.items():
+            if not several:
+                tables.print_tuned(result)
+            click.echo(f"plan written to {path}" if path in written else "no plan was written")
+
+
+def _searched(
     program: "Program",
     settings: "TuningOptions",
     options: Options,
     existing: "Plan | None",
     trials: "Trials",
     interrupt: "Interrupt",
-    search: Callable[["Prepared"], Found],
-) -> Found | str:
-    """The result of a search, whose runs a progress bar shows; or why there is nothing to tune.
+) -> "list[TuningResult | BudgetError] | str":
+    """The result for each budget, with a progress bar; or why there is nothing to tune.
 
     Raises KeyboardInterrupt where Ctrl-C came too early for a result; the bar, which would share
     the line of a message, is gone then.
     """
     from mixpert_py.commands import tables
     from mixpert_py.tuning.prepare import prepare
+    from mixpert_py.tuning.search import tune_each
 
     quiet = options.as_json or options.quiet or options.no_progress
     with tables.progress(quiet, options.verbose) as show:
@@ -453,27 +495,29 @@ def searched(
         prepared = prepare(
             program, settings, existing, on_run, trials=trials, report=say_each, announce=announce
         )
-        return prepared if isinstance(prepared, str) else search(prepared)
+        return prepared if isinstance(prepared, str) else tune_each(prepared)
 
 
-def _save(result: "TuningResult", path: Path, end: Callable[[], None]) -> PlanError | None:
-    """Write the plan file if the plan is worth it, then call `end`.
+def _is_saved(result: "TuningResult", path: Path, problems: list[MixPertError]) -> bool:
+    """Write the plan file if the plan is worth it; returns whether it is written.
 
-    An error is returned, and the tuning not ended: --resume takes its runs, and writes the plan.
+    An error is added to `problems`, and the tuning not ended: --resume takes its runs, and writes
+    the plan.
     """
     from mixpert_py import plan as plan_file
     from mixpert_py.tuning import record
 
-    if result.worth_writing:
-        try:
-            plan_file.save(result.plan, path)
-        except PlanError as error:
-            return record.save_elsewhere(result.plan, error)
-        end()
-    return None
+    if not result.worth_writing:
+        return False
+    try:
+        plan_file.save(result.plan, path)
+    except PlanError as error:
+        problems.append(record.save_elsewhere(result.plan, error))
+        return False
+    return True
 
 
-def nothing_to_tune(program: "Program", why: str, options: Options) -> None:
+def _say_nothing_to_tune(program: "Program", why: str, options: Options) -> None:
     """Say that there is no plan, and why."""
     click.echo(f"{program.argv[0]}: {why}; no plan was written", err=True)
     if options.as_json:
@@ -489,5 +533,5 @@ def say_each(lines: list[str]) -> None:
         say(line)
 
 
-def interrupted_search(trials: "Trials") -> int:
+def _interrupted(trials: "Trials") -> int:
     return interrupted("; --resume goes on from here" if trials.has_runs else "")

@@ -43,6 +43,10 @@ class Judge:
         self._folder = folder
         self._criteria = {name: resolve(name, folder) for name in limits.metrics}
 
+    def within(self, budget: float) -> "Judge":
+        """A judge by another budget (see `Limits.within`)."""
+        return Judge(self.limits.within(budget), self._folder)
+
     def with_decisions(self, values: Values) -> "Judge":
         """A judge that also measures the decisions among a program's values as such."""
         return Judge(self.limits.with_decisions(values), self._folder)
@@ -66,7 +70,7 @@ class Comparison:
     of the program. choice: the one that was made. Where no variable could be chosen, what the
     program prints and writes is compared: sources: "stdout" and files of the first run; steady:
     what all native runs have in common, once they are made; with_products: whether the results of
-    products are compared beside it in any case, as where many budgets are searched.
+    products are compared beside it in any case, as where there are several budgets.
     """
 
     judge: Judge
@@ -100,7 +104,7 @@ class Comparison:
             sinks=flow.sinks if SINKS in compare or not compare else (),
             with_sinks=SINKS in compare,
             flow=flow,
-            with_products=options.front,
+            with_products=bool(options.stricter),
         )
 
     @property

@@ -90,17 +90,10 @@ class Limits:
         budgets = (limit.budget for limit in self._all() if 0 < limit.budget < inf)
         return 1 / min(budgets, default=1.0)
 
-    def scaled(self, factor: float) -> "Limits":
-        """The same limits with budgets so many times as large."""
-
-        def scale(limit: Limit) -> Limit:
-            # A short decimal number stays one: it is written into plan files.
-            return replace(limit, budget=float(f"{factor * limit.budget:.6g}"))
-
-        return Limits(
-            None if self.common is None else scale(self.common),
-            {name: scale(limit) for name, limit in self.named.items()},
-        )
+    def within(self, budget: float) -> "Limits":
+        """The same limits with another budget of all values that have no limit of their own."""
+        assert self.common is not None
+        return replace(self, common=replace(self.common, budget=budget))
 
     def of(self, name: str) -> Limit:
         """The limit of a value that is judged."""
@@ -238,9 +231,9 @@ class TuningOptions:
     Of `mixpert tune` alone: search: one of `tuner.tune.SEARCHES`. command: as it was typed. ladder:
     one of `runtime.schemes.LADDERS`, or AUTO. workers: runs at a time; None: one for each GPU.
     device: the GPU for which times are predicted. dask: the address of a cluster that runs trials.
-    until: the part of the time below which what is left to gain ends the search. front: whether
-    the fastest plan within each of many budgets is searched, of which `limits` are the loosest.
-    margin: the part of the budget that the search leaves for other data.
+    until: the part of the time below which what is left to gain ends the search. margin: the part
+    of the budget that the search leaves for other data. stricter: budgets for which a plan is
+    searched as well, from that of `limits` down.
     """
 
     limits: Limits
@@ -257,6 +250,6 @@ class TuningOptions:
     device: str | None = None
     dask: str | None = None
     until: float = 0.0
-    front: bool = False
+    stricter: tuple[float, ...] = ()
     packages: tuple[str, ...] = ()
     margin: float = 0.0

@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mixpert_py import config
-from mixpert_py.errors import DeviceError, MixPertError
+from mixpert_py.errors import BudgetError, DeviceError, MixPertError
 from mixpert_py.execution import gpus
 from mixpert_py.execution.dask import DaskCluster
 from mixpert_py.execution.executor import Executor, ProgramRun
@@ -20,7 +20,16 @@ from mixpert_py.runtime.dtypes import is_wide
 from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.schemes import emulation_of, ladder
 from mixpert_py.sources.packages import described, unused_line
-from mixpert_py.tuner.records import Ladder, Measurement, Operator, Problem, Rung, median_of
+from mixpert_py.tuner.records import (
+    Ladder,
+    Measurement,
+    Operator,
+    PlanKey,
+    Problem,
+    Rung,
+    median_of,
+    plan_key,
+)
 from mixpert_py.tuner.report.unit import clock_unit
 from mixpert_py.tuning.baseline import (
     Baseline,
@@ -61,7 +70,8 @@ UNSOUND = (
 class Prepared:
     """A program that is ready for the search, and the facts that its plan file is made with.
 
-    other_entries: the entries of an earlier plan that stay in the plan file as they are.
+    other_entries: the entries of an earlier plan that stay in the plan file as they are. measured:
+    plan → its trial; no plan is run twice, whichever budget it is tried for.
     """
 
     options: TuningOptions
@@ -72,12 +82,32 @@ class Prepared:
     hold_outs: HoldOuts | None
     other_entries: tuple[Site, ...]
     resources: "Resources"
+    measured: dict[PlanKey, Measurement] = field(default_factory=dict)
+
+    def within(self, budget: float) -> "Prepared":
+        """The same with another budget of all values, by which the experiment judges from now on.
+
+        Raises BudgetError where native runs differ by more than half of it.
+        """
+        spread, comparison = self.baseline.spread, self.experiment.comparison
+        if not spread <= budget / 2:
+            raise BudgetError(
+                f"{self.experiment.program.argv[0]}: native runs differ by {spread:.2g}, more than "
+                f"half the budget of {budget:g}; there is no plan for this budget"
+            )
+        self.experiment.comparison = replace(comparison, judge=comparison.judge.within(budget))
+        options = replace(self.options, limits=self.options.limits.within(budget))
+        return replace(self, options=options, problem=replace(self.problem, budget=budget))
 
     def measure(self, plan: Mapping[str, str]) -> Measurement:
         """One trial, with the times that the search goes by."""
         if set(plan.values()) == {"native"}:
             return self.clock.native
-        return self.clock(self.experiment.measure(plan, self.baseline.reference), plan)
+        key = plan_key(plan)
+        if key not in self.measured:
+            measured = self.experiment.measure(plan, self.baseline.reference)
+            self.measured[key] = self.clock(measured, plan)
+        return self.measured[key]
 
 
 def prepare(
@@ -435,7 +465,7 @@ def _subject(
         "reference": options.reference,
         "compare": options.compare,
         "backend": origin.backend,
-        "search": [options.search, options.until, options.front, options.margin],
+        "search": [options.search, options.until, options.stricter, options.margin],
         "hold_out": [options.hold_outs, there and there.record()],
         "ladder": options.ladder,
         "gpu": None if gpu is None else gpu.name,

@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from math import inf, isfinite, isnan
 from pathlib import Path
@@ -31,7 +31,6 @@ from mixpert_py.tuner.report import record as report_record
 from mixpert_py.tuner.report.record import (
     InputEntry,
     Record,
-    StepEntry,
     ValueEntry,
     VerificationEntry,
     finite,
@@ -40,7 +39,6 @@ from mixpert_py.tuner.report.summary import Program as ReportedProgram
 from mixpert_py.tuning.options import Limits
 
 if TYPE_CHECKING:
-    from mixpert_py.tuning.front import FrontResult
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.verify import Verification
 
@@ -184,26 +182,6 @@ def record(result: "TuningResult", path: str) -> dict[str, Any]:
         )
     )
     return entry
-
-
-def front_record(result: "FrontResult", paths: Sequence[str] = ()) -> dict[str, Any]:
-    """The record of a staircase, as `record` makes it of the fastest step. paths: of the plans."""
-    names = paths or [""] * len(result.steps)
-    steps = [_step(step, name) for step, name in zip(result.steps, names, strict=True)]
-    fastest = record(result.fastest, names[-1] if steps else "")
-    return {**fastest, "steps": msgspec.to_builtins(steps), "left_out": result.left_out}
-
-
-def _step(step: "TuningResult", path: str) -> StepEntry:
-    outcome, found = step.outcome, step.verification
-    return StepEntry(
-        budget=finite(outcome.budget),
-        error=finite(found.error),
-        gain=step.gain.times if step.predicted else finite(1 / found.program.mean),
-        lowered=sum(verdict.before != verdict.after for verdict in outcome.verdicts),
-        schemes=step.plan.schemes(),
-        plan_file=path,
-    )
 
 
 def value_entries(criteria: Iterable[Criterion]) -> list[ValueEntry]:

@@ -12,6 +12,7 @@ from types import TracebackType
 
 import msgspec
 
+from mixpert_py.errors import BudgetError
 from mixpert_py.execution import process
 from mixpert_py.interrupts import deferred_signals
 from mixpert_py.plan import Criterion, Plan
@@ -76,6 +77,24 @@ class TuningResult:
     def worth_writing(self) -> bool:
         """Whether the plan is better than none: not that of a search that had just begun."""
         return self.outcome.lowered or not self.outcome.interrupted
+
+
+def tune_each(prepared: Prepared) -> list[TuningResult | BudgetError]:
+    """The tuning for each budget of the options, the loosest first, until one is interrupted.
+
+    They share their trials. A budget that no plan holds in fresh processes has the error.
+    """
+    found: list[TuningResult | BudgetError] = []
+    for budget in (None, *prepared.options.stricter):
+        try:
+            result = tune_program(prepared if budget is None else prepared.within(budget))
+        except BudgetError as error:
+            found.append(error)
+            continue
+        found.append(result)
+        if result.outcome.interrupted:
+            break
+    return found
 
 
 def tune_program(prepared: Prepared) -> TuningResult:
@@ -233,11 +252,7 @@ def _is_unclear(outcome: Outcome, verification: Verification) -> bool:
     """Whether measured times do not tell if the plan, or any other, is faster than the program."""
     if outcome.lowered:
         return verification.pace is Pace.UNCLEAR
-    return leaves_undecided(outcome)
-
-
-def leaves_undecided(outcome: Outcome) -> bool:
-    """Whether a product that takes some of the time was left since no time told what is faster."""
+    # A product that takes some of the time was left since no time told what is faster.
     return any(
         verdict.reason is Reason.UNCLEAR and outcome.share(verdict) >= COUNTS
         for verdict in outcome.verdicts

@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from mixpert_py import files
-from mixpert_py.errors import MixPertError, ProgramError, one_line
+from mixpert_py.errors import MixPertError, ProgramError, one_line, writing
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result
 from mixpert_py.machine import machine
@@ -86,24 +86,27 @@ def beside(plan: Path) -> Path | None:
 def latest(plan: Path) -> dict[str, Any] | None:
     """The record of the tuning that wrote a plan file last; None if there is none.
 
-    Raises as `latest_in` does.
+    Raises MixPertError, in one line, if the file is no trials file of this version, or cannot be
+    read.
     """
     path = beside(plan)
-    return None if path is None else latest_in(path)
-
-
-def latest_in(path: Path) -> dict[str, Any] | None:
-    """The record of the last tuning in a trials file; None if there is none.
-
-    Raises MixPertError, in one line, if it is no trials file of this version, or cannot be read.
-    """
-    if not path.is_file():
+    if path is None or not path.is_file():
         return None
     try:
         ends = [entry for entry in _read(path) if isinstance(entry, Ended)]
     except OSError as error:
         raise MixPertError(f"{path}: cannot read what was tuned: {one_line(error)}") from None
     return ends[-1].record if ends else None
+
+
+def save_record(plan: Path, record: Mapping[str, Any]) -> None:
+    """Store the record of a plan whose runs are stored beside another one.
+
+    Raises MixPertError where that cannot be written.
+    """
+    if (path := beside(plan)) is not None:
+        with writing(path):
+            files.replace(path, _line(Ended(True, dict(record))), 0o600)
 
 
 class Trials:

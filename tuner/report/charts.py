@@ -1,14 +1,10 @@
-"""The pictures of the report: every plan that ran, the steps of a search, the other inputs."""
-
-from itertools import pairwise
-from math import inf
+"""The pictures of the report: every plan that ran, and the other inputs."""
 
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report import figures
 from mixpert_py.tuner.report.figures import GROUND, INK, LEVELS, SOFT
 from mixpert_py.tuner.report.record import Record
 from mixpert_py.tuner.report.summary import chosen, error_name, time_unit
-from mixpert_py.tuner.report.unit import budget_text
 
 KEPT = LEVELS[3]
 MAX_NUMBERED = 30  # plans, more of which have no room for numbers
@@ -52,41 +48,6 @@ def plane(record: Record) -> str:
         figures.plain_ticks(axes, [x for x, _ in places])
         axes.set_xlabel(f"time of the program, {unit.name}  (← faster)")
         return figures.svg(figure, "Time and error of every plan that was run")
-
-
-def staircase(record: Record) -> str:
-    """The gain of each step over its error; empty where there is no step with a gain."""
-    steps = [step for step in record.steps or () if 0 < (step.gain or 0.0) < inf]
-    if not steps:
-        return ""
-    with figures.style():
-        figure, (axes,) = figures.panels(1)
-        errors = [step.error or 0.0 for step in steps]
-        figures.errors_axis(axes, errors, error_name(record))
-        corners = [
-            (step.gain or 1.0, figures.place(axes, error))
-            for step, error in zip(steps, errors, strict=True)
-        ]
-        bottom, top = axes.get_ylim()
-        path = [(1.0, bottom)]
-        for (x, _), (to_x, y) in pairwise([path[0], *corners]):
-            path += [(x, y), (to_x, y)]
-        path.append((path[-1][0], top))
-        axes.plot(*zip(*path, strict=True), color=KEPT)
-        axes.fill_betweenx([y for _, y in path], 1.0, [x for x, _ in path], color=KEPT, alpha=0.1)
-        axes.plot(*zip(*corners, strict=True), "o", color=KEPT)
-        for step, place in zip(steps, corners, strict=True):
-            axes.annotate(
-                f"{step.gain:.2f}×  within {budget_text(step.budget or 0.0)}",
-                place,
-                xytext=(7, -3),
-                textcoords="offset points",
-            )
-        axes.set_xscale("log")
-        axes.set_xlim(1.0, 1.6 * max(x for x, _ in corners))
-        figures.plain_ticks(axes, [1.0, *(x for x, _ in corners)])
-        axes.set_xlabel("times fewer products" if record.unit == "products" else "times as fast")
-        return figures.svg(figure, "The gain of each step over its error")
 
 
 def inputs(record: Record) -> str:

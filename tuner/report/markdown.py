@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mixpert_py.tuner.report import operands
 from mixpert_py.tuner.report.record import Record
-from mixpert_py.tuner.report.staircase import notes, step_names, step_rows
 from mixpert_py.tuner.report.summary import (
     Program,
     Row,
@@ -46,10 +45,6 @@ def _lines(record: Record, program: Program) -> Iterator[str]:
     yield f"- Error: {size(record, reached(record))} {allowed(record)}"
     yield from (f"- {name}: {_code(value)}" for name, value in tuning_facts(record))
     yield from (f"\n> {_plain(note)}" for note in program.notes)
-    if record.steps is not None:
-        yield "\n## Accuracy and speed\n"
-        yield from _table(step_names(record), step_rows(record), right=range(4))
-        yield f"\n{' '.join(notes(record))} The rest is that of the fastest step."
     yield "\n## Products\n"
     yield from _operators(found, time_unit(record, [row.entry.time_before for row in found]))
     if sampled := operands.sampled_rows(found):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report import charts, figures, operands, staircase, summary
+from mixpert_py.tuner.report import charts, figures, operands, summary
 from mixpert_py.tuner.report.listing import listing
 from mixpert_py.tuner.report.record import OperatorEntry, Record
 from mixpert_py.tuner.report.summary import Program, counted
@@ -62,7 +62,6 @@ def page(record: Record, program: Program) -> str:
         kept=sum(trial.reason == Reason.KEPT for trial in record.trials[1:]),
         plane=Markup(charts.plane(record)),
         inputs=Markup(charts.inputs(record)),
-        staircase=Markup(charts.staircase(record)),
         sampled=operands.sampled_rows(found),
         listing=listing(program.text, program.spans, found),
         css=Markup(_file("page.css")),
@@ -91,9 +90,6 @@ def _template() -> "Template":
         "calls_text": calls_text,
         "error_text": error_text,
         "operands": operands,
-        "step_names": staircase.step_names,
-        "step_notes": staircase.notes,
-        "step_rows": staircase.step_rows,
     }
     return environment.from_string(_file("page.html").lstrip())
 

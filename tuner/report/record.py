@@ -117,21 +117,6 @@ class InputEntry(Entry, frozen=True, kw_only=True):
     error: Size | None
 
 
-class StepEntry(Entry, frozen=True, kw_only=True):
-    """A step of a staircase, verified in fresh processes.
-
-    budget: the one in the plan file of the step. gain: how many times as fast the program is.
-    lowered: the number of products. plan_file: empty where none was written.
-    """
-
-    budget: Size | None
-    error: Size | None
-    gain: float | None
-    lowered: int
-    schemes: dict[str, str]
-    plan_file: str = ""
-
-
 class Record(Entry, frozen=True, kw_only=True):
     """A search and its plan.
 
@@ -142,9 +127,7 @@ class Record(Entry, frozen=True, kw_only=True):
     whether the machine did not tell if the plan is faster. gain: the time before and after, that
     all reports show; error: of the search's own runs. hold_out: the plan's largest error on other
     inputs, hold_outs; hold_out_rate: the part of such inputs that is over the budget at most.
-    notes: sentences on what was compared, and on what a plan changes besides. steps: of the search
-    for all budgets, the most accurate first, and the rest is that of the last step; None where one
-    budget was searched. left_out: plans of that search that are no steps.
+    notes: sentences on what was compared, and on what a plan changes besides.
     """
 
     plan_file: str = ""
@@ -165,8 +148,6 @@ class Record(Entry, frozen=True, kw_only=True):
     hold_out: Size | None = None
     hold_outs: list[InputEntry] = []
     hold_out_rate: float | None = None
-    steps: list[StepEntry] | None = None
-    left_out: int = 0
     provenance: Provenance = Provenance()
     device: str = ""
     notes: list[str] = []
@@ -229,7 +210,7 @@ def read(entries: object, name: str, known: Collection[str] | None = None) -> Re
 
 def _schemes(record: Record) -> set[str]:
     """Every scheme that a record names."""
-    plans = [record.plan, record.schemes, *(step.schemes for step in record.steps or ())]
+    plans = [record.plan, record.schemes]
     for trial in record.trials:
         plans += [trial.plan, trial.changed]
     found = {scheme for plan in plans for scheme in plan.values()}

@@ -449,4 +449,3 @@ def test_half_of_the_budget_is_kept_for_other_data(tmp_path: Path, mixpert: Mixp
     held = mixpert("tune", "--error", f"{budget}", "--hold-out", "1", *options)
     assert json.loads(held.out)["schemes"] == found["schemes"]
     assert mixpert("tune", "--error", "1", "--margin", "1", "s.py").code == 2
-    assert mixpert("tune", "--front", "--margin", "0.1", "s.py").code == 2

@@ -14,7 +14,7 @@ import pytest
 from mixpert_py import plan
 from tests.every_check import EVERY_CHECK
 from tests.mixpert_py.command import IMPORTABLE
-from tests.mixpert_py.tuning.counted import FILES, MANY_RUNS, OPTIONS, lines, runs, store
+from tests.mixpert_py.tuning.counted import FILES, MANY_RUNS, OPTIONS, lines, runs
 from tests.mixpert_py.tuning.counted import program as program
 
 
@@ -99,34 +99,42 @@ posix = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="send
 
 
 @posix
-@pytest.mark.parametrize("torn", [False, True])
-def test_a_killed_tuning_goes_on_after_its_last_whole_line(program: Path, torn: bool) -> None:
-    code, err = Tuning(program.parent, *MANY_RUNS).ended()
+@pytest.mark.parametrize(
+    ("options", "plans", "left"),
+    [(MANY_RUNS, ["s"], 3), (MANY_RUNS, ["s"], 0), (("--error", "1e-3"), ["s-1e-3", "s-1e-5"], 2)],
+    ids=["in the search", "at the end, torn", "in the second budget"],
+)
+def test_a_killed_tuning_goes_on_after_its_last_whole_line(
+    options: tuple[str, ...], plans: list[str], left: int, program: Path
+) -> None:
+    paths = [program.with_name(f"{name}.mixpert.toml") for name in plans]
+    store = paths[0].with_suffix(".trials.jsonl")
+    code, err = Tuning(program.parent, *options).ended()
     assert code == 0, err
-    path = program.with_name("s.mixpert.toml")
-    undisturbed = plan.load(path).schemes()
+    undisturbed = [plan.load(path).schemes() for path in paths]
     needed = runs(program)
-    path.unlink()
-    store(program).unlink()
-    tuning = Tuning(program.parent, *MANY_RUNS)
-    while not store(program).exists() or store(program).read_bytes().count(b"\n") < 7:
+    for path in paths:
+        path.unlink()
+        path.with_suffix(".trials.jsonl").unlink()
+    tuning = Tuning(program.parent, *options)
+    while not store.exists() or store.read_bytes().count(b"\n") < needed - left:
         assert tuning.process.poll() is None
         time.sleep(0.01)
     tuning.process.kill()
     tuning.ended()
     while tuning.left():  # the run that was being made
         time.sleep(0.01)
-    if torn:
-        with store(program).open("ab") as file:
+    if not left:
+        with store.open("ab") as file:
             file.write(b'{"type": "run", "purpose": "tri')
-    kept = store(program).read_bytes().count(b"\n") - 1
+    kept = store.read_bytes().count(b"\n") - 1
     made = runs(program)
-    code, err = Tuning(program.parent, *MANY_RUNS, "--resume").ended()
+    code, err = Tuning(program.parent, *options, "--resume").ended()
     assert (code, err.count("\n")) == (0, 1), err
     assert f"UTC goes on; runs made: {kept}" in err
-    assert plan.load(path).schemes() == undisturbed
+    assert [plan.load(path).schemes() for path in paths] == undisturbed
     assert runs(program) - made == needed - kept
-    assert is_finished(program)
+    assert '"finished": true' in store.read_text().splitlines()[-1]
 
 
 @posix
