@@ -223,7 +223,7 @@ def untuned(project: ProjectSites, first: ProgramRun) -> list[str]:
     for site, trace in first.result.sites.items():
         if site not in project.sites:
             module = site.partition(":")[0]
-            lines.append(f"{site}: not tuned: nothing shows before a run that it imports {module}")
+            lines.append(f"{site}: not tuned: the source does not show the import of {module}")
         elif all(0 in shape[:3] for shape in trace.shapes):
             kinds = ", ".join(trace.dtypes)
             why = why_native(trace) or f"no product of arrays that a scheme takes ({kinds})"

@@ -28,7 +28,7 @@ def why_native(trace: SiteResult) -> str:
         verb = "is" if is_one else "and smaller are"
         return f"{m} × {k} × {n} {verb} too {_size(trace)} for float32 to be faster"
     if reason == Reason.INTEGER:
-        return f"integers: products of {_dtypes([trace])} are exact as they are"
+        return f"integers: products of {_dtypes([trace])} have to stay exact"
     if reason == SINGLE:
         return f"{_dtypes([trace])}: a processor has no faster level"
     return MEANING[reason].rstrip(".") if reason else ""
@@ -56,7 +56,7 @@ def _line(reason: str, traces: list[SiteResult]) -> str:
         sizes = " or too ".join(sorted({_size(trace) for trace in traces}, reverse=True))
         return f"{products} of {_times(traces)}: too {sizes} for any level"
     if reason == Reason.INTEGER:
-        return f"{products} of {_dtypes(traces)}: integers are exact as they are"
+        return f"{products} of {_dtypes(traces)}: integers have to stay exact"
     if reason == SINGLE:
         return f"{products} of {_dtypes(traces)}: a processor has no faster level"
     return f"{products}: {MEANING[reason].rstrip('.')}"

@@ -336,7 +336,10 @@ print((a @ a).sum())
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(MANY, "12,000 products of about "), (WHOLE, "1 product of int64: integers are exact as")],
+    [
+        (MANY, "12,000 products of about "),
+        (WHOLE, "1 product of int64: integers have to stay exact"),
+    ],
     ids=["too small", "integers"],
 )
 def test_products_that_can_take_no_level_are_one_line(

@@ -94,7 +94,7 @@ def test_what_cannot_be_tuned_is_named(sites: ProjectSites, project: Path) -> No
     assert second.endswith("not tuned: no product of arrays that a scheme takes (list)")
     assert str(project / "main.py:8: y @ x: ") in second
     assert third == (
-        "plugin:f/matmul~aaaaaa#0: not tuned: nothing shows before a run that it imports plugin"
+        "plugin:f/matmul~aaaaaa#0: not tuned: the source does not show the import of plugin"
     )
 
 
