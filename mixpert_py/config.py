@@ -16,6 +16,7 @@ from mixpert_py import files
 from mixpert_py import plan as plan_file
 from mixpert_py.errors import PlanError
 from mixpert_py.plan import Plan
+from mixpert_py.plan import module_name as module_name
 from mixpert_py.runtime import own_files, processor
 
 if TYPE_CHECKING:
@@ -116,17 +117,6 @@ def _found(beside: Path | None) -> Plan | None:
     if named := os.environ.get("MIXPERT_PLAN"):
         return load_plan(named)
     return load_plan(beside) if beside is not None and beside.is_file() else None
-
-
-def module_name(path: Path) -> str:
-    """The module in a file's site ids: the dotted name from the topmost package folder."""
-    folder, name = os.path.split(os.path.abspath(path))
-    stem = Path(name).stem
-    parts = [] if stem == "__init__" else [stem]
-    while os.path.isfile(os.path.join(folder, "__init__.py")):
-        folder, name = os.path.split(folder)
-        parts.insert(0, name)
-    return plan_file.module_in_ids(".".join(parts) or os.path.basename(folder))
 
 
 def notebook_module(names: Mapping[str, object]) -> str | None:

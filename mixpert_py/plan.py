@@ -89,9 +89,27 @@ def module_in_ids(name: str) -> str:
     return re.sub(r"[:/~#\s\ud800-\udfff]", "_", name) or "_"
 
 
+def module_name(path: str | os.PathLike[str]) -> str:
+    """The module in a file's site ids: the dotted name from the topmost package folder."""
+    folder, name = os.path.split(os.path.abspath(path))
+    stem = Path(name).stem
+    parts = [] if stem == "__init__" else [stem]
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, name = os.path.split(folder)
+        parts.insert(0, name)
+    return module_in_ids(".".join(parts) or os.path.basename(folder))
+
+
 def module_of(site: str) -> str:
     """The module that a call site is in: the first part of its id."""
     return site.partition(":")[0]
+
+
+def is_in_source(site: str) -> bool:
+    """Whether a call site is a product that the source shows. PyTorch makes others itself: those of
+    its modules, and of backward passes.
+    """
+    return "/torch_" not in site and ".backward#" not in site
 
 
 class Package(PlanTable, frozen=True):

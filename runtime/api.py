@@ -312,7 +312,7 @@ def _traced(
         if reason is None:  # the look for a scheme is none of the product's time
             start = perf_counter()
         result = _native(call)
-        if reason is Reason.GRADIENT:
+        if reason in (Reason.GRADIENT, Reason.NOT_AN_ARRAY):  # which autograd and the host leave
             product = taken_below.product
             reason = reason if product is None else None
     else:

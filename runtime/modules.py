@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -257,10 +257,20 @@ def stay_covered(*, takes_small: bool) -> None:
 
 
 @contextmanager
+def covered_for(backend: str | None, *, takes_small: bool) -> Iterator[None]:
+    """As `modules_covered`, for a whole program: where its backend emulates, products of tensors in
+    the host's memory are covered instead of a GPU's.
+    """
+    is_emulated = backend is not None and backend.startswith("reference")
+    with on_host() if is_emulated else nullcontext(), modules_covered(takes_small=takes_small):
+        yield
+
+
+@contextmanager
 def on_host() -> Iterator[None]:
     """Cover products of tensors in the host's memory instead, by the reference backend.
 
-    For tests without a GPU. Nobody may want products covered when it begins.
+    Nobody may want products covered when it begins.
     """
     assert not _state.users
     _state.remove()  # idle threads may have kept it in place

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mixpert_py import config
+from mixpert_py import compiled, config
 from mixpert_py.execution import outputs
 from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.files import hold
@@ -32,8 +32,9 @@ from mixpert_py.launch.callers import Callers, files_of
 from mixpert_py.observation import observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
-from mixpert_py.runtime.context import Context
+from mixpert_py.runtime.context import Context, Modules
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host
+from mixpert_py.runtime.modules import covered_for
 from mixpert_py.runtime.tracing.captures import Captures
 from mixpert_py.runtime.tracing.cost import without_cost
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
@@ -145,7 +146,8 @@ class Result(msgspec.Struct, frozen=True):
     that do not exist. modules: those that a later run may find imported. wrote: whether the run
     changed its working folder. on_gpu: whether it has imported a library whose arrays may be on a
     GPU; true as well where `Job.products` were made. alone: the products by themselves.
-    rewritten: path and module of those that were rewritten when they were imported. children:
+    rewritten: path and module of those that were rewritten when they were imported. torch: file,
+    line and expression of sites whose products PyTorch makes itself. children:
     seconds of processor time of the processes that the program started, and waited for. kinds: kind
     of dtype of each value of `Job.names` and `Job.sinks`, where these are reported. ratios:
     difference → its size, as a part of its operands'. counts: integers of the main module that are
@@ -162,6 +164,7 @@ class Result(msgspec.Struct, frozen=True):
     on_gpu: bool = False
     alone: tuple[MeasuredProduct, ...] = ()
     rewritten: tuple[tuple[str, str], ...] = ()
+    torch: dict[str, tuple[str, int, str]] = {}
     children: float = 0.0
     kinds: dict[str, str] = {}
     ratios: dict[str, float] = {}
@@ -204,15 +207,18 @@ def main(job_file: str, imported: float = 0.0) -> None:
     code: Any = 0
     namespace: dict[str, Any] = {}
     try:
-        context = Context(job.scheme, job.plan, job.backend, trace)
-        main = launcher.execute(
-            program,
-            rewritten,
-            context,
-            project=hook.folder,
-            packages=hook.packages,
-            insert_path=True,
-        )
+        context = Context(job.scheme, job.plan, job.backend, trace, modules=Modules())
+        compiled.follow()
+        with covered_for(job.backend, takes_small=True):
+            main = launcher.execute(
+                program,
+                rewritten,
+                context,
+                project=hook.folder,
+                packages=hook.packages,
+                insert_path=True,
+            )
+            launcher.wait_for_threads()
         namespace = main.__dict__
     except SystemExit as stop:
         code = stop.code
@@ -263,11 +269,19 @@ def ended(
         {site: site_result(record) for site, record in trace.sites.items()},
         {},
         missing,
+        torch=_torch_places(trace),
         on_gpu=not GPU_LIBRARIES.isdisjoint(sys.modules),
         kinds=kinds,
         ratios=ratios,
         counts=_counts(namespace, values),
     )
+
+
+def _torch_places(trace: Trace) -> dict[str, tuple[str, int, str]]:
+    """Where the traced sites stand whose products PyTorch makes itself."""
+    torch_sites: Any = sys.modules.get("mixpert_py.runtime.products.torch_sites")
+    places = {} if torch_sites is None else torch_sites.places
+    return {site: tuple(places[site]) for site in trace.sites if site in places}
 
 
 def _read_from(file: str) -> None:
@@ -307,7 +321,16 @@ def alone_result(
     sites = {site: site_result(record) for site, record in trace.sites.items()}
     times = os.times()
     children = times.children_user + times.children_system
-    return Result(own, sites, {}, [], alone=tuple(found), rewritten=rewritten, children=children)
+    return Result(
+        own,
+        sites,
+        {},
+        [],
+        alone=tuple(found),
+        rewritten=rewritten,
+        torch=_torch_places(trace),
+        children=children,
+    )
 
 
 def warm_up_host() -> None:

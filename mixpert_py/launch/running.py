@@ -14,10 +14,10 @@ from mixpert_py.errors import SourceError, named, writing
 from mixpert_py.import_hook import ImportHook, SourceModule
 from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
-from mixpert_py.plan import Plan, module_of
+from mixpert_py.plan import Plan, is_in_source, module_of
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context, Modules, SchemeUse, require_backend
-from mixpert_py.runtime.modules import modules_covered
+from mixpert_py.runtime.modules import covered_for
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.sources import project, source_files
 from mixpert_py.sources.packages import relative, require
@@ -88,7 +88,7 @@ def run(
     compiled.follow()
     tracebacks.trim_in_threads()
     takes_small = any(it is not None for it in (plan, scheme, trace))
-    with modules_covered(takes_small=takes_small):
+    with covered_for(backend, takes_small=takes_small):
         code = _exit_code(program, rewritten, context, hook)
         launcher.wait_for_threads()
     return code
@@ -269,7 +269,8 @@ def stale_lines(program: Program, hook: ImportHook, trace: "Trace") -> list[str]
         known = {entry.id for entry in found.values() if entry is not None}
         for entry in plan.site:
             written = entry.id.encode() in program.source  # a call in a rewritten file
-            if entry.id.startswith(f"{module}:") and entry.id not in known and not written:
+            is_shown = entry.id.startswith(f"{module}:") and is_in_source(entry.id)
+            if is_shown and entry.id not in known and not written:
                 expression = f" ({entry.expression})" if entry.expression else ""
                 lines.append(f"{entry.id}{expression}: in the plan, and not in the program")
     return lines

@@ -14,7 +14,7 @@ from mixpert_py.execution.worker import Alone, Result, SiteResult
 from mixpert_py.import_hook import SourceModule
 from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import Places, places_of
-from mixpert_py.plan import module_of
+from mixpert_py.plan import is_in_source, module_of
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.sources.notebook_file import cell_lines
@@ -27,7 +27,7 @@ from mixpert_py.tuning.baseline import DeviceCost
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.paired import by_site, site_ratio
-from mixpert_py.tuning.project_sites import read_sites
+from mixpert_py.tuning.project_sites import read_sites, torch_places
 from mixpert_py.tuning.unsuited import is_native_anywhere, why_all_native, why_native
 
 SECONDS, LEAST = 10.0, 1.0  # for the products by themselves, which take no longer than the program
@@ -163,7 +163,7 @@ def estimate(
         times.update({site: {"native": times[site]["native"]} for site in fixed})
     known = _places(program, result)
     tuned = {site for site in result.sites if matches(module_of(site), packages)}
-    tuned |= own_sites.keys()
+    tuned |= own_sites.keys() | {site for site in result.sites if not is_in_source(site)}
     whole = sum(site.seconds for site in result.sites.values())
     share = min(whole / result.seconds, 1.0)
     fixed_part = sum(result.sites[site].seconds for site in fixed) / whole
@@ -280,7 +280,8 @@ def _times_here(
 def _places(program: Program, result: Result) -> Places:
     """Where the call sites are, by their ids; of a notebook, lines are counted in a cell."""
     modules = set(map(module_of, result.sites))
-    return places_of(program, (SourceModule(*one) for one in result.rewritten), modules)
+    known = places_of(program, (SourceModule(*one) for one in result.rewritten), modules)
+    return known | torch_places(known, result.torch, result.sites, program.filename)
 
 
 def _callers(program: Program, result: Result) -> dict[str, Mapping[str, int]]:

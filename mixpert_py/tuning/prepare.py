@@ -51,6 +51,7 @@ from mixpert_py.tuning.project_sites import (
     read_sites,
     untuned,
     with_libraries,
+    with_torch,
 )
 from mixpert_py.tuning.record import provenance
 from mixpert_py.tuning.trials import Trials
@@ -141,7 +142,7 @@ def prepare(
     project = given or read_sites(program, options.packages)
     stdin = None if given else handed_input(program, project)
     sites, flow = project.sites, project.flow
-    if not sites and not options.packages:
+    if not (sites or options.packages or project.uses_torch):
         return NOTHING
     earlier = _earlier(existing, sites)
     locked = {site: entry for site, entry in earlier.items() if entry.locked}
@@ -180,6 +181,7 @@ def prepare(
         nonlocal project, earlier, locked, nothing
         called = {*first.result.sites, *first.result.elsewhere}
         project = with_libraries(project, first.result.rewritten, called)
+        project = with_torch(project, first.result.torch, called)
         earlier = _earlier(existing, project.sites)
         locked = {site: entry for site, entry in earlier.items() if entry.locked}
         experiment.blocks.update({site: entry.block for site, entry in locked.items()})

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from mixpert_py.errors import SourceError, named
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.launch.launcher import Program
-from mixpert_py.launch.running import project_folder
+from mixpert_py.launch.running import Places, project_folder
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies, joined, require_syntax
-from mixpert_py.plan import module_of
+from mixpert_py.plan import is_in_source, module_of
 from mixpert_py.sources import in_memory, notebook_file, source_files
 from mixpert_py.sources.imported import (
     ProjectFile,
@@ -29,6 +29,7 @@ from mixpert_py.sources.source_files import shown_path
 from mixpert_py.tuning.unsuited import why_native
 
 INPUT = re.compile(rb"\b(?:stdin|input|fileinput)\b")
+TORCH = "torch"
 LIBRARY = "library:call/matmul~0#0"  # stands for every product of libraries, whose flow is not read
 
 
@@ -39,7 +40,7 @@ class ProjectSites:
     main: the program's own file. files: site → the file, or a notebook's cell, that it is in.
     modules: the first parts of site ids. flow: between all of them. sources: the sha256 of each
     file, so that a tuning is known again. reads_input: whether a file of the program has a word for
-    its standard input.
+    its standard input. uses_torch: whether one imports PyTorch, which makes products itself.
     """
 
     main: str
@@ -49,6 +50,7 @@ class ProjectSites:
     flow: Dependencies
     sources: tuple[str, ...]
     reads_input: bool = False
+    uses_torch: bool = False
 
     def place(self, site: str) -> str:
         """A site's file and line, as a person writes them."""
@@ -86,11 +88,11 @@ def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites
             products = ()
         found[file.path] = tuple(site for site in products if site.reason is None)
     ids = {path: frozenset(site.id for site in sites) for path, sites in found.items()}
-    tops = set(map(top, packages))
+    tops = {TORCH, *map(top, packages)}
     libraries = {
         file.path: {
             spelled: frozenset({LIBRARY})
-            for spelled, name in (imported_names(file.source) if tops else ())
+            for spelled, name in imported_names(file.source)
             if top(name) in tops
         }
         for file in files
@@ -119,6 +121,7 @@ def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites
         without_library(joined(flows)),
         tuple(hashlib.sha256(file.source).hexdigest() for file in files),
         any(INPUT.search(file.source) for file in files),
+        any(top(spelled) == TORCH for calls in libraries.values() for spelled in calls),
     )
 
 
@@ -145,6 +148,45 @@ def with_libraries(
         files=files,
         modules=tuple(dict.fromkeys([*project.modules, *found])),
     )
+
+
+def with_torch(
+    project: ProjectSites, places: Mapping[str, tuple[str, int, str]], called: Iterable[str]
+) -> ProjectSites:
+    """The sites of a program with those whose products PyTorch makes itself; see `torch_places`."""
+    known = {site: (project.files[site], found) for site, found in project.sites.items()}
+    found = torch_places(known, places, called, project.main)
+    sites = {site: place for site, (_, place) in found.items()}
+    modules = dict.fromkeys([*project.modules, *map(module_of, sites)])
+    return replace(
+        project,
+        sites={**project.sites, **sites},
+        files={**project.files, **{site: file for site, (file, _) in found.items()}},
+        modules=tuple(modules),
+    )
+
+
+def torch_places(
+    known: Places, places: Mapping[str, tuple[str, int, str]], called: Iterable[str], main: str
+) -> Places:
+    """Where the sites are whose products PyTorch makes itself.
+
+    known: those of the source. places: file, line and expression of others; the program's own file
+    `main` stands for what is not known. called: the sites of a run or of a plan.
+    """
+    found = {}
+    for site in called:
+        forward = site.replace(".backward#", "#")
+        if is_in_source(site) or site in known:
+            continue
+        file, line, expression = places.get(site, (main, 0, "(by PyTorch)"))
+        if forward in known:
+            file, place = known[forward]
+            line, expression = place.line, place.expression
+        if forward != site:
+            expression = f"backward of {expression}"
+        found[site] = file, CallSite(site, TORCH, line, 1, expression, None, (0, 0))
+    return found
 
 
 def library_modules(modules: Iterable[str], packages: Collection[str]) -> list[tuple[str, str]]:

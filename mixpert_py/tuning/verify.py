@@ -30,6 +30,7 @@ from mixpert_py.tuning.project_sites import (
     library_modules,
     read_sites,
     with_libraries,
+    with_torch,
 )
 from mixpert_py.tuning.record import criteria
 
@@ -339,7 +340,9 @@ def check_plan(
     project = read_sites(program, options.packages)
     modules = [module_of(site.id) for site in plan.site]
     libraries = library_modules(modules, options.packages)
-    project = with_libraries(project, libraries, {site.id for site in plan.site})
+    planned_sites = [site.id for site in plan.site]
+    project = with_libraries(project, libraries, planned_sites)
+    project = with_torch(project, {}, planned_sites)
     entries = {site: entry for site in project.sites if (entry := plan.find(site)) is not None}
     stale = _stale(plan, entries, project.modules)
     if not entries:

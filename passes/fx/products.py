@@ -13,15 +13,22 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from mixpert_py.plan import module_name
 
 SITE = "mixpert"  # the key of what rewritten code notes of its products in a graph
 OPERATORS: Mapping[str, int] = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}  # name → first operand
-PROGRAM = ("__main__", "__mp_main__")  # the modules whose site ids begin with their file's name
+KINDS: Mapping[str, str] = {"mm": "mm", "addmm": "mm", "bmm": "bmm", "baddbmm": "bmm"}
+MAIN = "__main__"  # the module in ids of code that is in no file
+# Expressions that Python gives a function of their own.
+SCOPES: dict[type[ast.AST], str] = {ast.GeneratorExp: "<genexpr>"}
+if sys.version_info < (3, 12):
+    SCOPES |= {ast.ListComp: "<listcomp>", ast.SetComp: "<setcomp>", ast.DictComp: "<dictcomp>"}
 DIGITS = 6  # of the hash in an id
 FRAME = re.compile(r'  File "(?P<path>.+)", line (?P<line>\d+), in (?P<function>.+)')
 
@@ -68,7 +75,7 @@ def products(graph: Any, own_folders: tuple[str, ...]) -> Iterator[GraphProduct]
         noted = (node.meta.get("custom") or {}).get(SITE)
         yield GraphProduct(
             node=node,
-            name=operator.removeprefix("add").removeprefix("badd"),
+            name=KINDS[operator],
             site=noted["site"] if noted else _site(operator, place),
             settings={key: it for key, it in (noted or {}).items() if key != "site"},
             is_backward=bool(node.meta.get("autograd_backward")),
@@ -117,79 +124,84 @@ def _call(
 
 
 class _Place(NamedTuple):
-    """The innermost line of the program in a stack trace, and its part that makes a product.
+    """The innermost line of the program in a stack trace.
 
-    text: of the line. column: the beginning of the expression in it. inner: the innermost line of
-    PyTorch's own code that it calls.
+    column: where the expression begins that makes the product, after the line's indentation; text:
+    of the line from there on. Where the expression ends is not known.
     """
 
     path: str = ""
     line: int = 0
-    function: str = ""
-    text: str = ""
+    function: str = "<module>"
     column: int = 0
-    inner: str = ""
+    text: str = ""
 
 
 def _place(trace: str, own_folders: tuple[str, ...]) -> _Place:
     """The place in a stack trace; an empty one without a trace."""
     lines = trace.splitlines()
-    found = _Place()
-    for at, text in enumerate(lines):
+    for at, text in reversed([*enumerate(lines)]):
         frame = FRAME.fullmatch(text)
-        if frame is None:
+        if frame is None or frame["path"].startswith(own_folders):
             continue
         code, carets = (*lines[at + 1 : at + 3], "", "")[:2]
-        if frame["path"].startswith(own_folders):
-            found = found._replace(inner=code.strip())
-            continue
-        is_underlined = bool(carets.strip()) and not carets.strip().strip("^~")
-        indent = len(code) - len(code.lstrip())
-        column = len(carets) - len(carets.lstrip()) - indent if is_underlined else 0
-        path, line, function = frame["path"], int(frame["line"]), frame["function"]
-        found = _Place(path, line, function, code.strip(), column)
-    return found
+        indent, start = (len(it) - len(it.lstrip()) for it in (code, carets))
+        if not carets.strip() or carets.strip().strip("^~"):
+            start = indent
+        shown = " ".join(code[start:].split())
+        return _Place(frame["path"], int(frame["line"]), frame["function"], start - indent, shown)
+    return _Place()
 
 
 def _site(operator: str, place: _Place) -> str:
-    """The id of a call site that is not in rewritten code: the same at each compilation."""
-    text = f"{place.text}|{place.column}|{place.inner}"
-    digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
-    function = _qualified(place.path, place.line, place.function)
-    return f"{_module(place.path)}:{function}/{operator}~{digest}#0"
-
-
-def _module(path: str) -> str:
-    """A file's module as in site ids: for a program, the name of its file."""
-    for name, module in list(sys.modules.items()):
-        if getattr(module, "__file__", None) == path and name not in PROGRAM:
-            return name
-    return Path(path).stem or "-"
-
-
-@lru_cache(maxsize=4096)
-def _qualified(path: str, line: int, function: str) -> str:
-    """The qualified name of the function that encloses a line: `Net.forward`."""
-    names: list[str] = []
-    for outer in _scopes(path):
-        if outer[0] <= line <= outer[1]:
-            names.append(outer[2])
-    return ".".join(names) if names and names[-1] == function else function or "<module>"
+    """The id of a call site that no rewritten code names: the same whenever it is compiled, and
+    that which `runtime.products.torch_sites` finds where the same line is not compiled.
+    """
+    digest = hashlib.sha256(place.text.encode()).hexdigest()[:DIGITS]
+    module = module_name(place.path) if os.path.isfile(place.path) else MAIN
+    found = _expressions(place.path).get((place.line, place.column))
+    function, number = found or (place.function, 0)
+    return f"{module}:{function}/torch_{KINDS[operator]}~{digest}#{number}"
 
 
 @lru_cache(maxsize=64)
-def _scopes(path: str) -> tuple[tuple[int, int, str], ...]:
-    """The first line, last line and name of each class and function of a file, outer ones first."""
-    if not os.path.isfile(path):
-        return ()
+def _expressions(path: str) -> Mapping[tuple[int, int], tuple[str, int]]:
+    """Line and column of each expression of a file, as a `_Place` has them → the qualified name of
+    its function, and how many of the same text come before it there.
+    """
+    lines = linecache.getlines(path) if os.path.isfile(path) else []
     try:
-        tree = ast.parse("".join(linecache.getlines(path)))
+        tree = ast.parse("".join(lines))
     except SyntaxError:
-        return ()
-    kinds = ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
-    found = [
-        (node.lineno, node.end_lineno or node.lineno, node.name)
-        for node in ast.walk(tree)
-        if isinstance(node, kinds)
-    ]
-    return tuple(sorted(found, key=lambda scope: (scope[0], -scope[1])))
+        return {}
+    found: dict[tuple[int, int], tuple[str, ast.AST, str]] = {}
+    pending: list[tuple[ast.AST, str, ast.AST]] = [(tree, "", tree)]
+    while pending:
+        node, names, scope = pending.pop()
+        if isinstance(node, ast.expr):
+            line = lines[node.lineno - 1].encode()
+            before, after = line[: node.col_offset], line[node.col_offset :]
+            column = len(before.decode(errors="replace").lstrip())
+            text = " ".join(after.decode(errors="replace").split())
+            found[node.lineno, column] = names or "<module>", scope, text
+        own, children = _own_scope(node)
+        for child in ast.iter_child_nodes(node):
+            is_inside = child in children
+            inside = f"{names}.{own}".lstrip("."), node
+            pending.append((child, *(inside if is_inside else (names, scope))))
+    counts: Counter[tuple[ast.AST, str]] = Counter()
+    numbered = {}
+    for key, (names, scope, text) in sorted(found.items(), key=lambda item: item[0]):
+        numbered[key] = names, counts[scope, text]
+        counts[scope, text] += 1
+    return numbered
+
+
+def _own_scope(node: ast.AST) -> tuple[str, Collection[ast.AST]]:
+    """The name of the scope that a node makes, and those of its children that are in it."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return node.name, node.body
+    if isinstance(node, ast.Lambda):
+        return "<lambda>", [node.body]
+    name = SCOPES.get(type(node), "")
+    return name, [*ast.iter_child_nodes(node)] if name else ()

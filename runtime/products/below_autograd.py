@@ -139,7 +139,8 @@ class Hook:
         """The same for a caller whose products of such operands are not known to be native."""
         torch, a, b, c = self._torch, native.a, native.b, native.c
         has_gradient = torch.is_grad_enabled()
-        if caller.is_rewritten and not (has_gradient and (a.requires_grad or b.requires_grad)):
+        is_left = self._on_host or (has_gradient and (a.requires_grad or b.requires_grad))
+        if caller.is_rewritten and not is_left:
             return native.original()  # the call in the source has decided so
         # Autograd has what it needs: below it, tensors are nothing but memory.
         if has_gradient:

@@ -2,7 +2,8 @@
 
 A product's call site is the innermost call of PyTorch in code that is not PyTorch's own: the line
 in which a module or a function such as `F.linear` is called. Its id has the form that ids in the
-source have, and stays the same from run to run.
+source have, and stays the same from run to run. `passes.fx.products` gives the same ids to the
+products of compiled graphs.
 
 A backward pass runs in threads without Python frames. Autograd numbers what it records: the number
 that it has given last, when a product is made forward, is that of the node which makes the
@@ -16,11 +17,11 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Final, NamedTuple
 
 import mixpert_py.runtime
+from mixpert_py.plan import module_name
 from mixpert_py.runtime.api import carry_out, chosen_by_call
 from mixpert_py.runtime.context import Choice, Context, current
 from mixpert_py.runtime.products.tensors import torch_call
@@ -30,6 +31,9 @@ from mixpert_py.runtime.request import Settings
 # in code.
 MOST: Final = 1 << 16
 DIGITS: Final = 6  # of an expression's digest in an id
+MAIN: Final = "__main__"  # the module in ids of code that is in no file
+# The kinds of product that ids tell apart, by the operators that make them.
+KINDS: Final = {"mm": "mm", "addmm": "mm", "bmm": "bmm", "baddbmm": "bmm"}
 
 # Whose code a file is.
 USER, TORCH, OURS = 0, 1, 2
@@ -74,14 +78,13 @@ class Caller:
 
 @dataclass(slots=True)
 class _Position:
-    """One call in the code of a program, and of PyTorch below it. The codes are kept because the
-    key has their addresses only: to hash a code object takes as long as a small product.
+    """One call in the code of a program. The code is kept because the key has its address only: to
+    hash a code object takes as long as a small product.
 
     caller: that of the last product, whose context was most likely the next one's.
     """
 
     code: CodeType
-    inner: CodeType | None
     site: str
     caller: Caller
 
@@ -117,7 +120,7 @@ class Sites:
 
         context: of the calling thread, which is none's in a backward pass.
         """
-        user, inner, ours, settings = self._frames(sys._getframe(2).f_back)
+        user, ours, settings = self._frames(sys._getframe(2).f_back)
         if user is None and (node := self._node()) is not None:
             caller = self._of_forward(_key(node._sequence_nr(), a, b))
             if caller is None and context.modules is not None:
@@ -128,7 +131,7 @@ class Sites:
         elif context.modules is None:
             return None
         elif ours is None:
-            caller = self._of_module(name, context, user, inner)
+            caller = self._of_module(name, context, user)
         else:
             settings = settings or Settings(site=ours.f_locals.get("site"))
             caller = self._of_rewritten(context, settings)
@@ -160,50 +163,45 @@ class Sites:
 
     def _frames(
         self, frame: FrameType | None
-    ) -> tuple[FrameType | None, FrameType | None, FrameType | None, Settings | None]:
-        """The frame of the program, the innermost of PyTorch's, the outermost of the runtime's that
-        it calls, and the settings of its call; no frame where a backward pass makes the product.
+    ) -> tuple[FrameType | None, FrameType | None, Settings | None]:
+        """The frame of the program, the outermost of the runtime's that it calls, and the settings
+        of its call; no frame where a backward pass makes the product.
         """
-        inner = ours = settings = None
+        ours = settings = None
         while frame is not None:
             code = frame.f_code
             kind = self._kinds.get(code.co_filename)
             if kind is None:
                 kind = self._kind(code.co_filename)
             if kind == USER:
-                return frame, inner, ours, settings
+                return frame, ours, settings
             if kind == OURS and code.co_name != "trimmed_call":
                 ours = frame
                 if code is carry_out.__code__:
                     settings = frame.f_locals.get("settings")
             elif code.co_name == RUN_BACKWARD:
                 break
-            elif inner is None and ours is None:
-                inner = frame
             frame = frame.f_back
-        return None, None, None, None
+        return None, None, None
 
     def _kind(self, file: str) -> int:
         kinds = (kind for start, kind in self._folders.items() if file.startswith(start))
         kind = self._kinds[file] = next(kinds, USER)
         return kind
 
-    def _of_module(
-        self, name: str, context: Context, user: FrameType | None, inner: FrameType | None
-    ) -> Caller:
+    def _of_module(self, name: str, context: Context, user: FrameType | None) -> Caller:
         """The caller for a product that PyTorch makes itself, at a position in the program."""
         if user is None:  # there is no Python code of one
             return self._caller(context, None, None)
-        code = user.f_code
-        at = None if inner is None else inner.f_code
-        key = name, id(code), user.f_lasti, id(at), 0 if inner is None else inner.f_lasti
+        code, kind = user.f_code, KINDS[name]
+        key = kind, id(code), user.f_lasti
         found = self._positions.get(key)
         if found is None:
-            site = _new_site(name, user, inner)
+            site = _new_site(kind, code, user.f_lasti)
             caller = self._caller(context, site, site)
             if len(self._positions) >= MOST:
                 self._positions.clear()
-            self._positions[key] = _Position(code, at, site, caller)
+            self._positions[key] = _Position(code, site, caller)
             return caller
         caller = found.caller  # which other threads may replace
         if caller.context is not context:
@@ -284,57 +282,33 @@ def backward_of(site: str) -> str:
     return f"{start}.backward#{number}" if start else f"{site}.backward"
 
 
-def _new_site(name: str, user: FrameType, inner: FrameType | None) -> str:
-    code = user.f_code
-    line, expression, index = _expression(code, user.f_lasti)
-    text = expression
-    if inner is not None and inner.f_code.co_name != "forward":
-        # One line of the program may call several products, as that of an attention does.
-        at = inner.f_code
-        text += f"|{at.co_qualname}+{inner.f_lineno - at.co_firstlineno}"
+def _new_site(kind: str, code: CodeType, offset: int) -> str:
+    """The id of the products of a kind that a call makes; `places` then has where that stands.
+
+    PyTorch's compiler tells where an expression begins, and not where it ends: so the rest of its
+    line is what the id is made of.
+    """
+    path, positions = code.co_filename, [*code.co_positions()]
+    line, last, start, end = positions[offset // 2]
+    text = _text(path, line, start)
+    alike = {
+        (it[0], it[2])
+        for it in positions
+        if it[0] is not None and it[2] is not None and _text(path, it[0], it[2]) == text
+    }
+    number = sum(it < (line or 0, start or 0) for it in alike)
     digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+    module = module_name(path) if os.path.isfile(path) else MAIN
     function = code.co_qualname.replace(".<locals>", "")
-    site = f"{_module(user)}:{function}/{name}~{digest}#{index}"
-    places[site] = Place(code.co_filename, line, expression)
+    site = f"{module}:{function}/torch_{kind}~{digest}#{number}"
+    shown = _text(path, line, start, end if last == line else None)
+    places[site] = Place(path, line or code.co_firstlineno, shown)
     return site
 
 
-def _module(frame: FrameType) -> str:
-    """The module of a frame as site ids name it: a program's by its file."""
-    name = frame.f_globals.get("__name__", "")
-    if name == "__main__" and os.path.isfile(frame.f_code.co_filename):
-        return Path(frame.f_code.co_filename).stem
-    return str(name) or "-"
-
-
-def _expression(code: CodeType, offset: int) -> tuple[int, str, int]:
-    """The line and text of a call in the source, and how many the same come before it."""
-    positions = [*code.co_positions()]
-    wanted = positions[offset // 2]
-    line = wanted[0] or code.co_firstlineno
-    expression = _text(code.co_filename, wanted)
-    spans = sorted(
-        {
-            (it[0], it[2])
-            for it in {*positions}
-            if it[0] is not None
-            and it[2] is not None
-            and (it[1] == it[0]) == (wanted[1] == wanted[0])
-            and _text(code.co_filename, it) == expression
-        }
-    )
-    here = (wanted[0], wanted[2])
-    return line, expression, spans.index(here) if here in spans else 0
-
-
-def _text(file: str, position: tuple[int | None, ...]) -> str:
-    """The source at a position, on one line; empty where it is not to be had."""
-    line, last, start, end = position
-    if line is None or last is None or start is None or end is None:
+def _text(file: str, line: int | None, start: int | None, end: int | None = None) -> str:
+    """A part of a line of the source; empty where it is not to be had."""
+    if line is None or start is None:
         return ""
-    lines = [linecache.getline(file, number).encode() for number in range(line, last + 1)]
-    if not lines:
-        return ""
-    lines[-1] = lines[-1][:end]
-    lines[0] = lines[0][start:]
-    return " ".join(b" ".join(lines).decode(errors="replace").split())
+    part = linecache.getline(file, line).encode()[start:end]
+    return " ".join(part.decode(errors="replace").split())

@@ -1,5 +1,6 @@
 """Captured operands: copies of those of some calls, to make the products again later."""
 
+import operator
 import sys
 import threading
 from collections.abc import Iterable
@@ -72,7 +73,8 @@ class Captures:
                 AttributeError, BufferError, MemoryError, RuntimeError, TypeError, ValueError
             ):
                 a, b = _first(call.a, -2), _first(call.b, -1)
-                native, has_out = _unbound(call.native), type(call.destination) is np.ndarray
+                native = operator.matmul if call.takes_tensors else _unbound(call.native)
+                has_out = type(call.destination) is np.ndarray
                 found = CapturedCall(key[0], shape, native, a, b, has_out, _blas_threads())
                 if self._make_room(found):
                     left, right = _copies(a, b)

@@ -215,6 +215,43 @@ def test_the_operators_keep_pytorchs_rules() -> None:
     torch.library.opcheck(operators()["bmm"], (a, b, "", None, None, None), test_utils=checks)
 
 
+class Attention(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (torch.nn.Linear(8, 8) for _ in range(2))
+        self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        y = self.first(x)
+        y = self.first(y)
+        y = self.first(y)
+        y = self.second(y) + self.attention(
+            y,
+            y,
+            y,
+        )[0]  # fmt: skip
+        rows = [row @ row.T for row in y]
+        return torch.einsum("bij,bkj->bik", y, y) + sum(rows) + (lambda z: z @ z.mT)(y)
+
+
+def test_the_same_module_has_the_same_sites_eager_and_compiled() -> None:
+    from mixpert_py.runtime.context import Context, Modules, use
+    from mixpert_py.runtime.modules import covered_for
+    from mixpert_py.runtime.tracing.trace import Trace
+
+    def sites(net: Any) -> set[str]:
+        trace = Trace()
+        context = Context("native", backend="reference", trace=trace, modules=Modules())
+        with covered_for("reference", takes_small=True), use(context):
+            net(torch.randn(2, 4, 8)).sum().backward()
+        return set(trace.sites)
+
+    net = Attention()
+    eager = sites(net)
+    assert eager == sites(torch.compile(net))
+    assert len(eager) == 2 * 9
+
+
 PROGRAM = """
 import torch
 
