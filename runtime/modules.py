@@ -261,7 +261,7 @@ def covered_for(backend: str | None, *, takes_small: bool) -> Iterator[None]:
     """As `modules_covered`, for a whole program: where its backend emulates, products of tensors in
     the host's memory are covered instead of a GPU's.
     """
-    is_emulated = backend is not None and backend.startswith("reference")
+    is_emulated = backend is not None and backend.startswith("reference") and not _state.users
     with on_host() if is_emulated else nullcontext(), modules_covered(takes_small=takes_small):
         yield
 

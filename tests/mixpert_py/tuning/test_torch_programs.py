@@ -61,6 +61,5 @@ def test_one_plan_serves_a_module_eager_and_compiled(tmp_path: Path) -> None:
 def test_an_estimate_lists_the_products_of_modules(tmp_path: Path) -> None:
     text = PROGRAM.replace("32)", "32, dtype=torch.double)").replace("64))", "64).double())")
     (tmp_path / "p.py").write_text(text, "utf-8")
-    run(tmp_path, "estimate", "--json", "e.json", "p.py", "compiled")
-    found = json.loads((tmp_path / "e.json").read_text("utf-8"))
+    found = json.loads(run(tmp_path, "estimate", "--json", "p.py", "compiled"))
     assert {product["line"] for product in found["products"]} == {LINE}
