@@ -131,12 +131,10 @@ class _Slot:
         self._with_stdin = with_stdin
         self._server: ForkServer | None = None
 
-    def run_forked(
-        self, modules: Sequence[str], job_file: str, limit: float | None
-    ) -> process.Ended | None:
+    def server(self, modules: Sequence[str]) -> ForkServer:
         if self._server is None:
             self._server = ForkServer(modules, self._environment)
-        return self._server.run(job_file, limit)
+        return self._server
 
     def run_new(self, job_file: str, limit: float | None) -> process.Ended:
         command = process.python("mixpert_py.execution.worker", job_file)
@@ -182,7 +180,7 @@ class Executor:
             number, slot = self._free.get()
         try:
             if may_fork and self.forks:
-                ended = slot.run_forked(self.modules, job_file, limit)
+                ended = slot.server(self.modules).run(job_file, limit)
                 if ended is not None:
                     return ended
                 self.forks = False

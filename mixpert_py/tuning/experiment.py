@@ -152,13 +152,9 @@ class Experiment:
         """A run with every product under one scheme."""
         return self._run(RunRequest(f"every product in {scheme}", scheme=scheme))
 
-    def planned(
-        self, plan: Mapping[str, str], reference: Values, purpose: str = TRIAL
-    ) -> ProgramRun:
+    def planned(self, plan: Mapping[str, str], reference: Values, purpose: str) -> ProgramRun:
         """A run under a plan, judged. Raises ProgramError or ShapeError if it fails."""
-        is_trial = purpose == TRIAL
-        request = RunRequest(purpose, plan, may_fork=is_trial, printed=not is_trial)
-        return self._run(request, reference)
+        return self._run(RunRequest(purpose, plan, printed=True), reference)
 
     def judged(self, run: ProgramRun, reference: Values) -> ProgramRun:
         """The run with its errors instead of its values."""
@@ -174,7 +170,7 @@ class Experiment:
     def measure(self, plan: Mapping[str, str], reference: Values) -> Measurement:
         """One trial. A program that fails under a plan is a measurement, not an exception."""
         try:
-            run = self.planned(plan, reference)
+            run = self._run(RunRequest(TRIAL, plan, may_fork=True), reference)
         except (ProgramError, ShapeError) as failure:
             return Measurement(0.0, float("nan"), {}, str(failure))
         traces = run.result.sites

@@ -215,7 +215,8 @@ def search(prepared: Prepared, budget: float, kind: str, measure: Measure | None
     """One of `tuner.tune.SEARCHES`. measure: None for `prepared.measure`."""
     runs = prepared.resources.runs if prepared.experiment.runs_apart else 1
     with Speculation(measure or prepared.measure, runs) as speculation:
-        guard = HangGuard(speculation, prepared.problem.start)
+        made = speculation if runs > 1 else measure or prepared.measure
+        guard = HangGuard(made, prepared.problem.start)
 
         def expect(plans: Sequence[Schemes]) -> None:
             speculation.expect([*plans[:1], *filter(guard.allows, plans[1:])])
