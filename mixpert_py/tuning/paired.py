@@ -90,6 +90,16 @@ class PairedTimes:
         seconds = self.native.get(site, 0.0)
         return seconds * ratio.mean if isinstance(ratio, Ratio) else seconds
 
+    def of_plan(self, plan: Mapping[str, str]) -> Ratio | None:
+        """The time of the products that a plan lowers over their native time; None if unknown."""
+        weights, ratios = [], []
+        for site, scheme in plan.items():
+            ratio = self.ratios.get(site, {}).get(scheme)
+            if isinstance(ratio, Ratio) and self.native.get(site):
+                weights.append(self.native[site])
+                ratios.append(ratio)
+        return _mean(ratios, weights) if ratios else None
+
     def excluded(self, site: str) -> dict[str, Reason]:
         """Scheme → why it is not tried at a site: it is not faster, or not known to be."""
         found = {}
@@ -121,16 +131,6 @@ def _mean(ratios: Sequence[Ratio], weights: Collection[float]) -> Ratio:
     whole = sum(weights)
     terms = [(weight / whole, ratio) for weight, ratio in zip(weights, ratios, strict=True)]
     mean = sum(part * ratio.mean for part, ratio in terms)
-    below, above = (
-        hypot(*(part * ratio.mean * far(ratio) for part, ratio in terms)) / mean
-        for far in (_below, _above)
-    )
+    below = hypot(*(part * ratio.mean * ratio.log_below for part, ratio in terms)) / mean
+    above = hypot(*(part * ratio.mean * ratio.log_above for part, ratio in terms)) / mean
     return Ratio(mean, mean * exp(-below), mean * exp(min(above, LARGEST - log(mean))))
-
-
-def _below(ratio: Ratio) -> float:
-    return log(ratio.mean / ratio.least) if ratio.least > 0 else LARGEST
-
-
-def _above(ratio: Ratio) -> float:
-    return log(ratio.most / ratio.mean)

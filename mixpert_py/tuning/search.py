@@ -36,6 +36,7 @@ from mixpert_py.tuning.decisions import decisive_products
 from mixpert_py.tuning.hangs import HangGuard
 from mixpert_py.tuning.hold_out import HoldOutErrors
 from mixpert_py.tuning.options import Limits, TuningOptions
+from mixpert_py.tuning.paired import PairedTimes
 from mixpert_py.tuning.prepare import MOST_RUNS, Prepared
 from mixpert_py.tuning.verify import Verification, notes_on, summary, verify
 
@@ -234,6 +235,7 @@ def search(prepared: Prepared, budget: float, kind: str, measure: Measure | None
 def _verified(prepared: Prepared, outcome: Outcome) -> tuple[Outcome, Verification]:
     """The outcome, interrupted if its verification was, and the verification."""
     experiment, baseline = prepared.experiment, prepared.baseline
+    cost = prepared.clock.cost
     if outcome.lowered and not outcome.interrupted:
         try:
             found = verify(
@@ -242,6 +244,7 @@ def _verified(prepared: Prepared, outcome: Outcome) -> tuple[Outcome, Verificati
                 outcome.plan,
                 timed=not prepared.clock.predicts,
                 runs=MOST_RUNS - experiment.runs,
+                alone=cost.of_plan(outcome.plan) if isinstance(cost, PairedTimes) else None,
             )
             return outcome, found
         except KeyboardInterrupt:

@@ -49,7 +49,8 @@ class Verification:
     budget (see `Limits`); worst: the value that has it; errors: the largest error of each value.
     native_seconds: wall-clock time of the program; spread: between the slowest and the fastest run
     of the same kind, the larger of both. native_lowered: time in the products that the plan
-    lowers; ratio, whole: of these, and of the whole runs, by pairs of runs. counts: an integer of
+    lowers; ratio: of these, by pairs of runs, pooled with that of the products made by themselves
+    where a tuning knows it; whole: of the whole runs. counts: an integer of
     the program, or a call site for the number of its calls → what it is natively, and under the
     plan, where these differ: most often a number of iterations. printed: a line of numbers that the
     program prints natively, and as it is under the plan, if any differs by more than the budget.
@@ -138,16 +139,18 @@ def verify(
     *,
     timed: bool,
     runs: int = 2 * MOST_PAIRS,
+    alone: Ratio | None = None,
 ) -> Verification:
     """Run a plan as often as the program without it, in turn.
 
     timed: whether the times of runs mean something; then there are pairs until they tell which is
-    faster, in about so many runs at most. Raises BudgetError if it is over a budget, ProgramError
-    if it fails.
+    faster, in about so many runs at most. alone: the ratio of the lowered products that were made
+    by themselves, with which that of the runs is pooled. Raises BudgetError if it is over a
+    budget, ProgramError if it fails.
     """
-    most = max(LEAST_PAIRS, min(runs // 2, MOST_PAIRS))
-    natives, planned = _run_in_turn(experiment, reference, plan, timed=timed, most=most)
-    found = summary(natives, planned, lowered_by(plan))
+    most = max(LEAST_PAIRS, min(runs // 2, MOST_PAIRS)) if timed else 1
+    natives, planned = _run_in_turn(experiment, reference, plan, most=most, alone=alone)
+    found = summary(natives, planned, lowered_by(plan), alone)
     found = replace(found, printed=_different_line(experiment, planned[-1]))
     limits = experiment.comparison.judge.limits
     if not found.error <= limits.budget:
@@ -164,13 +167,13 @@ def _run_in_turn(
     reference: Values,
     plan: Mapping[str, str],
     *,
-    timed: bool,
-    most: int = MOST_PAIRS,
+    most: int,
+    alone: Ratio | None = None,
 ) -> tuple[list[ProgramRun], list[ProgramRun]]:
     """Native and planned runs, judged; in every other pair the planned one is the first.
 
-    most: pairs that are made where the first look at them does not tell which is faster. Raises
-    ProgramError or ShapeError if one fails.
+    most: pairs that are made where the first look at them does not tell which is faster. alone: see
+    `verify`. Raises ProgramError or ShapeError if one fails.
     """
     natives: list[ProgramRun] = []
     planned: list[ProgramRun] = []
@@ -182,12 +185,12 @@ def _run_in_turn(
                 planned.append(experiment.planned(plan, reference, "verification, planned"))
             else:
                 natives.append(experiment.native("verification, native", reference))
-        if not (timed and lowered) or len(natives) >= most:
+        if len(natives) >= most or (len(natives) >= LEAST_PAIRS and perf_counter() > end):
             return natives, planned
-        is_clear = pair_ratio(natives, planned, lowered).pace is not Pace.UNCLEAR
-        is_over = perf_counter() > end and len(natives) >= LEAST_PAIRS
-        if is_over or (is_clear and len(natives) == LEAST_PAIRS):
-            return natives, planned
+        if len(natives) == LEAST_PAIRS:
+            ratio = pair_ratio(natives, planned, lowered, alone)
+            if ratio.pace is not Pace.UNCLEAR:
+                return natives, planned
 
 
 def lowered_by(plan: Mapping[str, str]) -> list[str]:
@@ -196,9 +199,12 @@ def lowered_by(plan: Mapping[str, str]) -> list[str]:
 
 
 def summary(
-    natives: Sequence[ProgramRun], planned: Sequence[ProgramRun], lowered: Sequence[str] = ()
+    natives: Sequence[ProgramRun],
+    planned: Sequence[ProgramRun],
+    lowered: Sequence[str] = (),
+    alone: Ratio | None = None,
 ) -> Verification:
-    """The verification of runs that were made; the planned ones are judged."""
+    """The verification of runs that were made; the planned ones are judged. alone: see `verify`."""
 
     def spread(runs: Sequence[ProgramRun]) -> float:
         seconds = [run.seconds for run in runs]
@@ -212,7 +218,7 @@ def summary(
         native_seconds=median(run.seconds for run in natives),
         spread=max(spread(natives), spread(planned)),
         native_lowered=median(_seconds_in(run, lowered) for run in natives),
-        ratio=pair_ratio(natives, planned, lowered),
+        ratio=pair_ratio(natives, planned, lowered, alone),
         whole=pair_ratio(natives, planned),
         errors=largest_of_each(run.errors for run in planned),
         counts=_different_counts(natives, planned),
@@ -261,15 +267,16 @@ def pair_ratio(
     natives: Sequence[ProgramRun],
     planned: Sequence[ProgramRun],
     lowered: Sequence[str] | None = None,
+    alone: Ratio | None = None,
 ) -> Ratio:
     """The time in the lowered products under a plan over their native time, by pairs of runs.
 
-    lowered: None for whole runs.
-    The runs of two plans are compared in the same way.
+    lowered: None for whole runs. alone: see `verify`.
     """
     pairs = zip(natives, planned, strict=True)
     times = [(_seconds_in(a, lowered), _seconds_in(b, lowered)) for a, b in pairs]
-    return Ratio.of(times, OF_RUNS)
+    found = Ratio.of(times, OF_RUNS)
+    return found if alone is None else found.pooled(alone)
 
 
 def _seconds_in(run: ProgramRun, sites: Sequence[str] | None) -> float:
@@ -367,7 +374,8 @@ def check_plan(
     options = replace(options, limits=experiment.comparison.judge.limits)
     emulated = emulates(options.backend)
     try:
-        natives, planned = _run_in_turn(experiment, baseline.reference, schemes, timed=not emulated)
+        most = 1 if emulated else MOST_PAIRS
+        natives, planned = _run_in_turn(experiment, baseline.reference, schemes, most=most)
     except (ProgramError, ShapeError) as failure:
         return PlanVerdict(options, problem=f"under the plan, {failure}", stale=stale)
     traces = planned[-1].result.sites

@@ -65,6 +65,21 @@ def test_huge_intervals_stay_numbers() -> None:
     assert found.pace is Pace.UNCLEAR
 
 
+def test_two_measurements_of_one_ratio_are_pooled_by_their_precision() -> None:
+    wide, narrow = Ratio(0.7, 0.35, 1.4), Ratio(0.8, 0.8 / 1.1, 0.88)
+    found = wide.pooled(narrow)
+    assert found.pace is Pace.FASTER
+    assert 0.78 < found.mean < 0.8
+    assert found.most / found.least < narrow.most / narrow.least
+    assert narrow.pooled(wide).mean == pytest.approx(found.mean)
+
+
+def test_what_contradicts_a_measurement_is_not_pooled_with_it() -> None:
+    other = Ratio(0.8, 0.78, 0.82)
+    for found in (Ratio(1.0, 0.95, 1.05), Ratio(1.3, 0.12, 14.0), Ratio(0.5, 0.45, 0.55)):
+        assert found.pooled(other) == found
+
+
 @pytest.mark.parametrize("disturbed", [0.0, 0.15])
 @pytest.mark.parametrize("count", [2, *LOOKS])
 def test_intervals_hold_the_ratio(count: int, disturbed: float) -> None:
