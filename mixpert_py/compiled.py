@@ -182,12 +182,11 @@ def _pass_class() -> type[Any]:
 def _version() -> str:
     """A hash of the files that decide which products are replaced."""
     from mixpert_py.passes.fx import products as pass_over_graphs
-    from mixpert_py.runtime import select
-    from mixpert_py.runtime.gpu import break_even
+    from mixpert_py.runtime import select, worth
     from mixpert_py.runtime.products import graph_operators
 
     files = [__file__, *(it.__file__ for it in (pass_over_graphs, graph_operators, select))]
-    texts = b"".join(Path(file).read_bytes() for file in (*files, break_even.__file__) if file)
+    texts = b"".join(Path(file).read_bytes() for file in (*files, worth.__file__) if file)
     return hashlib.sha256(texts).hexdigest()
 
 

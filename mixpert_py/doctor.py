@@ -70,8 +70,8 @@ EDGES = range(384, 8192, 128)  # sizes at which defaults are compared with nativ
 
 
 def _what_runs(gpu: "Device | Absent") -> list[Finding]:
-    from mixpert_py.runtime.gpu.break_even import figures
     from mixpert_py.runtime.gpu.device import Absent
+    from mixpert_py.runtime.worth import figures
 
     if isinstance(gpu, Absent):
         single, wide = "native", "native; float32 where a plan says so and it is large enough"
@@ -190,11 +190,10 @@ def _is_product(shape: list[int]) -> bool:
 
 def _warmed(gpu: "Device", expected: "Expected", shapes: list[Shape]) -> Finding:
     """Compile for these products, and say what that was."""
-    from mixpert_py.runtime.gpu.break_even import figures
     from mixpert_py.runtime.gpu.multiply import refusals
     from mixpert_py.runtime.gpu.warm import compile_kernels
     from mixpert_py.runtime.kernels.compile import origins
-    from mixpert_py.runtime.schemes import emulation_on_gpu
+    from mixpert_py.runtime.worth import emulation_on_gpu, figures
 
     scheme, block, dtype = expected
     what = f"{scheme} of {dtype}" if block is None else f"{scheme} of {dtype}, blocks of {block}"

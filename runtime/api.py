@@ -45,9 +45,7 @@ from mixpert_py.runtime.signatures import (
 from mixpert_py.runtime.tracing.counted import NONE, CountedCalls
 from mixpert_py.runtime.tracing.trace import Trace, TracedCall
 from mixpert_py.runtime.warned import again
-
-# Elements of a left operand from which a NumPy product may be worth moving to a GPU.
-MOVES = 1 << 20
+from mixpert_py.runtime.worth import MIN_ELEMENTS_TO_MOVE
 
 # Arguments of ours, which no native function takes.
 OWN = frozenset({"scheme", "backend", "block"})
@@ -96,7 +94,7 @@ def matmul(
             context = innermost.get().context
             try:
                 if type(a) is type(b) is ndarray:
-                    if a.size < MOVES and (
+                    if a.size < MIN_ELEMENTS_TO_MOVE and (
                         site in context.passing or next(context.counted.get(site, NONE), False)
                     ):
                         return a @ b if native is None else native(a, b)
@@ -145,7 +143,7 @@ def dot(
             context = innermost.get().context
             try:
                 if type(a) is type(b) is ndarray:
-                    if a.size < MOVES and (
+                    if a.size < MIN_ELEMENTS_TO_MOVE and (
                         site in context.passing or next(context.counted.get(site, NONE), False)
                     ):
                         return native(a, b)
@@ -180,7 +178,7 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
             context = innermost.get().context
             try:
                 if type(a) is type(b) is ndarray:
-                    if a.size < MOVES and (
+                    if a.size < MIN_ELEMENTS_TO_MOVE and (
                         site in context.passing or next(context.counted.get(site, NONE), False)
                     ):
                         return a.dot(b)
@@ -225,7 +223,7 @@ def _function(native: Native | None) -> Native:
 
 def _passes(a: Any, b: Any, site: str | None, options: Iterable[str]) -> bool:
     """Whether a call of a site that passes has no arguments but the native function's own."""
-    if not (type(a) is type(b) is ndarray) or a.size >= MOVES:
+    if not (type(a) is type(b) is ndarray) or a.size >= MIN_ELEMENTS_TO_MOVE:
         return False
     return OWN.isdisjoint(options) and passes(site)
 

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mixpert_py.runtime.program_frames import warn
+from mixpert_py.runtime.worth import parameter_may_gain
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.products.below_autograd import Hook
@@ -29,10 +30,6 @@ PARAMETERS = "register_module_parameter_registration_hook"
 CALLS = "register_module_forward_pre_hook"
 # What PyTorch says of such hooks where a module is compiled.
 GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
-# The shorter side from which a matrix of parameters may make a product gain, by the model of an
-# H200: where it is K, that is the least that takes a scheme unasked (`select.LEAST_K`);
-# where not, shorter ones gain a few hundredths, of the largest matrices only.
-LEAST_SIDE = 48
 
 
 class _State:
@@ -121,7 +118,7 @@ class _State:
 
     def see_parameter(self, module: Any, name: str, parameter: Any) -> None:
         """Put the hook in place if products with a module's new parameter may take a scheme."""
-        if self.hook is None and _may_gain(parameter):
+        if self.hook is None and parameter_may_gain(parameter):
             self.cover()
 
     def see_call(self, module: Any, operands: Any) -> None:
@@ -136,7 +133,7 @@ class _State:
         except Exception:  # whatever the program has by that name must not end it here
             self.cover()
             return
-        if any(map(_may_gain, parameters)):
+        if any(map(parameter_may_gain, parameters)):
             self.cover()
         if parameters:
             self.watch_no_calls()
@@ -161,15 +158,6 @@ class _State:
         if self.parameters is not None:
             self.parameters.remove()
             self.parameters = None
-
-
-def _may_gain(parameter: Any) -> bool:
-    """Whether products with a parameter may take a scheme unasked."""
-    try:
-        shape = parameter.shape
-        return len(shape) > 1 and bool(min(shape[-2:]) >= LEAST_SIDE)
-    except Exception:  # a lazy module's has none yet; what a program registers must not end it here
-        return True
 
 
 class _Finder:

@@ -1,6 +1,5 @@
 """`resolve_scheme`: which scheme a product takes, and which backend makes it, or why none does."""
 
-import math
 import operator
 import sys
 from collections.abc import Callable
@@ -10,16 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import signatures
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.context import Choice, Context, accumulations, emulates
 from mixpert_py.runtime.dtypes import (
     PRECISION,
     default_scheme,
-    is_wide,
     name_of,
-    real_products,
 )
-from mixpert_py.runtime.gpu import break_even, device, foreign
+from mixpert_py.runtime.gpu import device, foreign
 from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.modules import stay_covered
 from mixpert_py.runtime.reasons import Reason, Shape
@@ -38,17 +35,7 @@ from mixpert_py.runtime.signatures import NATIVE, Known, device_of
 
 Backend = Callable[[Request], Product | Reason]
 
-# m·n·k / (mk + kn + mn) from which a float32 product with its casts beats a float64 one: the casts
-# move every element once, the product reads each min(m, n, k) times. Measured between 32 and 60.
-FLOAT32_THICKNESS = 48
-
-# K from which products that nobody chose a scheme for take one: sums of fewer products of one sign
-# may be further off than an FP32 chain's, since tensor cores truncate (see `schemes.fp16x3`), and
-# than FP64's bound for them (see `schemes.crt`).
-LEAST_K = 48
-
 CASTS = ("float32", "float64")
-SINGLE = ("float32", "float32")
 
 # What is known of all later calls of a signature (the same shapes, types and devices), by the
 # reason why this one takes no scheme; of reasons that are not here, nothing.
@@ -171,15 +158,21 @@ def _on_host(
         return Declined(shape if is_chosen else None, NATIVE if lasts else None)
     if not is_chosen:
         scheme = default_scheme(*_dtypes(call))
-        if scheme is None or _is_too_short(scheme, shape):
+        if scheme is None or worth.is_too_short(scheme, shape[1]):
             return Declined(None)
         if emulates(backend):
             return Declined(None)
         request = request._replace(scheme=scheme)
-    reason = _unsuited(call) or _cannot_run(call, shape, request.scheme, backend)
+    is_asked = backend is not None
+    is_on_host = request.scheme in CASTS or emulates(backend)
+    reason = _unsuited(call)
+    if reason is None and request.scheme == "float32":
+        reason = worth.why_not_cast(call.a, call.b, shape)
+    elif reason is None and not is_on_host:
+        reason = worth.why_not_moved(call.a, call.b, shape, request.scheme, is_asked=is_asked)
     if reason is not None:
-        return Declined(reason if is_chosen or backend is not None else None)
-    if request.scheme in CASTS or emulates(backend):
+        return Declined(reason if is_chosen or is_asked else None)
+    if is_on_host:
         request = request._replace(accumulation=accumulations(backend))
         return Selection(emulation.multiply, request)
     return Selection(_transfer_backend(), request)
@@ -193,7 +186,7 @@ def why_not_float32(call: Call, shape: Shape | Reason) -> Reason | None:
         return shape
     if type(call.a) is not np.ndarray or type(call.b) is not np.ndarray:
         return None
-    return _unsuited(call) or _cannot_run(call, shape, "float32", None)
+    return _unsuited(call) or worth.why_not_cast(call.a, call.b, shape)
 
 
 def _unsuited(call: Call) -> Reason | None:
@@ -205,41 +198,6 @@ def _unsuited(call: Call) -> Reason | None:
     if out is not None and not _takes_result(out, call):
         return Reason.OUT
     return None
-
-
-def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> Reason | None:
-    """Why no backend makes NumPy operands' product under this scheme, or none with profit; None:
-    one does.
-    """
-    a, b = call.a, call.b
-    dtypes = _dtypes(call)
-    if scheme == "float32" and is_wide(*dtypes):  # else it is float32's product already
-        m, k, n = shape
-        products = real_products(*dtypes)
-        cast = (a.size + b.size + m * n) * math.isqrt(products)
-        return Reason.TOO_SMALL if m * k * n * products < FLOAT32_THICKNESS * cast else None
-    if scheme in CASTS or emulates(backend):
-        return None
-    if backend is None and not device.may_be_here():
-        return Reason.NO_TENSOR_CORE
-    if backend is None:  # by figures of any device, before one is looked for
-        saved = _saved(call, shape, scheme, break_even.SHIPPED)
-        worth = saved > 0.0 if "cupy" in sys.modules else break_even.start.pays(saved)
-        if not worth:
-            return Reason.TOO_SMALL
-    found = device.find()
-    if isinstance(found, device.Absent):
-        return found.reason
-    if not has_kernels(emulation_of(scheme), found.capability):
-        return Reason.NO_KERNEL
-    worth = backend is not None or _saved(call, shape, scheme, found.name) > 0.0
-    return None if worth else Reason.TOO_SMALL
-
-
-def _saved(call: Call, shape: Shape, scheme: str, device: str) -> float:
-    """Seconds that moving the product to such a device saves."""
-    figures = break_even.figures(device)
-    return break_even.moving_saves(call.a, call.b, shape, scheme, figures)
 
 
 def _types(call: Call) -> tuple[Any, Any]:
@@ -322,10 +280,10 @@ def scheme_on_device(
         return scheme
     if scheme == "float32":  # a cast would lose float64 operands whose exponents FP32 has not
         scheme = "faithful"
-    if not is_chosen and _is_too_short(scheme, shape):
+    if not is_chosen and worth.is_too_short(scheme, shape[1]):
         return Reason.TOO_SMALL
     is_free = backend is None and scheme != "float64"  # to stay native where that is faster
-    if is_free and not is_chosen and _are_small(call.a.shape, call.b.shape, dtypes):
+    if is_free and not is_chosen and worth.is_small_anywhere(call):
         return Reason.TOO_SMALL
     if placement.library == "torch":  # before CuPy is imported, which takes half a second
         needed = foreign.needed_by_torch(sys.modules["torch"], call.a, call.b)
@@ -336,56 +294,15 @@ def scheme_on_device(
         return found.reason
     if not has_kernels(emulation_of(scheme), found.capability):
         return Reason.NO_KERNEL
+    reason = None
     if is_free:
-        is_short = not is_chosen and shape[1] < LEAST_K
-        try:
-            if not _is_profitable(
-                call, request, scheme, found.name, is_short=is_short, by_default=not is_chosen
-            ):
-                return Reason.TOO_SMALL
-        except DeviceError:  # no tile holds the scheme's sums
-            return Reason.KERNEL
-    return scheme
+        reason = worth.why_not_on_device(call, scheme, found.name, by_default=not is_chosen)
+    return reason or scheme
 
 
 def takes_tensors(call: Call) -> bool:
     """Whether the call's function is one of arrays of any library."""
     return call.takes_tensors or call.native is operator.matmul
-
-
-def _is_too_short(scheme: str, shape: Shape) -> bool:
-    """Return whether a default's bound for sums of this length is weaker than the native product's.
-
-    Short sums of `faithful` are made by an FP32 chain where they are made at all.
-    """
-    return scheme == "crt" and shape[1] < LEAST_K
-
-
-def _are_small(a: tuple[int, ...], b: tuple[int, ...], dtypes: tuple[str, str]) -> bool:
-    """Whether arrays of these shapes are passed through without a look at the device."""
-    sizes = (math.prod(x) * np.dtype(t).itemsize for x, t in zip((a, b), dtypes, strict=True))
-    return max(sizes) <= signatures.SMALL and signatures.are_few(a) and signatures.are_few(b)
-
-
-def _is_profitable(
-    call: Call, request: Request, scheme: str, device: str, *, is_short: bool, by_default: bool
-) -> bool:
-    """Return whether a scheme beats the native product of arrays on such a GPU.
-
-    is_short: only an FP32 chain may be made, which is that of stacks of tiny matrices. by_default:
-    as of `Figures.faster`.
-    """
-    a, b, dtypes = call.a.shape, call.b.shape, _dtypes(call)
-    packed = 0 if call.left is None else math.prod(a)
-    packed += 0 if call.right is None else math.prod(b)
-    if not packed and dtypes == SINGLE and break_even.tiny_pays(scheme, a, b):
-        return True
-    products = real_products(*dtypes)
-    if is_short:
-        return False
-    figures = break_even.figures(device)
-    wide = is_wide(*dtypes)
-    return figures.faster(scheme, a, b, wide, packed, products, by_default=by_default)
 
 
 def takes_result_on_device(out: Any, call: Call) -> bool:

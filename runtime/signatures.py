@@ -12,11 +12,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from numpy import ndarray
 
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.request import (
     Call,
     Settings,
@@ -39,24 +39,12 @@ def NATIVE(a: Any, b: Any) -> None:  # noqa: N802 — a constant, and no functio
     """Sentinel: calls with this signature always run natively."""
 
 
-# Bytes: where nobody chose a scheme, matrices of no more are multiplied natively, whatever the
-# device. That of 512 × 512 float32, from which products may gain where K is short.
-SMALL = 1 << 20
-# Elements of which an array of any type that takes a scheme unasked is as small.
-FEW: Final = SMALL // 8
-# Matrices from which a stack of tiny ones may gain; a stack of fewer that is as small as above
-# never does. `gpu.tiny` makes them in FP32, 1.3 to 4 times as fast as the vendor from so many on,
-# and 1.5 to 30 times for hundreds of thousands: measured from 4 × 4 to 32 × 32.
-TINY_COUNT: Final = 1000
 MOST: Final = 4096  # signatures of a context, after which it begins anew
 SHAPES: Final = frozenset({matmul_shape, dot_shape, mm_shape, bmm_shape})
 
 # The types of arrays that may be on a GPU, of those that have been multiplied: how to ask one for
 # the number of its device.
 device_of: dict[type, Callable[[Any], int]] = {}
-# By the same types: how many elements one has. Sparse tensors cannot say how many bytes.
-size_of: dict[type, Callable[[Any], int]] = {}
-
 # The number of PyTorch's function modes in force, such as its default device; 0 without PyTorch.
 count_modes: Callable[[], int] = int
 
@@ -71,7 +59,6 @@ native_product_of: dict[type, Callable[[Any, Any], Any]] = {}
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
     # A child knows nothing: CUDA does not survive a fork.
     os.register_at_fork(after_in_child=device_of.clear)
-    os.register_at_fork(after_in_child=size_of.clear)
     os.register_at_fork(after_in_child=native_product_of.clear)
 
 
@@ -122,13 +109,13 @@ def kept_product(
                 return kept_product(context, site, shape_of, takes_tensors, a, b, True)
         if tracing_state() is not None:
             return NATIVE
-        # As `is_small_on_device` says of both, without a call of it.
+        # As `worth.is_small` says of both, without a call of it.
         if (
             site in context.passing
-            and size_of[kind](a) <= FEW
-            and size_of[other](b) <= FEW
-            and (a.ndim < 3 or are_few(a.shape))
-            and (b.ndim < 3 or are_few(b.shape))
+            and worth.size_of[kind](a) <= worth.SMALL_ELEMENTS
+            and worth.size_of[other](b) <= worth.SMALL_ELEMENTS
+            and (a.ndim < 3 or worth.is_short_stack(a.shape))
+            and (b.ndim < 3 or worth.is_short_stack(b.shape))
         ):
             return NATIVE
         key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)
@@ -136,21 +123,6 @@ def kept_product(
     except (AttributeError, RuntimeError, TypeError):
         return None  # arrays in name only, types that cannot be hashed
     return NATIVE if known is NATIVE else None if known is None else known(a, b)
-
-
-def is_small_on_device(x: Any) -> bool:
-    """Whether an array is on a GPU, and too small for any of its products to take a scheme
-    unasked.
-    """
-    count = size_of.get(type(x))
-    if count is None or count(x) > FEW:
-        return False
-    return x.ndim < 3 or are_few(x.shape)
-
-
-def are_few(shape: tuple[int, ...]) -> bool:
-    """Whether an array of this shape is a stack of too few matrices for small ones to gain."""
-    return prod(shape[:-2]) < TINY_COUNT
 
 
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:

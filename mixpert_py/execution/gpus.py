@@ -6,9 +6,10 @@ import numpy as np
 
 from mixpert_py import config
 from mixpert_py.execution.worker import Result, SiteResult
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.dtypes import PRECISION
-from mixpert_py.runtime.gpu import break_even, device
+from mixpert_py.runtime.gpu import device
 
 SCHEME = "int8x6"  # represents the schemes that products on a GPU are tuned towards
 WARMED_SHAPES = 4  # of a call site
@@ -31,12 +32,12 @@ def would_run(result: Result, gpu: device.Device, backend: str | None) -> bool:
     """Whether products of a native run would run on the GPU: its arrays are there, or are moved."""
     if backend == "cuda" or result.on_gpu:
         return True
-    figures = break_even.figures(gpu.name)
+    figures = worth.figures(gpu.name)
     for site in result.sites.values():
         for m, k, n, dtype in _products(site):
             # These operands take no memory; only their sizes matter.
             a, b = (np.broadcast_to(np.zeros((), dtype), shape) for shape in ((m, k), (k, n)))
-            if break_even.moving_saves(a, b, (m, k, n), SCHEME, figures):
+            if worth.moving_saves(a, b, (m, k, n), SCHEME, figures):
                 return True
     return False
 

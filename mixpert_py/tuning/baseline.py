@@ -13,8 +13,9 @@ from mixpert_py.execution.executor import ProgramRun, Values
 from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.passes.call_site import CallSite
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.dtypes import is_wide, real_products
-from mixpert_py.runtime.schemes import emulation_on_gpu, get
+from mixpert_py.runtime.schemes import get
 from mixpert_py.tuner.ratio import SMALLEST_GAIN
 from mixpert_py.tuner.records import Measurement, Operator, Reason, median_of, time_noise
 from mixpert_py.tuning.experiment import Experiment
@@ -322,7 +323,6 @@ class DeviceCost:
         self, shape: tuple[int, int, int], scheme: str, wide: bool, products: int
     ) -> float:
         """Seconds of one call. A stack of matrices counts in m; products: real ones it takes."""
-        from mixpert_py.runtime.gpu.break_even import figures
         from mixpert_py.runtime.model import prediction
 
         m, k, n = shape
@@ -331,9 +331,9 @@ class DeviceCost:
         native = prediction.native(self.times, m, k, n, products, wide=wide and scheme != "float32")
         if scheme in ("native", "float32", "float64"):
             return native
-        if not figures(self.device).faster(scheme, (m, k), (k, n), wide, 0, products):
+        if not worth.figures(self.device).faster(scheme, (m, k), (k, n), wide, 0, products):
             return native
-        emulation = emulation_on_gpu(scheme, products * m * k * n)
+        emulation = worth.emulation_on_gpu(scheme, products * m * k * n)
         emulated = prediction.product(self.times, emulation, m, k, n, products, wide=wide).seconds
         if products == 1:
             return emulated

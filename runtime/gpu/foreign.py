@@ -15,7 +15,8 @@ import numpy as np
 from mixpert_py.runtime import signatures
 from mixpert_py.runtime.gpu import native
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.signatures import NATIVE, Known, device_of, size_of
+from mixpert_py.runtime.signatures import NATIVE, Known, device_of
+from mixpert_py.runtime.worth import size_of
 
 CUDA_MEMORY = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged
 

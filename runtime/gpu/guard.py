@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing import DevicePacked
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import GUARDED
 
-LEAST = GUARDED  # multiplications
 MOST = 256  # one row in so many may leave
 THREADS = 1024
 WORD = 4  # bytes
@@ -50,7 +49,7 @@ class Guard(NamedTuple):
 
 def wider_of(scheme: Scheme, a: Any, b: Any) -> Scheme | None:
     """The wider scheme for which products of these matrices, or stacks, are also prepared."""
-    return scheme.wider if _count(a, b) >= LEAST else None
+    return scheme.wider if _count(a, b) >= worth.MIN_GUARDED else None
 
 
 def safe(scheme: Scheme, a: Any, b: Any, device: int) -> Scheme:
@@ -58,7 +57,7 @@ def safe(scheme: Scheme, a: Any, b: Any, device: int) -> Scheme:
     whether slices represent them, else the wider one.
     """
     wider, state = scheme.wider, state_of(device)
-    if wider is None or _count(a, b) >= LEAST:
+    if wider is None or _count(a, b) >= worth.MIN_GUARDED:
         return scheme
     return wider if state.has_wider and wider.name not in state.refused else scheme
 

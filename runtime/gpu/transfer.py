@@ -17,14 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.gpu import (
-    break_even,
-    device,
-    panels,
-    resident,
-    result_memory,
-    slices,
-)
+from mixpert_py.runtime import worth
+from mixpert_py.runtime.gpu import device, panels, resident, result_memory, slices
 from mixpert_py.runtime.gpu import multiply as gpu
 from mixpert_py.runtime.gpu.event_clock import Busy, noted
 from mixpert_py.runtime.gpu.moves import Fetched, Moves, Sent, moves, same
@@ -100,9 +94,7 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
 def _native_pays(a: Array, b: Array) -> bool:
     """Return whether the current device's own product takes less time than the host's."""
     found = device.find()
-    return isinstance(found, device.Device) and break_even.native_pays(
-        a, b, break_even.figures(found.name)
-    )
+    return isinstance(found, device.Device) and worth.native_pays(a, b, worth.figures(found.name))
 
 
 @dataclass(frozen=True, slots=True)

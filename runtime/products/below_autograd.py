@@ -15,20 +15,19 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import carry_out, in_force, taken_below
 from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.execute import execute
-from mixpert_py.runtime.gpu import break_even, device
+from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
 from mixpert_py.runtime.request import Call, Product, bmm_shape, mm_shape
-from mixpert_py.runtime.signatures import MOST, NATIVE, SMALL, kept_product, signature_of
+from mixpert_py.runtime.signatures import MOST, NATIVE, kept_product, signature_of
 
 CUDA: Final = "CUDA"
 OPERATORS: Final = {"mm": mm_shape, "addmm": mm_shape, "bmm": bmm_shape, "baddbmm": bmm_shape}
 PRODUCTS: Final = {"addmm": "mm", "baddbmm": "bmm"}  # without the sum
-# Elements of float32 matrices which `signatures.SMALL` leaves to the native product.
-FEW: Final = SMALL // 4
 
 
 class Hook:
@@ -76,11 +75,11 @@ class Hook:
 
     def _plain(self, name: str) -> Callable[..., Any]:
         kernel, take, native = self._kernels[name], self._take, self._native
-        remember = self._sites.remember
+        remember, small = self._sites.remember, worth.SMALL_FLOAT32
 
         def mm(keys: Any, a: Tensor, b: Tensor) -> Any:
             if not self.takes_small:
-                if a.numel() <= FEW and b.numel() <= FEW:
+                if a.numel() <= small and b.numel() <= small:
                     return kernel(keys, a, b)
                 if a.shape[0] <= native.get((a.shape[1:], b.shape, a.dtype, a.get_device()), 0):
                     if a.requires_grad or b.requires_grad:
@@ -92,11 +91,11 @@ class Hook:
 
     def _sum(self, name: str) -> Callable[..., Any]:
         kernel, take, native = self._kernels[name], self._take, self._native
-        remember = self._sites.remember
+        remember, small = self._sites.remember, worth.SMALL_FLOAT32
 
         def addmm(keys: Any, c: Tensor, a: Tensor, b: Tensor, **factors: Any) -> Any:
             if not self.takes_small:
-                if a.numel() <= FEW and b.numel() <= FEW:
+                if a.numel() <= small and b.numel() <= small:
                     return kernel(keys, c, a, b, **factors)
                 if a.shape[0] <= native.get((a.shape[1:], b.shape, a.dtype, a.get_device()), 0):
                     if a.requires_grad or b.requires_grad:
@@ -130,7 +129,7 @@ class Hook:
         if len(a.shape) == 2 and a.dtype is self._torch.float32 and 0 not in (rows, last):
             found = device.find(a.get_device())
             if isinstance(found, device.Device):
-                rows = break_even.native_rows(found.name, rows, a.shape[1], last)
+                rows = worth.native_rows(found.name, rows, a.shape[1], last)
         if len(self._native) >= MOST:
             self._native.clear()
         self._native[a.shape[1:], b.shape, a.dtype, a.get_device()] = rows

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.products.rearranged import not_rearranged, rearranged
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Array, Native, Settings
+from mixpert_py.runtime.worth import is_small
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "sgemm": np.dtype(np.float32),
@@ -54,8 +55,7 @@ def blas_gemm(
     and errors as in `matmul`.
     """
     given = _bound(arguments, options)
-    is_small = type(given.a) is not ndarray or given.a.size < MOVES
-    if scheme is None and backend is None and is_small and passes(site):
+    if scheme is None and backend is None and is_small(given.a, given.b) and passes(site):
         return native(*arguments, **options)
     settings = Settings(scheme, block, backend, site)
     native_result: list[Any] = []

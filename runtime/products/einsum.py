@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.api import MOVES, carry_out, in_force
+from mixpert_py.runtime.api import carry_out, in_force
 from mixpert_py.runtime.arrays import AnyArray
-from mixpert_py.runtime.context import current
+from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.dtypes import PRECISION, is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.products.contraction import Pair, Step, Sum, contraction, expand, path, read
@@ -29,11 +29,11 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Native, Settings, is_dask
 from mixpert_py.runtime.signatures import (
     is_native,
-    is_small_on_device,
     keep_native,
     signature_of,
     signature_of_contraction,
 )
+from mixpert_py.runtime.worth import are_small
 
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 ORDERS = ("K", "A", "C", "F")
@@ -67,14 +67,10 @@ def einsum(
     contracted in pairs, in the order of np.einsum_path, if a scheme is in force for the site: each
     pair is then a call of the site. Other arguments, result and errors as in `matmul`.
     """
-    context = current()
     is_free = scheme is None and backend is None
-    if is_free and site in context.passing and _are_small(operands):
+    if is_free and are_small(operands) and passes(site):
         return native(*operands, **options)
-    counted = context.counted.get(site) if is_free else None
-    if counted is not None and _are_small(operands) and next(counted, False):
-        return native(*operands, **options)
-    signature = None
+    context, signature = current(), None
     is_free = is_free and block is None and not options and context.trace is None
     if is_free and operands and type(operands[0]) is str:
         signature = signature_of_contraction(site, native, operands[0], operands[1:])
@@ -109,19 +105,6 @@ def einsum(
     if isinstance(found, Reason):
         keep_native(context, signature)
     return carry_out(not_rearranged(whole, *_examples(operands), reason), settings)[0]
-
-
-def _are_small(operands: Sequence[Any]) -> bool:
-    """Whether all arrays are NumPy's and too small to be worth moving to a GPU, or matrices on one
-    and too small to take a scheme there.
-    """
-    for x in operands:
-        if type(x) is ndarray:
-            if x.size >= MOVES:
-                return False
-        elif type(x) not in (str, list, tuple) and not (is_small_on_device(x) and x.ndim < 3):
-            return False
-    return True
 
 
 def _examples(operands: Sequence[object]) -> tuple[object, object]:

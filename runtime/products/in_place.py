@@ -11,13 +11,14 @@ from typing import Any
 
 from numpy import ndarray
 
-from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import passes
 from mixpert_py.runtime.gpu.foreign import may_be_on_device
 from mixpert_py.runtime.products.rearranged import not_rearranged
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Native, Settings, is_dask, matmul_shape
+from mixpert_py.runtime.worth import is_small
 
 _IN_PLACE: Native = operator.imatmul
 
@@ -38,13 +39,7 @@ def imatmul(
     allows; a type without `__imatmul__`, such as CuPy's, gives a new array. Other arguments and
     errors as in `matmul`.
     """
-    if (
-        scheme is None
-        and backend is None
-        and type(a) is type(b) is ndarray
-        and a.size < MOVES
-        and passes(site)
-    ):
+    if scheme is None and backend is None and is_small(a, b) and passes(site):
         return _IN_PLACE(a, b)
     return carry_out(_call(a, b), Settings(scheme, block, backend, site))[0]
 

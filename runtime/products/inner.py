@@ -5,7 +5,7 @@ from typing import Any
 from numpy import ndarray
 
 from mixpert_py.runtime import warned
-from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import innermost, passes
 from mixpert_py.runtime.products.rearranged import (
     INNER,
@@ -18,6 +18,7 @@ from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Native, Settings, matmul_shape
 from mixpert_py.runtime.signatures import NATIVE, device_of, kept_product
+from mixpert_py.runtime.worth import is_small
 
 
 @trimmed
@@ -37,10 +38,9 @@ def inner(
     a @ b.T; more dimensions stay native. Other arguments, result and errors as in `matmul`.
     """
     if scheme is None and backend is None and block is None:
-        if type(a) is type(b) is ndarray:
-            if a.size < MOVES and passes(site):
-                return warned.call(native, a, b)
-        elif type(b) in device_of and b.ndim in (1, 2):
+        if type(a) is ndarray and is_small(a, b) and passes(site):
+            return warned.call(native, a, b)
+        if type(b) in device_of and b.ndim in (1, 2):
             columns = b.T if b.ndim == 2 else b  # a vector's view would take time
             value = kept_product(innermost.get().context, site, matmul_shape, False, a, columns)
             if value is not None:

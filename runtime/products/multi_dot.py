@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import innermost
 from mixpert_py.runtime.products.rearranged import (
     MULTI_DOT,
@@ -18,6 +18,7 @@ from mixpert_py.runtime.products.rearranged import (
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, Array, Call, Native, Settings, dot_shape
+from mixpert_py.runtime.worth import are_small
 
 # The product of matrices i … j from those of i … k and k + 1 … j.
 Step = tuple[int, int, int]
@@ -45,7 +46,7 @@ def multi_dot(
         and backend is None
         and site in innermost.get().context.passing  # not `passes`: each pair is a call
         and (type(arrays) is list or type(arrays) is tuple)
-        and all(type(x) is ndarray and x.size < MOVES for x in arrays)
+        and are_small(arrays)
     ):
         return native(arrays, **named)
     if is_replaced(native) or not named.keys() <= {"out"}:

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.products.rearranged import (
@@ -23,11 +23,11 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, Call, Native, Settings, dot_shape, is_dask
 from mixpert_py.runtime.signatures import (
     is_native,
-    is_small_on_device,
     keep_native,
     signature_of,
     signature_of_contraction,
 )
+from mixpert_py.runtime.worth import is_small
 
 
 @trimmed
@@ -48,13 +48,8 @@ def tensordot(
     name. NumPy and CuPy arrays of types that take schemes are multiplied as two matrices, with the
     summed axes last in a and first in b. Other arguments, result and errors as in `matmul`.
     """
-    if scheme is None and backend is None:
-        if type(a) is type(b) is ndarray:
-            is_small = a.size < MOVES
-        else:
-            is_small = is_small_on_device(a) and is_small_on_device(b)
-        if is_small and passes(site):
-            return native(a, b, *rest, **named)
+    if scheme is None and backend is None and is_small(a, b) and passes(site):
+        return native(a, b, *rest, **named)
     axes = rest[0] if rest else named.get("axes", 2)
     context, signature = current(), None
     if scheme is None and backend is None and block is None and context.trace is None:

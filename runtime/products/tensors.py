@@ -21,7 +21,8 @@ from mixpert_py.runtime.request import (
     matmul_shape,
     mm_shape,
 )
-from mixpert_py.runtime.signatures import NATIVE, SMALL, below_modes, kept_product
+from mixpert_py.runtime.signatures import NATIVE, below_modes, kept_product
+from mixpert_py.runtime.worth import may_gain
 
 SHAPES = {"mm": mm_shape, "bmm": bmm_shape}
 
@@ -76,8 +77,8 @@ def torch_call(
         if takes_small or not is_in_place():
             multiplied = *operands, *named.values(), getattr(native, "__self__", None)
             with below_modes():
-                may_gain = takes_small or any(map(_may_gain, multiplied))
-            if may_gain:
+                is_wanted = takes_small or any(map(may_gain, multiplied))
+            if is_wanted:
                 stay_covered(takes_small=takes_small)
         if context.trace is not None:
             context.trace.add_other(site)  # products that are made below have their own records
@@ -93,14 +94,3 @@ pass_over(torch_call)
 def _is_on_host(x: Any) -> bool:
     with below_modes() if signatures.count_modes() else nullcontext():
         return getattr(x, "is_cuda", True) is False
-
-
-def _may_gain(operand: Any) -> bool:
-    """Whether a product with this operand may take a scheme unasked."""
-    if isinstance(operand, (list, tuple)):
-        return True
-    try:
-        size = operand.nbytes
-    except Exception:  # sparse and traced tensors, and objects of users, raise what they like
-        return False
-    return isinstance(size, int) and size > SMALL

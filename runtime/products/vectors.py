@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from numpy import ndarray
-
-from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import passes
 from mixpert_py.runtime.products.rearranged import (
     as_arrays,
@@ -15,6 +13,7 @@ from mixpert_py.runtime.products.rearranged import (
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Native, Settings
+from mixpert_py.runtime.worth import is_small
 
 FEWEST = {"matvec": (2, 1), "vecmat": (1, 2), "vecdot": (1, 1)}  # dimensions of the operands
 
@@ -49,13 +48,7 @@ def _product(
     backend: str | None = None,
     block: int | None = None,
 ) -> Any:
-    if (
-        scheme is None
-        and backend is None
-        and type(a) is type(b) is ndarray
-        and a.size < MOVES
-        and passes(site)
-    ):
+    if scheme is None and backend is None and is_small(a, b) and passes(site):
         return native(a, b)
     settings = Settings(scheme, block, backend, site)
     arrays = as_arrays(a, b)

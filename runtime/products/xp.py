@@ -17,7 +17,7 @@ from mixpert_py.runtime.products.tensors import torch_matmul
 from mixpert_py.runtime.products.vectors import matvec, vecdot, vecmat
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.request import Native
-from mixpert_py.runtime.signatures import is_small_on_device
+from mixpert_py.runtime.worth import is_small_on_device
 
 
 def _dot_of(*operands: Any, native: Any, **given: Any) -> Any:

@@ -84,20 +84,6 @@ def emulation_of(name: str, block: int | None = None) -> Scheme:
     return CRT14 if name == "crt" else FP16X3
 
 
-# Multiplications from which on a GPU makes `faithful` of fp16x3, and watches whether operands stay
-# in its slices (see `gpu.guard`). Below, that gains nothing over the wider scheme: 32 and 34 µs at
-# 1024³ on an H200, 72 and 107 at 1536³; and where rows leave, 53 and 34 µs.
-GUARDED = (1 << 30) + 1
-
-
-def emulation_on_gpu(name: str, multiplications: int) -> Scheme:
-    """The emulation by which a GPU makes products of so many multiplications under a name."""
-    # What any operands may need, so that it pays whatever these do.
-    found = emulation_of(f"crt{crt.MOST}" if name == "crt" else name)
-    is_small = name == "faithful" and multiplications < GUARDED
-    return found.wider or found if is_small else found
-
-
 def schemes() -> tuple[str, ...]:
     """The names of all schemes, the most accurate on normal data first."""
     return tuple(SCHEMES)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.complex_product import widened
 from mixpert_py.runtime.gpu import device, foreign
@@ -23,9 +24,6 @@ from mixpert_py.runtime.schemes import emulation_of, get
 GROUP = 32  # rows or columns that stay together: every scheme's exponents span a part of it
 MAX_ROWS = 512  # of A, and columns of B, in a sample
 MAX_MATRICES = 8  # of a stack in a sample
-# Multiply-adds of a sample from which NumPy operands are moved to a GPU: NumPy emulates smaller
-# products in less than a second or so, and takes minutes for large ones.
-MIN_WORK_TO_MOVE = 1 << 27
 
 
 def local_errors(a: object, b: object, schemes: Sequence[str]) -> dict[str, float]:
@@ -79,7 +77,7 @@ def _errors_after_moving(a: Array, b: Array, schemes: Sequence[str]) -> dict[str
     if a.dtype not in TYPES or b.dtype not in TYPES or min(a.ndim, b.ndim) < 2:
         return None
     left, right = sampled(a, b)
-    is_small = left.size * right.shape[-1] < MIN_WORK_TO_MOVE
+    is_small = left.size * right.shape[-1] < worth.MIN_SAMPLE_TO_MOVE
     if is_small or isinstance(device.find(), device.Absent):
         return None
     import cupy

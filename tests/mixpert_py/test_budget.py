@@ -15,7 +15,7 @@ from mixpert_py import assert_within_budget
 from mixpert_py.errors import BudgetError, MixPertError, PlanError, ProgramError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Criterion, Plan, Site, save
-from mixpert_py.runtime.gpu import break_even
+from mixpert_py.runtime import worth
 from tests.runtime.gpu.fake import FakeGpu, pays_from
 
 NET = """\
@@ -233,7 +233,7 @@ def test_what_a_plan_is_judged_against_takes_no_scheme_on_a_gpu(
 ) -> None:
     gpu = FakeGpu()
     gpu.install(monkeypatch)
-    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(1, host=1.0))
+    monkeypatch.setattr(worth, "figures", lambda name: pays_from(1, host=1.0))
     assert assert_within_budget(plan_of(net, "native"), net.square, x) == 0
     assert gpu.peak == 0
 

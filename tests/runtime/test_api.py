@@ -18,8 +18,8 @@ from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, current, precision, use
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
-from mixpert_py.runtime.select import FLOAT32_THICKNESS
 from mixpert_py.runtime.tracing.trace import Trace
+from mixpert_py.runtime.worth import MIN_THICKNESS
 from tests.every_check import EVERY_CHECK, some
 from tests.runtime.operands import (
     OPERANDS,
@@ -127,8 +127,8 @@ def test_cuda_in_force_is_an_error_at_every_call() -> None:
 @pytest.mark.parametrize(
     ("shape", "pays"),
     [
-        ((FLOAT32_THICKNESS * 3, FLOAT32_THICKNESS * 3, FLOAT32_THICKNESS * 3), True),
-        ((FLOAT32_THICKNESS * 3 - 1, FLOAT32_THICKNESS * 3 - 1, FLOAT32_THICKNESS * 3), False),
+        ((MIN_THICKNESS * 3, MIN_THICKNESS * 3, MIN_THICKNESS * 3), True),
+        ((MIN_THICKNESS * 3 - 1, MIN_THICKNESS * 3 - 1, MIN_THICKNESS * 3), False),
         ((900, 40, 900), False),
         ((1, 4000, 1000), False),
     ],

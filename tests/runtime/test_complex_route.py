@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import break_even, panels, slices
-from mixpert_py.runtime.gpu.break_even import figures
+from mixpert_py.runtime.gpu import panels, slices
 from mixpert_py.runtime.gpu.panels import GRANULE
 from mixpert_py.runtime.packed_array import pack
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import emulate
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.tracing.trace import Trace
+from mixpert_py.runtime.worth import figures
 from tests.every_check import sweep
 from tests.runtime.gpu.fake import FakeGpu, OutOfMemoryError, Stream, ndarray
 from tests.runtime.gpu.requested import multiplied, transferred
@@ -221,8 +222,8 @@ def test_large_products_are_faster_and_small_ones_are_not(scheme: str) -> None:
 
 
 def test_moving_counts_four_products() -> None:
-    known = break_even.Figures(8e9, 0.0, 1e12, lambda *_: (0.0, 1.0))
+    known = worth.Figures(8e9, 0.0, 1e12, lambda *_: (0.0, 1.0))
     real, both = (np.broadcast_to(np.zeros((), t), (500, 500)) for t in "fF")
     shape = (500, 500, 500)
-    assert not break_even.moving_saves(real, real, shape, "int8x6", known)
-    assert break_even.moving_saves(both, both, shape, "int8x6", known)
+    assert not worth.moving_saves(real, real, shape, "int8x6", known)
+    assert worth.moving_saves(both, both, shape, "int8x6", known)

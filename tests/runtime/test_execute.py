@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.gpu import break_even, slices
+from mixpert_py.runtime.gpu import slices
 from tests.runtime.gpu.fake import FakeGpu, ndarray, pays_from
 
 MOST = 9  # Python frames from `matmul` to the call of the driver
@@ -41,7 +42,7 @@ def test_few_frames_lead_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None
     """On a GPU that is not there: down to `pack`, which is two frames above the driver."""
     gpu = FakeGpu()
     gpu.install(monkeypatch)
-    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(1))
+    monkeypatch.setattr(worth, "figures", lambda name: pays_from(1))
     reached: list[str] = []
 
     def pack(*given: Any, **how: Any) -> Any:

@@ -14,10 +14,10 @@ import pytest
 import mixpert_py
 from mixpert_py.errors import DeviceError
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime import api, select
+from mixpert_py.runtime import api, worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, precision, use
-from mixpert_py.runtime.gpu import break_even, device
+from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
@@ -25,7 +25,7 @@ from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, on_device, pays_fro
 from tests.runtime.gpu.fake.watch import FakeWatch
 
 SITE = "m:f/matmul~aa#0"
-LEAST_K = select.LEAST_K  # that of a fake GPU is 1
+MIN_K = worth.MIN_K  # that of a fake GPU is 1
 EDGE = 16  # from here on emulation pays in these tests
 
 
@@ -34,8 +34,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     fake = FakeGpu()
     fake.cupy = fake.install(monkeypatch)  # type: ignore[attr-defined]
     figures = pays_from(EDGE**3, EDGE / 3, host=1e8)
-    monkeypatch.setattr(break_even, "figures", lambda name: figures)
-    monkeypatch.setattr(api, "MOVES", 100 * 100)
+    monkeypatch.setattr(worth, "figures", lambda name: figures)
+    monkeypatch.setattr(api, "MIN_ELEMENTS_TO_MOVE", 100 * 100)
     monkeypatch.setattr(gpu_backend, "Watch", FakeWatch)
     monkeypatch.setattr(FakeWatch, "found", repeat(14), raising=False)
     return fake
@@ -117,7 +117,7 @@ def test_a_scheme_that_no_tile_holds_is_native_with_a_reason(
         raise DeviceError("scheme 'int8x13': no tile holds 5 accumulators of a float64 product")
 
     figures = replace(pays_from(1), times=unknown)
-    monkeypatch.setattr(break_even, "figures", lambda name: figures)
+    monkeypatch.setattr(worth, "figures", lambda name: figures)
     a = normal(EDGE, EDGE)
     assert ran(a, a, scheme="int8x6") == ("native", Reason.KERNEL)
     assert ran(a, a) == ("native", Reason.KERNEL)
@@ -127,7 +127,7 @@ def test_a_scheme_that_no_tile_holds_is_native_with_a_reason(
 def test_sums_of_few_products_are_native_unless_a_scheme_is_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(select, "LEAST_K", LEAST_K)
+    monkeypatch.setattr(worth, "MIN_K", MIN_K)
     for k, wanted in ((47, "native"), (48, "faithful")):
         operands = normal(100, k), normal(k, 100)
         assert ran(*operands) == (wanted, None)
@@ -146,7 +146,7 @@ def test_float64_takes_residues_unasked_where_15_moduli_are_faster(
     a = ndarray(normal(EDGE, EDGE).x.astype(float))
     for native, wanted in ((1.0, "native"), (1.05, "native"), (1.1, "crt")):
         figures = replace(pays_from(1), times=lambda *_, native=native: (1.0, native))
-        monkeypatch.setattr(break_even, "figures", lambda name, figures=figures: figures)
+        monkeypatch.setattr(worth, "figures", lambda name, figures=figures: figures)
         assert ran(a, a) == (wanted, None)
         assert ran(a, a, scheme="crt")[0] == ("crt" if native > 1.0 else "native")
 
@@ -220,7 +220,7 @@ def test_a_scheme_without_kernels_is_native_with_a_reason(
     scheme: str, capability: tuple[int, int], backend: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FakeGpu(capability=capability).install(monkeypatch)
-    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(1, host=1e6))
+    monkeypatch.setattr(worth, "figures", lambda name: pays_from(1, host=1e6))
     a = normal(EDGE, EDGE, dtype=np.float64)
     for x in (a, normal(400, 400).x):
         assert ran(x, x, scheme=scheme, in_force=backend) == ("native", Reason.NO_KERNEL)
@@ -442,7 +442,7 @@ def test_cuda_is_not_begun_for_a_product_that_does_not_pay(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "cupy")
-    monkeypatch.setattr(break_even, "STARTING", inf)
+    monkeypatch.setattr(worth, "STARTING", inf)
     monkeypatch.setattr(gpu, "error", RuntimeError("CUDA was asked"))
     a = normal(400, 400).x
     assert ran(a, a, scheme="int8x6") == ("native", Reason.TOO_SMALL)
@@ -454,10 +454,10 @@ def test_many_products_begin_cuda_together(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delitem(sys.modules, "cupy")
     absent = device.Absent(Reason.NO_TENSOR_CORE, "none")
     monkeypatch.setattr(device, "find", lambda: absent)
-    monkeypatch.setattr(break_even, "start", break_even.Start())
+    monkeypatch.setattr(worth, "start", worth.Start())
     a = normal(400, 400).x
-    saved = break_even.moving_saves(a, a, (400,) * 3, "int8x6", break_even.figures(""))
-    monkeypatch.setattr(break_even, "STARTING", 2.5 * saved)
+    saved = worth.moving_saves(a, a, (400,) * 3, "int8x6", worth.figures(""))
+    monkeypatch.setattr(worth, "STARTING", 2.5 * saved)
     said = [ran(a, a, scheme="int8x6")[1] for _ in range(4)]
     assert said == [Reason.TOO_SMALL] * 2 + [Reason.NO_TENSOR_CORE] * 2
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime import signatures
+from mixpert_py.runtime import signatures, worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, current, precision, use
-from mixpert_py.runtime.gpu import break_even, sampling, slices
+from mixpert_py.runtime.gpu import sampling, slices
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.tensordot import tensordot
@@ -53,7 +53,7 @@ class Prepared:
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[Prepared]:
     """All that is prepared on a GPU that is not there, which gains from 64³ on."""
     FakeGpu().install(monkeypatch)
-    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(64**3))
+    monkeypatch.setattr(worth, "figures", lambda name: pays_from(64**3))
     found: list[Prepared] = []
 
     made: dict[Any, Prepared] = {}
@@ -183,7 +183,7 @@ def test_small_arrays_of_a_gpu_pass_without_a_decision(
     monkeypatch: pytest.MonkeyPatch, product: Callable[..., Any]
 ) -> None:
     FakeGpu().install(monkeypatch)
-    monkeypatch.setattr(signatures, "FEW", 1 << 17)
+    monkeypatch.setattr(worth, "SMALL_ELEMENTS", 1 << 17)
     x, made = array(8, 8), array(8, 8)
 
     def dot(*_: Any) -> Any:
@@ -202,7 +202,7 @@ def test_small_arrays_of_a_gpu_pass_without_a_decision(
 def test_small_stacks_of_a_gpu_pass_whatever_their_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of a sequence that grows by one at each step; stacks of very many take schemes."""
     FakeGpu().install(monkeypatch)
-    monkeypatch.setattr(signatures, "FEW", 1 << 17)
+    monkeypatch.setattr(worth, "SMALL_ELEMENTS", 1 << 17)
     with use(replace(current())) as context:
         matmul(array(1, 4, 8), array(1, 8, 4), site="s")
         for shape in ((1, 5, 8), (999, 4, 8), (3, 333, 2, 4)):

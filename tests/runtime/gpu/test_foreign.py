@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import select
+from mixpert_py.runtime import select, worth
 from mixpert_py.runtime.api import dot_method, matmul
 from mixpert_py.runtime.context import Context, Modules, use
-from mixpert_py.runtime.gpu import break_even, device, foreign
+from mixpert_py.runtime.gpu import device, foreign
 from mixpert_py.runtime.products.tensors import torch_matmul
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.signatures import NATIVE
@@ -106,7 +106,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
     monkeypatch.setitem(sys.modules, "torch", fake)
     figures = pays_from(8**3, 2.0)
-    monkeypatch.setattr(break_even, "figures", lambda name: figures)
+    monkeypatch.setattr(worth, "figures", lambda name: figures)
     FakeGpu().install(monkeypatch)
     return fake
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.gpu import device_state, guard
-from mixpert_py.runtime.schemes import emulation_on_gpu
 from mixpert_py.runtime.schemes.fp16x3 import FP16X3
+from mixpert_py.runtime.worth import emulation_on_gpu
 from tests.runtime.emulations import EMULATIONS
 
 UNIT = 2.0**-24
@@ -50,7 +51,7 @@ def test_large_products_have_a_wider_scheme_beside(
 
 @pytest.fixture
 def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "LEAST", 1)
+    monkeypatch.setattr(worth, "MIN_GUARDED", 1)
 
 
 def wide(shape: tuple[int, ...], width: float, order: str = "C") -> Any:

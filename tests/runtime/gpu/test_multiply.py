@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.gpu import device_state, guard, slices
+from mixpert_py.runtime import worth
+from mixpert_py.runtime.gpu import device_state, slices
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
@@ -313,7 +314,7 @@ def wide(*shape: int, seed: int = 0, rows: int = 0) -> ndarray:
 def test_many_outliers_are_made_by_the_wider_scheme(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, k: int, rows: int, traced: bool
 ) -> None:
-    monkeypatch.setattr(guard, "LEAST", 1)
+    monkeypatch.setattr(worth, "MIN_GUARDED", 1)
     schemes = []
     monkeypatch.setattr(gpu_module, "slices_product", seen(schemes))
     a, b = wide(40, k, rows=rows), normal(k, 40, seed=1)
@@ -348,7 +349,7 @@ def test_small_products_are_made_by_the_wider_scheme_at_once(
 def test_a_wider_scheme_that_does_not_compile_is_not_asked_for_again(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr(guard, "LEAST", 1)
+    monkeypatch.setattr(worth, "MIN_GUARDED", 1)
     monkeypatch.setattr(device_state, "_states", {})
     tried = []
 
@@ -384,7 +385,7 @@ def seen(schemes: list[str]) -> Any:
 def test_kept_operands_and_stacks_are_guarded(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, side: str, shapes: Any, rows: int
 ) -> None:
-    monkeypatch.setattr(guard, "LEAST", 1)
+    monkeypatch.setattr(worth, "MIN_GUARDED", 1)
     a, b = normal(*shapes[0]), normal(*shapes[1], seed=1)
     a.x[..., :rows, 0] = 2.0**60
     ready = {}
@@ -401,5 +402,5 @@ def test_what_is_small_or_of_another_scheme_is_not_guarded(
     monkeypatch.setattr(gpu, "guard", None)
     gpu.install(monkeypatch)
     made(normal(40, 128), normal(128, 40, seed=1), "faithful")
-    monkeypatch.setattr(guard, "LEAST", 1)
+    monkeypatch.setattr(worth, "MIN_GUARDED", 1)
     made(normal(40, 128), normal(128, 40, seed=1), "int8x6")

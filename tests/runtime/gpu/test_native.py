@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import signatures
+from mixpert_py.runtime import signatures, worth
 from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu.native import Gemm, _product, gemm_of
@@ -88,7 +88,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
     monkeypatch.setitem(signatures.native_product_of, Matrix, _product(Matrix, call))
     monkeypatch.setitem(signatures.device_of, Matrix, lambda x: 0)
-    monkeypatch.setitem(signatures.size_of, Matrix, lambda x: x.size)
+    monkeypatch.setitem(worth.size_of, Matrix, lambda x: x.size)
     with use(Context()) as context:
         context.passing.add("s")
         yield found
@@ -131,7 +131,7 @@ def test_a_cupy_that_takes_other_arguments_makes_all_of_it(monkeypatch: pytest.M
     a, b = matrix((4, 5)), matrix((5, 6))
     monkeypatch.setitem(signatures.native_product_of, Matrix, _product(Matrix, call))
     monkeypatch.setitem(signatures.device_of, Matrix, lambda x: 0)
-    monkeypatch.setitem(signatures.size_of, Matrix, lambda x: x.size)
+    monkeypatch.setitem(worth.size_of, Matrix, lambda x: x.size)
     with use(Context()) as context:
         context.passing.add("s")
         for _ in range(2):

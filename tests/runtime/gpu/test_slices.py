@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import mixpert_py
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, current, use
-from mixpert_py.runtime.gpu import break_even, slices
 from mixpert_py.runtime.gpu import multiply as gpu_backend
+from mixpert_py.runtime.gpu import slices
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.schemes import get
@@ -29,7 +30,7 @@ cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 def everything_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """No product is too small here."""
     figures = pays_from(1, host=1e6)
-    monkeypatch.setattr(break_even, "figures", lambda name: figures)
+    monkeypatch.setattr(worth, "figures", lambda name: figures)
 
 
 def normal(*shape: int, dtype: Any = "float32", seed: int = 0) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.gpu import break_even
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.gpu.speculation import LEAST, MOST, Known, Outlook
@@ -161,7 +161,7 @@ def test_numpy_arrays_are_moved_whole() -> None:
 def test_moved_arrays_of_much_spread_are_multiplied_in_fp64_there(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(1, host=1.0))
+    monkeypatch.setattr(worth, "figures", lambda name: pays_from(1, host=1.0))
     finds(None)
     product = transferred(A, B, "crt")
     assert isinstance(product, Product)
@@ -172,7 +172,7 @@ def test_moved_arrays_of_much_spread_are_multiplied_in_fp64_there(
 def test_where_the_host_is_quicker_they_stay_while_they_are_native_unseen(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(1))
+    monkeypatch.setattr(worth, "figures", lambda name: pays_from(1))
     finds(None, 14)
     moved = []
     for _ in range(1 + LEAST + 1):

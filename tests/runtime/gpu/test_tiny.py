@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import break_even
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.tiny import Stack, are_fours, memory_of, plan, suits
 from mixpert_py.runtime.kernels.tiny_block import EDGE, Memory
@@ -205,7 +205,7 @@ def test_what_is_chosen_where_it_pays(
         asked.append(question)
         return question[0] == "faithful"
 
-    monkeypatch.setattr(break_even, "tiny_pays", pays)
+    monkeypatch.setattr(worth, "tiny_pays", pays)
     a, trace = ndarray(normal(3, 6, 6, dtype=dtype)), Trace()
     with use(Context(trace=trace)):
         matmul(a, a, site="s", **given)

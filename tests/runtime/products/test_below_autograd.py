@@ -14,11 +14,10 @@ from mixpert_py import plan as plan_file
 from mixpert_py import precision
 from mixpert_py.decorator import accelerate
 from mixpert_py.plan import Plan, module_name
-from mixpert_py.runtime import modules
+from mixpert_py.runtime import modules, worth
 from mixpert_py.runtime.context import Context, Modules, current, use
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.modules import is_in_place, modules_covered, on_host
-from mixpert_py.runtime.products import below_autograd
 from mixpert_py.runtime.products.tensors import torch_call
 from mixpert_py.runtime.tracing.trace import Trace
 
@@ -252,7 +251,7 @@ def test_large_rewritten_calls_keep_the_hook_in_place() -> None:
 def test_what_is_native_for_everybody_is_made_without_a_look_at_the_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(below_autograd, "FEW", 0)
+    monkeypatch.setattr(worth, "SMALL_FLOAT32", 0)
     found = device.Device(0, "NVIDIA H200", 90)
     monkeypatch.setattr(device, "find", lambda number=None: found)
     layer, x = torch.nn.Linear(64, 16), torch.randn(129, 64)
@@ -296,7 +295,7 @@ def test_what_is_native_for_everybody_is_made_without_a_look_at_the_caller(
 def test_a_backward_pass_after_a_block_has_its_scheme_whatever_is_native_for_everybody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(below_autograd, "FEW", 0)
+    monkeypatch.setattr(worth, "SMALL_FLOAT32", 0)
     x, w = torch.randn(8, 64), torch.randn(64, 16, requires_grad=True)
     ones = np.ones((8, 16), np.float32)
     with modules_covered(takes_small=False), use(Context(modules=Modules())):

@@ -11,9 +11,10 @@ import pytest
 
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import break_even, device
+from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.packed_array import pack
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.in_place import imatmul
@@ -205,7 +206,7 @@ def test_what_a_worker_with_a_gpu_may_make_without_a_plan(dtype: str, ours: bool
 def test_what_stays_dasks_does_so_under_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, trace = FakeGpu(), Trace()
     gpu.install(monkeypatch)
-    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(1, host=1.0))
+    monkeypatch.setattr(worth, "figures", lambda name: pays_from(1, host=1.0))
     a = lazy(60, 60)
     with use(Context(trace=trace)):
         matmul(a, a, site=SITE).compute(scheduler="sync")

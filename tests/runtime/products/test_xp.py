@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime import signatures
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products import xp
 from mixpert_py.runtime.products.xp import reduce_product, xp_product
@@ -171,7 +171,7 @@ def test_small_operands_on_a_gpu_take_no_look_at_the_function(
         pass
 
     monkeypatch.setattr(xp, "_known", asked := Mock(return_value=None))
-    monkeypatch.setitem(signatures.size_of, Matrix, lambda x: x.size)
+    monkeypatch.setitem(worth.size_of, Matrix, lambda x: x.size)
     a, b = A.view(Matrix), B.view(Matrix)
     large = np.broadcast_to(a[0, 0], (1024, 1024)).view(Matrix)
     with use(Context()) as context:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import emulate
-from mixpert_py.runtime.tracing import local_errors as local_errors_module
 from mixpert_py.runtime.tracing import operand_statistics as statistics_module
 from mixpert_py.runtime.tracing.local_errors import MAX_MATRICES, emulated_errors, sampled
 from mixpert_py.runtime.tracing.local_errors import MAX_ROWS as MAX_SAMPLED
@@ -354,18 +354,18 @@ class TestOnAGpu:
             raise error
 
         monkeypatch.setattr(sys.modules["cupy"], "matmul", matmul)
-        monkeypatch.setattr(local_errors_module, "MIN_WORK_TO_MOVE", 1)
+        monkeypatch.setattr(worth, "MIN_SAMPLE_TO_MOVE", 1)
         a, b = self.operands()
         found = operand_statistics(kind(a), kind(b), ("int8x3",))
         assert found is not None
         assert found.errors == emulated_errors(a, b, ("int8x3",))
 
-    @pytest.mark.parametrize(("worth", "launched"), [(1, 1), (1 << 40, 0)])
+    @pytest.mark.parametrize(("least", "launched"), [(1, 1), (1 << 40, 0)])
     def test_numpys_large_operands_move_there(
-        self, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, worth: int, launched: int
+        self, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, least: int, launched: int
     ) -> None:
         a, b = self.operands()
-        monkeypatch.setattr(local_errors_module, "MIN_WORK_TO_MOVE", worth)
+        monkeypatch.setattr(worth, "MIN_SAMPLE_TO_MOVE", least)
         found = operand_statistics(a, b, ("int8x3",))
         assert found is not None
         assert gpu.launches == [(1, MAX_SAMPLED, MAX_SAMPLED)] * launched

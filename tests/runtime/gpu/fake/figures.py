@@ -2,7 +2,7 @@
 
 import math
 
-from mixpert_py.runtime.gpu.break_even import Dims, Figures
+from mixpert_py.runtime.worth import Dims, Figures
 
 
 def pays_from(

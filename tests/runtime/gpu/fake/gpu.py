@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import select, signatures
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.gpu import (
     device,
@@ -65,9 +65,9 @@ class FakeGpu:
         monkeypatch.setattr(rows, "has_clusters", lambda number: False)
 
         monkeypatch.setattr(device_state, "_states", {})
-        monkeypatch.setattr(select, "LEAST_K", 1)  # products of tests are small
-        monkeypatch.setattr(signatures, "SMALL", 0)
-        monkeypatch.setattr(signatures, "FEW", 0)
+        monkeypatch.setattr(worth, "MIN_K", 1)  # products of tests are small
+        monkeypatch.setattr(worth, "SMALL_BYTES", 0)
+        monkeypatch.setattr(worth, "SMALL_ELEMENTS", 0)
         kernels = slices.Kernels(
             cupy,
             self.pack,

@@ -7,9 +7,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import own_files, processor
-from mixpert_py.runtime.gpu import break_even
-from mixpert_py.runtime.gpu.break_even import (
+from mixpert_py.runtime import own_files, processor, worth
+from mixpert_py.runtime.model.device_model import Host
+from mixpert_py.runtime.model.known_devices import find, keep, model_of
+from mixpert_py.runtime.request import Array
+from mixpert_py.runtime.worth import (
     SHIPPED,
     STARTING,
     Figures,
@@ -20,9 +22,6 @@ from mixpert_py.runtime.gpu.break_even import (
     native_rows,
     tiny_pays,
 )
-from mixpert_py.runtime.model.device_model import Host
-from mixpert_py.runtime.model.known_devices import find, keep, model_of
-from mixpert_py.runtime.request import Array
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.gpu.fake import pays_from
 
@@ -39,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    for cached in (model_of, figures, break_even._times, break_even._kernel_times):
+    for cached in (model_of, figures, worth._times, worth._kernel_times):
         cached.cache_clear()
 
 

@@ -1,0 +1,453 @@
+"""The gate: whether a product takes a scheme, moves to a GPU, or stays native because of its size.
+
+Every size from which a product gains stands here, with the costs that it follows from: constants
+that were measured, and the times that a device's model predicts. The functions are in the order in
+which a product meets them: what its size alone says, what is known without a device, then what the
+figures of a device say. `signatures` keeps the answers.
+"""
+
+import math
+import os
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+from numpy import ndarray
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import processor
+from mixpert_py.runtime.dtypes import is_wide, name_of, real_products
+from mixpert_py.runtime.gpu import device
+from mixpert_py.runtime.gpu.copiers import MOST_COPIERS
+from mixpert_py.runtime.kernels import has_kernels
+from mixpert_py.runtime.kernels.tiny_block import EDGE
+from mixpert_py.runtime.model import STANDS_IN
+from mixpert_py.runtime.reasons import Reason, Shape
+from mixpert_py.runtime.request import Array, Call, broadcast, result_shape
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import crt, emulation_of
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.model.kernel_times import KernelTimes
+
+Dims = tuple[int, ...]
+
+# Elements of a left operand from which a NumPy product may be worth moving to a GPU.
+MIN_ELEMENTS_TO_MOVE: Final = 1 << 20
+
+# Bytes of a matrix on a GPU. Where nobody chose a scheme, matrices of no more are multiplied
+# natively on any device: from 512 × 512 float32 on, products may gain where K is short.
+SMALL_BYTES: Final = 1 << 20
+# The same in elements: of float32, and of the largest type that takes a scheme unasked.
+SMALL_FLOAT32: Final = SMALL_BYTES // 4
+SMALL_ELEMENTS: Final = SMALL_BYTES // 8
+
+# Matrices from which a stack of tiny ones may gain; a stack of fewer that is as small as above
+# never does. `gpu.tiny` makes them in FP32, 1.3 to 4 times as fast as the vendor from so many on,
+# and 1.5 to 30 times for hundreds of thousands: measured from 4 × 4 to 32 × 32.
+MIN_STACK: Final = 1000
+
+# K from which products that nobody chose a scheme for take one: sums of fewer products of one sign
+# may be further off than an FP32 chain's, since tensor cores truncate (see `schemes.fp16x3`), and
+# than FP64's bound for them (see `schemes.crt`). Also the shorter side from which a matrix of a
+# module's parameters may make a product gain, by the model of an H200: where that side is not K,
+# shorter ones gain a few hundredths, of the largest matrices only.
+MIN_K = 48
+
+# m·n·k / (mk + kn + mn) from which a float32 product with its casts beats a float64 one: the casts
+# move every element once, the product reads each min(m, n, k) times. Measured between 32 and 60.
+MIN_THICKNESS: Final = 48
+
+# Multiplications from which a GPU makes `faithful` of fp16x3, and watches whether operands stay in
+# its slices (see `gpu.guard`). Below, that gains nothing over the wider scheme: 32 and 34 µs at
+# 1024³ on an H200, 72 and 107 at 1536³; and where rows leave, 53 and 34 µs.
+MIN_GUARDED: Final = (1 << 30) + 1
+
+# Multiply-adds of a sample from which a profile moves NumPy operands to a GPU to measure errors:
+# NumPy emulates smaller products in less than a second or so, and takes minutes for large ones.
+MIN_SAMPLE_TO_MOVE = 1 << 27
+
+SHIPPED = STANDS_IN  # its figures say whether a GPU is worth looking for
+# Seconds until CuPy is imported and CUDA has begun, where their files were read before: 0.65 beside
+# an H200, and 2.5 where they come from the disk.
+STARTING = 1.0
+SAFETY = 1.2  # by how much moving must be faster: the host may be busier than when measured
+STAGING = 5e9  # bytes/s where a model does not say
+HOST = 65e9  # operations/s of a NumPy product by each core, where a model does not say
+LATENCY = 1e-3  # seconds: memory, streams, launches, and the host's steps between them
+# Seconds that a product of complex arrays keeps the host for each real one, since its launches are
+# not prepared: beside an H200 0.12e-3 of CuPy's, 0.19e-3 of tensors.
+PART = 0.19e-3
+# How much faster `crt` must be, with 14 moduli, to be taken by default: with 15, which log-normal
+# data needs, it takes 1/14 longer.
+CRT_MARGIN = 1.07
+# Rows of a tile. Tiles that are partly filled make gains come and go as rows grow; between two
+# multiples of these they come once at most, but for gains below a hundredth.
+TILE_ROWS = 64
+
+# How to ask an array that may be on a GPU for the number of its elements, by the types that have
+# been multiplied. Sparse tensors cannot say how many bytes they have.
+size_of: dict[type, Callable[[Any], int]] = {}
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(after_in_child=size_of.clear)  # CUDA does not survive a fork
+
+
+def is_small(a: Any, b: Any) -> bool:
+    """Whether two operands are too small for their product to take a scheme unasked.
+
+    `api.matmul` and its like, and `signatures.kept_product`, repeat this without a call of it.
+    """
+    if type(a) is type(b) is ndarray:
+        return a.size < MIN_ELEMENTS_TO_MOVE
+    return is_small_on_device(a) and is_small_on_device(b)
+
+
+def are_small(operands: Iterable[Any]) -> bool:
+    """Whether all arrays among some operands are too small for products of them to take a scheme
+    unasked. On a GPU only matrices are.
+    """
+    for x in operands:
+        if type(x) is ndarray:
+            if x.size >= MIN_ELEMENTS_TO_MOVE:
+                return False
+        elif type(x) not in (str, list, tuple) and not (is_small_on_device(x) and x.ndim < 3):
+            return False
+    return True
+
+
+def is_small_on_device(x: Any) -> bool:
+    """Whether an array is on a GPU, and too small for its products to take a scheme unasked."""
+    count = size_of.get(type(x))
+    if count is None or count(x) > SMALL_ELEMENTS:
+        return False
+    return x.ndim < 3 or is_short_stack(x.shape)
+
+
+def is_short_stack(shape: Dims) -> bool:
+    """Whether an array of this shape is a stack of too few matrices for small ones to gain."""
+    return math.prod(shape[:-2]) < MIN_STACK
+
+
+def may_gain(operand: Any) -> bool:
+    """Whether a product that PyTorch makes of this operand may take a scheme unasked."""
+    if isinstance(operand, (list, tuple)):
+        return True
+    try:
+        size = operand.nbytes
+    except Exception:  # sparse and traced tensors, and objects of users, raise what they like
+        return False
+    return isinstance(size, int) and size > SMALL_BYTES
+
+
+def parameter_may_gain(parameter: Any) -> bool:
+    """Whether products with a parameter of a module may take a scheme unasked."""
+    try:
+        shape = parameter.shape
+        return len(shape) > 1 and bool(min(shape[-2:]) >= MIN_K)
+    except Exception:  # a lazy module's has none yet; what a program registers must not end it here
+        return True
+
+
+def is_too_short(scheme: str, k: int) -> bool:
+    """Whether a default's bound for sums of this length is weaker than the native product's.
+
+    Short sums of `faithful` are made by an FP32 chain where they are made at all.
+    """
+    return scheme == "crt" and k < MIN_K
+
+
+def why_not_cast(a: Array, b: Array, shape: Shape) -> Reason | None:
+    """Why the native product of NumPy arrays is faster than one in float32 with its casts; None: it
+    is not, or it is one of float32 already.
+    """
+    dtypes = name_of(a.dtype), name_of(b.dtype)
+    if not is_wide(*dtypes):
+        return None
+    m, k, n = shape
+    products = real_products(*dtypes)
+    cast = (a.size + b.size + m * n) * math.isqrt(products)
+    return Reason.TOO_SMALL if m * k * n * products < MIN_THICKNESS * cast else None
+
+
+def why_not_moved(
+    a: Array, b: Array, shape: Shape, scheme: str, *, is_asked: bool
+) -> Reason | None:
+    """Why no GPU makes the product of NumPy arrays under a scheme, or none with profit; None: one
+    does.
+
+    is_asked: whether the program asks for a GPU, with profit or not.
+    """
+
+    def saved(name: str) -> float:
+        return moving_saves(a, b, shape, scheme, figures(name))
+
+    if not is_asked and not device.may_be_here():
+        return Reason.NO_TENSOR_CORE
+    if not is_asked:  # by figures of any device, before one is looked for
+        seconds = saved(SHIPPED)
+        if not (seconds > 0.0 if "cupy" in sys.modules else start.pays(seconds)):
+            return Reason.TOO_SMALL
+    found = device.find()
+    if isinstance(found, device.Absent):
+        return found.reason
+    if not has_kernels(emulation_of(scheme), found.capability):
+        return Reason.NO_KERNEL
+    return None if is_asked or saved(found.name) > 0.0 else Reason.TOO_SMALL
+
+
+def is_small_anywhere(call: Call) -> bool:
+    """Whether arrays on a GPU are multiplied natively by default, without a look at the device."""
+    return all(
+        math.prod(x.shape) * np.dtype(name_of(x.dtype)).itemsize <= SMALL_BYTES
+        and is_short_stack(x.shape)
+        for x in (call.a, call.b)
+    )
+
+
+def why_not_on_device(
+    call: Call, scheme: str, device_name: str, *, by_default: bool
+) -> Reason | None:
+    """Why the native product of arrays on such a GPU is faster than a scheme's; None: it is not.
+
+    by_default: as of `Figures.faster`. Then sums of few products take only the FP32 chain of stacks
+    of tiny matrices.
+    """
+    a, b = call.a.shape, call.b.shape
+    dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
+    packed = 0 if call.left is None else math.prod(a)
+    packed += 0 if call.right is None else math.prod(b)
+    if not packed and dtypes == ("float32", "float32") and tiny_pays(scheme, a, b):
+        return None
+    if by_default and a[-1] < MIN_K:
+        return Reason.TOO_SMALL
+    try:
+        is_faster = figures(device_name).faster(
+            scheme, a, b, is_wide(*dtypes), packed, real_products(*dtypes), by_default=by_default
+        )
+    except DeviceError:  # no tile holds the scheme's sums
+        return Reason.KERNEL
+    return None if is_faster else Reason.TOO_SMALL
+
+
+class Times(Protocol):
+    """Predicted seconds of a scheme, and of the native product, on a device that holds both
+    operands.
+
+    a, b: shapes. wide: for float64, or complex128. packed: elements that are packed already.
+    products: the number of real ones, 2 or 4 for complex operands.
+    """
+
+    def __call__(
+        self, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+    ) -> tuple[float, float]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The break-even figures of one device.
+
+    staging: bytes/s between NumPy arrays and the device. latency: seconds for the smallest product
+    of NumPy arrays there. host: operations/s of a float32 product of NumPy arrays. enqueuing:
+    additional seconds of the host for a product, compared with a native one.
+    """
+
+    staging: float
+    latency: float
+    host: float
+    times: Times
+    enqueuing: float = 0.0
+
+    def faster(
+        self,
+        scheme: str,
+        a: Dims,
+        b: Dims,
+        wide: bool,
+        packed: int,
+        products: int = 1,
+        *,
+        by_default: bool = False,
+    ) -> bool:
+        """Return whether a scheme beats the native product. Arguments as in Times.
+
+        by_default: whether nobody has chosen the scheme. Then it must be faster by `enqueuing` as
+        well, so that a program that waits for the host does not lose; and `crt` by CRT_MARGIN.
+        """
+        ours, native = self.times(scheme, a, b, wide, packed, products)
+        if by_default:
+            ours = ours * (CRT_MARGIN if scheme == "crt" else 1.0) + self.enqueuing
+        return ours < native
+
+
+@cache
+def figures(device: str) -> Figures:
+    """Break-even figures of a device; a device without a model uses the nearest known one.
+
+    The known device may be in another machine, so the host's figures follow the cores of this one.
+    """
+    # Not at the start: only who multiplies something large needs a model.
+    from mixpert_py.runtime.model.known_devices import model_of
+
+    model = model_of(device)
+    cores = processor.cores()
+    measured_on = model.host.cores or cores
+    copying = min(cores, MOST_COPIERS) / min(measured_on, MOST_COPIERS)
+    rate = model.host.float32
+    return Figures(
+        model.transfer.staged * copying if model.transfer.staged else STAGING,
+        LATENCY,
+        HOST * cores if rate is None else rate * cores / measured_on,
+        partial(_times, device),
+        max((model.vendor.product or 0.0) - (model.vendor.host or 0.0), 0.0),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _times(
+    device: str, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+) -> tuple[float, float]:
+    # Not at the start: only who has a device, or may have one, needs this.
+    from mixpert_py.runtime.model import prediction
+
+    a, b = (1, *a)[-max(len(a), 2) :], b if len(b) > 1 else (*b, 1)
+    if 0 in (*a, *b):
+        return 0.0, 0.0
+    m, k, n = *a[-2:], b[-1]
+    times = _kernel_times(device)
+    vendor, batch = times.model.vendor, math.prod(broadcast(a[:-2], b[:-2])) * products
+    more = {"wide": wide, "shares_b": len(b) < 3 and products == 1, "packed": packed * products}
+    made = emulation_on_gpu(scheme, batch * m * k * n)
+    ours = prediction.product(times, made, m, k, n, batch, **more).seconds
+    native = prediction.native(times, m, k, n, batch, wide=wide)
+    product, host = vendor.product or 0.0, vendor.host or 0.0
+    if products > 1:  # more launches, of what takes operands apart, too
+        ours += prediction.joining(times, m, n, batch, products, wide=wide)
+        product = products * PART
+    # What keeps the host longer than the device is as slow as the host.
+    return max(ours, product), max(native, host)
+
+
+@cache
+def _kernel_times(device: str) -> "KernelTimes":
+    from mixpert_py.runtime.model.kernel_times import KernelTimes
+    from mixpert_py.runtime.model.known_devices import model_of
+
+    return KernelTimes(model_of(device))
+
+
+def emulation_on_gpu(name: str, multiplications: int) -> Scheme:
+    """The emulation by which a GPU makes products of so many multiplications under a name."""
+    # What any operands may need, so that it pays whatever these do.
+    scheme = emulation_of(f"crt{crt.MOST}" if name == "crt" else name)
+    is_unguarded = name == "faithful" and multiplications < MIN_GUARDED
+    return scheme.wider or scheme if is_unguarded else scheme
+
+
+def native_rows(device: str, m: int, k: int, n: int) -> int:
+    """The number of rows of A up to which all float32 products with a (k, n) matrix are native.
+
+    The product with m rows is native; if some with fewer rows are not, this is less than m. If rows
+    grow from product to product, as in a text that is being written, few products have to be
+    judged.
+    """
+
+    def gains(rows: int) -> bool:
+        try:
+            return figures(device).faster("faithful", (rows, k), (k, n), False, 0, by_default=True)
+        except DeviceError:
+            return True
+
+    more = 1 << (m - 1).bit_length()
+    last, rows = 0, min(TILE_ROWS, more)
+    while not gains(rows):
+        if rows == more:
+            return more
+        last, rows = rows, min(rows + max(TILE_ROWS, 1 << rows.bit_length() >> 6), more)
+    return last + bisect_left(range(last + 1, rows), True, key=gains)
+
+
+def tiny_pays(scheme: str, a: Dims, b: Dims) -> bool:
+    """Whether a stack of tiny float32 products beats the native one. Each operand has as many
+    matrices, or one for all.
+    """
+    if scheme != "faithful" or min(len(a), len(b)) < 2 or 0 in (*a, *b):
+        return False
+    if max(*a[-2:], b[-1]) > EDGE:
+        return False
+    count = math.prod(broadcast(a[:-2], b[:-2]))
+    return count >= MIN_STACK and {math.prod(x[:-2]) for x in (a, b)} <= {1, count}
+
+
+def moving_saves(a: Array, b: Array, shape: Shape, scheme: str, known: Figures) -> float:
+    """The seconds that a product of NumPy arrays gains on the device, transfers included; 0 if it
+    loses.
+
+    The device computes while arrays move. For AᵀA and AAᵀ the host computes half, and one operand
+    is moved.
+    """
+    m, k, n = shape
+    dtypes, itemsize = (name_of(a.dtype), name_of(b.dtype)), np.result_type(a, b).itemsize
+    wide, products = is_wide(*dtypes), real_products(*dtypes)
+    result = m * n * itemsize
+    operands = a.size + (0 if is_transpose(a, b) else b.size)
+    moved = operands * itemsize + result  # all go as the result's type
+    here = _here(a, b, m * n * k, known)
+    there = moved / known.staging + known.latency
+    if here <= there * SAFETY:
+        return 0.0
+    ours, _ = known.times(scheme, a.shape, b.shape, wide, 0, products)
+    return max(here - max(there, ours) * SAFETY, 0.0)
+
+
+def _here(a: Array, b: Array, size: int, known: Figures) -> float:
+    """Return the seconds of NumPy's product. size: m · n · k, for a whole stack."""
+    dtypes = name_of(a.dtype), name_of(b.dtype)
+    products = real_products(*dtypes)
+    half = products == 1 and is_transpose(a, b)
+    return 2 * size * products * (2 if is_wide(*dtypes) else 1) / known.host / (2 if half else 1)
+
+
+def is_transpose(a: Array, b: Array) -> bool:
+    """Return whether B is the transpose of A, for which NumPy calls BLAS's `syrk`."""
+    if a.ndim != 2 or a.shape != b.shape[::-1] or a.itemsize not in a.strides:
+        return False
+    same: bool = a.T.__array_interface__ == b.__array_interface__
+    return same
+
+
+def native_pays(a: Array, b: Array, known: Figures) -> bool:
+    """Return whether a product of float64 arrays takes longer on the host than on the device.
+
+    The device makes it in its own FP64, from arrays that were moved there, and sends it back.
+    """
+    size = math.prod(result_shape(a, b))
+    products = real_products(name_of(a.dtype), name_of(b.dtype))
+    here = _here(a, b, size * a.shape[-1], known)
+    _, native = known.times("crt", a.shape, b.shape, True, 0, products)
+    back = size * np.result_type(a, b).itemsize / known.staging
+    return bool(native + back < here)
+
+
+class Start:
+    """Decides when a program begins to use a GPU: once the lost gain equals the time of starting
+    it.
+
+    Whatever products follow, they then take at most twice as long as with an optimal start; longer
+    if CUDA's files come from the disk.
+    """
+
+    def __init__(self) -> None:
+        self._missed = 0.0
+
+    def pays(self, saved: float) -> bool:
+        """Whether to start the GPU, for a product that would gain this many seconds."""
+        self._missed += saved
+        return saved > 0.0 and self._missed > STARTING
+
+
+start = Start()  # of this process
