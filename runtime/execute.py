@@ -125,11 +125,8 @@ def _by_prepared(
     """The product by launches that are cached for its signature from now on; None if launches
     cannot make it.
     """
-    from mixpert_py.runtime.gpu.slices import cuda_kernels
+    from mixpert_py.runtime.gpu.prepared import prepare
 
-    prepare = cuda_kernels().prepare
-    if prepare is None:
-        return None
     with (selection.scope or nullcontext)():
         known = prepare(selection.library, selection.request, is_chosen=selection.is_chosen)
         is_new = known.add(selection.request, call.a, call.b)

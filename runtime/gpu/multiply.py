@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,11 +11,11 @@ import numpy as np
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import complex_product
 from mixpert_py.runtime.arrays import GpuArray
-from mixpert_py.runtime.complex_product import is_complex, parts, widened
+from mixpert_py.runtime.complex_product import Way, is_complex, parts, widened
 from mixpert_py.runtime.gpu import slices, tiny
 from mixpert_py.runtime.gpu.device import makes
 from mixpert_py.runtime.gpu.device_state import state_of, states
-from mixpert_py.runtime.gpu.guard import safe
+from mixpert_py.runtime.gpu.guard import outlier_guard, safe
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct
 from mixpert_py.runtime.gpu.speculation import (
     Guarded,
@@ -38,6 +38,21 @@ T = TypeVar("T")
 
 NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 MOST_OUTLOOKS = 4096  # of a device, after which they begin anew
+
+
+@cache
+def cuda_kernels() -> Kernels:
+    """The kernels of this machine's GPUs. Imports CuPy."""
+    import cupy
+
+    from mixpert_py.runtime.gpu.complex_parts import join, split
+    from mixpert_py.runtime.gpu.gemm import gemm
+    from mixpert_py.runtime.packing import pack, pack_one
+    from mixpert_py.runtime.packing.repair import repair
+
+    way = Way(cupy, split, join)
+    ours = pack, pack_one, gemm, repair
+    return Kernels(cupy, *ours, way, tiny.multiply_tiny, outlier_guard)
 
 
 class PackedOperand(NamedTuple):
@@ -65,7 +80,7 @@ def multiply(
     `crt`, of which this is one product. part: of `crt`, the scheme by which it is made; else the
     request's. Only `crt` waits for the device, until operands are packed.
     """
-    kernels = slices.cuda_kernels()
+    kernels = cuda_kernels()
     xp, a, b, out = kernels.xp, request.a, request.b, request.out
     left, right = request.left, request.right
     is_plain = left is None and right is None
@@ -271,7 +286,7 @@ def pack_operand(
 
     recorded: for `crt`, whether it is one of which so many moduli may do; waits until it is packed.
     """
-    kernels = slices.cuda_kernels()
+    kernels = cuda_kernels()
     if not makes(scheme, x.data.device_id) or (recorded and _captures(kernels.xp)):
         return Reason.NO_KERNEL
     stream = kernels.xp.cuda.get_current_stream().ptr
@@ -297,7 +312,7 @@ def pack_operand(
 
 def _attempt(x: GpuArray, name: str, work: Callable[..., T], *arguments: Any) -> T | Reason:
     """work(*arguments), or why the device that x is on cannot do it under scheme `name`."""
-    xp, device = slices.cuda_kernels().xp, x.data.device_id
+    xp, device = cuda_kernels().xp, x.data.device_id
     if name in state_of(device).refused:
         return Reason.KERNEL
     try:
@@ -358,7 +373,7 @@ def _outliers(product: SliceProduct) -> float:
     not.
     """
     flagged = total = 0
-    with slices.cuda_kernels().xp.cuda.Device(product.value.data.device_id):
+    with cuda_kernels().xp.cuda.Device(product.value.data.device_id):
         guard = product.guard
         decided = product if guard is None or not guard.flag() else guard
         for packed in (decided.left, decided.right):

@@ -9,7 +9,6 @@ know something of it, as a trace does, reads it back.
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -40,7 +39,7 @@ class Kernels:
     """CuPy and the steps of a product; tests replace them by NumPy and the reference engine.
 
     complex: takes complex arrays apart and joins them. tiny: see `tiny.multiply_tiny`. guard: see
-    `guard.outlier_guard`. prepare: see `prepared.prepare`.
+    `guard.outlier_guard`.
     """
 
     xp: ModuleType
@@ -51,7 +50,6 @@ class Kernels:
     complex: Way
     tiny: Callable[..., None]
     guard: Callable[..., Any]
-    prepare: Callable[..., Any] | None = None
 
 
 class SliceProduct(NamedTuple):
@@ -71,24 +69,6 @@ class SliceProduct(NamedTuple):
 # What is known of a product: both packed operands, and its guard.
 Enqueued = tuple[Packed | None, Packed | None, Guard | None]
 IN_PARTS: Enqueued = None, None, None
-
-
-@cache
-def cuda_kernels() -> Kernels:
-    """The kernels of this machine's GPUs. Imports CuPy."""
-    import cupy
-
-    from mixpert_py.runtime.gpu.complex_parts import join, split
-    from mixpert_py.runtime.gpu.gemm import gemm
-    from mixpert_py.runtime.gpu.guard import outlier_guard
-    from mixpert_py.runtime.gpu.prepared import prepare
-    from mixpert_py.runtime.gpu.tiny import multiply_tiny
-    from mixpert_py.runtime.packing import pack, pack_one
-    from mixpert_py.runtime.packing.repair import repair
-
-    way = Way(cupy, split, join)
-    ours = pack, pack_one, gemm, repair
-    return Kernels(cupy, *ours, way, multiply_tiny, outlier_guard, prepare)
 
 
 def multiply(

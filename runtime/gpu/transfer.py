@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime import worth
-from mixpert_py.runtime.gpu import device, panels, resident, result_memory, slices
+from mixpert_py.runtime.gpu import device, panels, resident, result_memory
 from mixpert_py.runtime.gpu import multiply as gpu
 from mixpert_py.runtime.gpu.event_clock import Busy, noted
 from mixpert_py.runtime.gpu.moves import Fetched, Moves, Sent, moves, same
@@ -37,7 +37,7 @@ def multiply(request: Request) -> Product | Reason:
     Waits for the device. out is written, and is the result, where that can be. Where the product is
     traced, the time in which the device did not compute is reported as that of the transfer.
     """
-    xp = slices.cuda_kernels().xp
+    xp = gpu.cuda_kernels().xp
     a, b = request.a, request.b
     start, busy = perf_counter(), Busy(xp) if request.traced else None
     alike = a.dtype.kind == b.dtype.kind and a.ndim == b.ndim == 2

@@ -10,7 +10,7 @@ import numpy as np
 
 import mixpert_py
 from mixpert_py.runtime.context import current, use
-from mixpert_py.runtime.gpu import slices
+from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.event_clock import Call
 from mixpert_py.runtime.packing import by_columns, by_rows
 from mixpert_py.runtime.scheme import Scheme
@@ -81,7 +81,7 @@ def _scheme_parts(
     scheme = get(name)
     if not isinstance(scheme, Scheme) or isinstance(a, np.ndarray):
         return ()
-    kernels, scheme = slices.cuda_kernels(), scheme.with_block(block)
+    kernels, scheme = gpu_backend.cuda_kernels(), scheme.with_block(block)
     out = kernels.xp.empty((len(a) if a.ndim == 3 else 1, a.shape[-2], b.shape[-1]), a.dtype)
     stream = kernels.xp.cuda.get_current_stream().ptr
 

@@ -11,7 +11,8 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import panels, slices
+from mixpert_py.runtime.gpu import multiply as gpu_backend
+from mixpert_py.runtime.gpu import panels
 from mixpert_py.runtime.gpu.panels import GRANULE
 from mixpert_py.runtime.packed_array import pack
 from mixpert_py.runtime.reasons import Reason
@@ -154,9 +155,9 @@ def test_no_memory_has_a_reason(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, w
     if where == "packing":
         gpu.memory = 100
     else:
-        kernels = slices.cuda_kernels()
+        kernels = gpu_backend.cuda_kernels()
         short = replace(kernels, complex=kernels.complex._replace(split=none_left))
-        monkeypatch.setattr(slices, "cuda_kernels", lambda: short)
+        monkeypatch.setattr(gpu_backend, "cuda_kernels", lambda: short)
     value, schemes, reasons = ran(a, a)
     assert (schemes, reasons) == ({"native": 1}, [Reason.MEMORY])
     np.testing.assert_array_equal(value.get(), a.x @ a.x)

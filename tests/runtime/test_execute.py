@@ -11,7 +11,7 @@ import pytest
 
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.gpu import slices
+from mixpert_py.runtime.gpu import multiply as gpu_backend
 from tests.runtime.gpu.fake import FakeGpu, ndarray, pays_from
 
 MOST = 9  # Python frames from `matmul` to the call of the driver
@@ -53,8 +53,8 @@ def test_few_frames_lead_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None
             frame = frame.f_back
         return gpu.pack(*given, **how)
 
-    kernels = replace(slices.cuda_kernels(), pack=pack)
-    monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
+    kernels = replace(gpu_backend.cuda_kernels(), pack=pack)
+    monkeypatch.setattr(gpu_backend, "cuda_kernels", lambda: kernels)
     a, b = (ndarray(np.ones((64, 64), np.float32)) for _ in range(2))
     for _ in range(2):
         matmul(a, b)

@@ -13,7 +13,7 @@ from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import signatures, worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, current, precision, use
-from mixpert_py.runtime.gpu import sampling, slices
+from mixpert_py.runtime.gpu import prepared, sampling
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.tensordot import tensordot
@@ -67,8 +67,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Prepared]:
             found.append(made[key])
         return made[key]
 
-    kernels = replace(slices.cuda_kernels(), prepare=prepare)
-    monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
+    monkeypatch.setattr(prepared, "prepare", prepare)
     return found
 
 

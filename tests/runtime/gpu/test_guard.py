@@ -64,9 +64,10 @@ def wide(shape: tuple[int, ...], width: float, order: str = "C") -> Any:
 
 
 def made(a: Any, b: Any, **given: Any) -> Any:
+    from mixpert_py.runtime.gpu import multiply as gpu_backend
     from mixpert_py.runtime.gpu import slices
 
-    return slices.multiply(slices.cuda_kernels(), a, b, FP16X3, **given)
+    return slices.multiply(gpu_backend.cuda_kernels(), a, b, FP16X3, **given)
 
 
 def beyond(a: Any, b: Any, value: Any) -> int:

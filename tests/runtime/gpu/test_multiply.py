@@ -11,7 +11,7 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import worth
-from mixpert_py.runtime.gpu import device_state, slices
+from mixpert_py.runtime.gpu import device_state
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
@@ -360,8 +360,8 @@ def test_a_wider_scheme_that_does_not_compile_is_not_asked_for_again(
             raise DeviceError("kernel 'gemm' does not compile")
         return getattr(gpu, step)(*given, **named)
 
-    kernels = replace(slices.cuda_kernels(), **{step: refused})
-    monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
+    kernels = replace(gpu_backend.cuda_kernels(), **{step: refused})
+    monkeypatch.setattr(gpu_backend, "cuda_kernels", lambda: kernels)
     a, b = wide(40, 128, rows=40), normal(128, 40, seed=1)
     for _ in range(2):
         found = made(a, b, "faithful").value.get()

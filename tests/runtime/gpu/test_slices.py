@@ -13,7 +13,6 @@ from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.gpu import multiply as gpu_backend
-from mixpert_py.runtime.gpu import slices
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.schemes import get
@@ -114,7 +113,7 @@ def test_special_values_reach_what_they_reach() -> None:
 def test_parts_make_the_same_product(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = normal(700, 500), normal(500, 600, seed=1)
     whole = matmul(a, b, scheme=scheme)
-    kernels, calls = slices.cuda_kernels(), []
+    kernels, calls = gpu_backend.cuda_kernels(), []
 
     def short(left: Any, right: Any, *args: Any, **given: Any) -> Any:
         calls.append((left.rows, right.rows))
@@ -123,7 +122,7 @@ def test_parts_make_the_same_product(scheme: str, monkeypatch: pytest.MonkeyPatc
         return kernels.pack(left, right, *args, **given)
 
     limited = replace(kernels, pack=short, prepare=None)
-    monkeypatch.setattr(slices, "cuda_kernels", lambda: limited)
+    monkeypatch.setattr(gpu_backend, "cuda_kernels", lambda: limited)
     with use(replace(current())):  # which knows nothing of the signature
         cupy.testing.assert_array_equal(matmul(a, b, scheme=scheme), whole)
     assert len(calls) > 4

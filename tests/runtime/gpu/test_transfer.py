@@ -16,7 +16,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import processor
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import copiers, device_state, panels, slices, staging, transfer
+from mixpert_py.runtime.gpu import copiers, device_state, panels, staging, transfer
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.panels import GRANULE, panel_rows
 from mixpert_py.runtime.reasons import Reason
@@ -98,14 +98,14 @@ def be_late(monkeypatch: pytest.MonkeyPatch, hurries: int) -> None:
         stream.do(lambda: np.copyto(out, source.x))
 
     cupy, kept = sys.modules["cupy"], []
-    empty, kernels = cupy.empty, slices.cuda_kernels()
+    empty, kernels = cupy.empty, gpu_backend.cuda_kernels()
 
     def keep(*given: Any) -> Any:
         kept.append(empty(*given))
         return kept[-1]
 
     kernels = replace(kernels, gemm=later(kernels.gemm), repair=later(kernels.repair))
-    monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
+    monkeypatch.setattr(gpu_backend, "cuda_kernels", lambda: kernels)
     monkeypatch.setattr(cupy, "empty", keep)
     numbers = count()  # three of the product's, and then the stager's
     stream = partial(next, (LateStream(True, number == hurries) for number in numbers))

@@ -13,8 +13,10 @@ from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.gpu import (
     device,
     device_state,
+    prepared,
     slices,
 )
+from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.guard import Guard
 from mixpert_py.runtime.kernels.tiny_block import EDGE
 from mixpert_py.runtime.packing import Operand, rows
@@ -78,7 +80,8 @@ class FakeGpu:
             self.multiply_tiny,
             self.guard,
         )
-        monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
+        monkeypatch.setattr(gpu_backend, "cuda_kernels", lambda: kernels)
+        monkeypatch.setattr(prepared, "prepare", lambda *_, **__: Unprepared())
         return cupy
 
     def asarray(self, x: Any) -> ndarray:
@@ -200,6 +203,15 @@ class FakeGpu:
             left, right = guard.left, guard.right
         for a, b, value in matrices(left, right, out):
             add_what_left(value, a, b, left.scheme, left.rule)
+
+
+class Unprepared:
+    """Launches for no layout: each product is made directly."""
+
+    def add(self, *_: Any) -> bool:
+        return False
+
+    def __call__(self, *_: Any) -> None: ...
 
 
 def needed(scheme: Any, packed: tuple[FakePacked, FakePacked]) -> int:
