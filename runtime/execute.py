@@ -127,14 +127,14 @@ def _by_prepared(
     """
     from mixpert_py.runtime.gpu.prepared import prepare
 
+    assert selection.library is not None
     with (selection.scope or nullcontext)():
-        known = prepare(selection.library, selection.request, is_chosen=selection.is_chosen)
-        is_new = known.add(selection.request, call.a, call.b)
+        launches = prepare(selection.library, selection.request, is_chosen=selection.is_chosen)
+        is_new = launches.add(selection.request, call.a, call.b)
     kept = context.known.get(signature)
-    if not is_new and known is (kept.launches if isinstance(kept, _Watched) else kept):
+    if not is_new and launches is (kept.launches if isinstance(kept, _Watched) else kept):
         return None  # it has been asked already
-    if guard is not None:
-        known = _Watched(known, guard)
+    known: Known = launches if guard is None else _Watched(launches, guard)
     value = known(call.a, call.b)
     if value is not None:
         keep(context, signature, known)
