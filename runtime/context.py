@@ -109,9 +109,8 @@ class Context:
     find_plan: module (the first part of a site id) → its plan; asked once per site, when neither
     `scheme` nor `plan` says anything about the module. backend: "reference", which may go on with
     ":" and a device's name, "cuda" or None for automatic.
-    constant: names products none of whose operands is written to in between, so what has moved to a
-    GPU for one may stay there for the next; empty: nobody says so. passing: the sites for which
-    nobody chose a scheme, or "native" was chosen: small operands pass there without a decision.
+    passing: the sites for which nobody chose a scheme, or "native" was chosen: small operands pass
+    there without a decision.
     overrides_sites: `scheme` comes before the one that is written at a call site, too.
     modules: which products that PyTorch makes itself are covered; None: none of them. finds_plans:
     returns whether `find_plan` may find a plan for any module; it is called when a product needs to
@@ -125,7 +124,6 @@ class Context:
     backend: str | None = None
     trace: "Trace | None" = None
     find_plan: Callable[[str], Plan | None] = no_plan
-    constant: str = ""
     overrides_sites: bool = False
     modules: Modules | None = None
     finds_plans: Callable[[], bool] = no_plans

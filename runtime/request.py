@@ -106,9 +106,8 @@ class Request(NamedTuple):
     where the backend's arrays are. scheme: an emulation, "faithful", or a cast. block: the segment
     of K that shares an exponent, None for the scheme's own. out: an array of the result's shape and
     type. left, right: an operand as the GPU's `pack_operand` packed it. traced: a trace is in
-    force, which asks for the share of outliers and for the time of transfers. constant: names
-    products for which b may stay on the device; empty: for none. native: makes the products of
-    casts. accumulation: the chip whose way of adding the reference backend follows.
+    force, which asks for the share of outliers and for the time of transfers. native: makes the
+    products of casts. accumulation: the chip whose way of adding the reference backend follows.
     """
 
     a: Any
@@ -119,7 +118,6 @@ class Request(NamedTuple):
     left: Any = None
     right: Any = None
     traced: bool = False
-    constant: str = ""
     native: Native = MATMUL
     accumulation: "Accumulations | None" = None
 

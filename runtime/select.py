@@ -118,7 +118,6 @@ def resolve_scheme(
         choice.block,
         call.destination,
         traced=traced,
-        constant=context.constant,
         native=call.native,
     )
     is_chosen = choice.scheme is not None

@@ -14,8 +14,7 @@ class DeviceState:
     refused: scheme → the message of a kernel that did not compile; asking again would take as long.
     has_wider: whether kernels of a wider scheme compile, as far as is known; where they do not,
     rows that leave the slices are repaired. streams, stagers: those for transfers that nobody uses
-    now. outlooks: of `speculation`, by shapes and types. resident: NumPy operands that stay on the
-    device, see `resident`; the latest last.
+    now. outlooks: of `speculation`, by shapes and types.
     """
 
     refused: dict[str, str] = field(default_factory=dict)
@@ -23,7 +22,6 @@ class DeviceState:
     streams: list[Any] = field(default_factory=list)
     stagers: list[Any] = field(default_factory=list)
     outlooks: dict[Any, Any] = field(default_factory=dict)
-    resident: dict[Any, Any] = field(default_factory=dict)
 
 
 _states: dict[int, DeviceState] = {}

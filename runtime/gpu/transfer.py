@@ -8,7 +8,7 @@ for, so nothing is moved twice: A that is B, or its transpose, not at all.
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from time import perf_counter
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime import worth
-from mixpert_py.runtime.gpu import device, panels, resident, result_memory
+from mixpert_py.runtime.gpu import device, panels, result_memory
 from mixpert_py.runtime.gpu import multiply as gpu
 from mixpert_py.runtime.gpu.event_clock import Busy, noted
 from mixpert_py.runtime.gpu.moves import Fetched, Moves, Sent, moves, same
@@ -42,24 +42,13 @@ def multiply(request: Request) -> Product | Reason:
     start, busy = perf_counter(), Busy(xp) if request.traced else None
     alike = a.dtype.kind == b.dtype.kind and a.ndim == b.ndim == 2
     way = _by_panels if alike and request.scheme != "crt" and a.size and b.size else _whole
-    product = _attempt(xp, way, request, busy)
-    if product is Reason.MEMORY and resident.evict():
-        product = _attempt(xp, way, request, busy)
+    try:
+        product = way(xp, request, busy)
+    except xp.cuda.memory.OutOfMemoryError:
+        return Reason.MEMORY
     if isinstance(product, Reason) or busy is None:
         return product
     return product._replace(transfer=max(perf_counter() - start - busy.seconds(), 0.0))
-
-
-def _attempt(
-    xp: ModuleType,
-    way: Callable[[Any, Request, Busy | None], Product | Reason],
-    request: Request,
-    busy: Busy | None,
-) -> Product | Reason:
-    try:
-        return way(xp, request, busy)
-    except xp.cuda.memory.OutOfMemoryError:
-        return Reason.MEMORY
 
 
 def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Reason:
@@ -99,22 +88,19 @@ def _native_pays(a: Array, b: Array) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How panels are multiplied. resident: names the products for which B may stay on the device;
-    empty: for none.
-    """
+    """How panels are multiplied."""
 
     xp: ModuleType
     name: str
     scheme: Scheme
     busy: Busy | None
-    resident: str
 
 
 def _by_panels(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Reason:
     """A (m, k) times B (k, n), nothing empty, both real or both complex."""
     a, b, name = request.a, request.b, request.scheme
     scheme = emulation_of(name, request.block)
-    how = _How(xp, name, scheme, busy, request.constant)
+    how = _How(xp, name, scheme, busy)
     value = request.out
     if value is None or any(shares(value, x) for x in (a, b)):
         value = result_memory.empty(how.xp, (a.shape[0], b.shape[1]), np.result_type(a, b))
@@ -131,15 +117,12 @@ def _into(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
     try:
         return _whole_b(how, value, a, b)
     except how.xp.cuda.memory.OutOfMemoryError:
-        again = resident.evict()
-        if not again and b.shape[1] <= panels.GRANULE:
+        if b.shape[1] <= panels.GRANULE:
             raise
     # Not in the handler, which holds what the attempt has allocated.
-    if again:
-        return _into(how, value, a, b)
     largest = 0.0
     for part in two(b.shape[1], panels.GRANULE):
-        outliers = _into(replace(how, resident=""), value[:, part], a, b[:, part])
+        outliers = _into(how, value[:, part], a, b[:, part])
         if isinstance(outliers, Reason):
             return outliers
         largest = max(largest, outliers)
@@ -174,12 +157,10 @@ def _in_turn(
     how, moves, dtype = line.how, line.moves, np.result_type(a, b)
     alike = same(a, b, b) is not None
     strips = list(panels.places(len(a), len(a) if alike else strip))
-    right: Any = resident.find(how.xp, how.resident, b, dtype) if how.resident else None
-    line.its = moves.send(b, dtype) if right is None else None
+    line.its = moves.send(b, dtype)
     waiting = iter([] if alike else strips)
     line.ours.extend(moves.send(a[rows], dtype) for rows in islice(waiting, panels.AHEAD))
-    if line.its is not None:
-        right = line.its.arrived()
+    right = line.its.arrived()
     with moves.stream, noted(how.busy):
         ready = gpu.pack_operand(right, how.scheme, "right")
     if isinstance(ready, Reason):
@@ -194,8 +175,6 @@ def _in_turn(
             if place.start == 0:  # the strip before is not in use any more
                 line.ours.extend(moves.send(a[more], dtype) for more in islice(waiting, 1))
     line.settle()
-    if how.resident and line.its is not None:  # now that it is there for every stream
-        resident.keep(how.xp, how.resident, b, right)
     return line.outliers
 
 

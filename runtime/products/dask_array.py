@@ -233,10 +233,8 @@ def _blockwise(
     import dask.array as da
     from dask.array.utils import meta_from_array
 
-    # Arrays of one name are equal, while other blocks may lie in the same memory later.
-    names = " ".join(x.name for x in arrays)
     return da.blockwise(
-        replace(block, context=replace(block.context, constant=names)),
+        block,
         tuple(range(ndim)),
         *[part for pair in zip(arrays, indices, strict=True) for part in pair],
         token=f"mixpert-{block.function}",

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from mixpert_py.runtime.context import current
 from mixpert_py.runtime.gpu import multiply, transfer
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product, Request
@@ -14,5 +13,5 @@ def multiplied(a: Any, b: Any, scheme: str, **given: Any) -> Product | Reason:
 
 
 def transferred(a: Any, b: Any, scheme: str, **given: Any) -> Product | Reason:
-    """A·B of NumPy arrays, which are moved, under the context in force."""
-    return transfer.multiply(Request(a, b, scheme, **{"constant": current().constant, **given}))
+    """A·B of NumPy arrays, which are moved."""
+    return transfer.multiply(Request(a, b, scheme, **given))
