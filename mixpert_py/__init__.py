@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.api import dot as dot
     from mixpert_py.runtime.api import dot_method as dot_method
     from mixpert_py.runtime.api import matmul as matmul
-    from mixpert_py.runtime.context import precision as precision
     from mixpert_py.runtime.packed_array import pack as pack
+    from mixpert_py.runtime.precision import precision as precision
     from mixpert_py.runtime.products.blas import blas_gemm as blas_gemm
     from mixpert_py.runtime.products.einsum import einops_einsum as einops_einsum
     from mixpert_py.runtime.products.einsum import einsum as einsum
@@ -87,7 +87,7 @@ _HOMES = {
     "multi_dot": "mixpert_py.runtime.products.multi_dot",
     "observe": "mixpert_py.observation",
     "pack": "mixpert_py.runtime.packed_array",
-    "precision": "mixpert_py.runtime.context",
+    "precision": "mixpert_py.runtime.precision",
     "reduce_product": "mixpert_py.runtime.products.xp",
     "schemes": "mixpert_py.runtime.schemes",
     "target": "mixpert_py.runtime.products.in_place",

@@ -7,14 +7,13 @@ with an empty context: it must still see the plan that the program runs under.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Optional
 
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.gpu import device
-from mixpert_py.runtime.modules import modules_covered
 from mixpert_py.runtime.program_frames import warn
 from mixpert_py.runtime.reasons import MEANING, Reason
 from mixpert_py.runtime.tracing.counted import NONE, CountedCalls
@@ -185,7 +184,7 @@ class Context:
 
     def _look_up(self, site: str | None) -> Choice:
         if self.scheme is not None:
-            return _checked(Choice(self.scheme))
+            return checked(Choice(self.scheme))
         if site is None:
             return UNCHOSEN
         module = site.partition(":")[0]
@@ -196,7 +195,7 @@ class Context:
         if entry is not None and plan is not None:
             is_guarded = entry.error > 0 and plan.guard == "on" and entry.scheme != "native"
             guard = _guard(site, entry) if is_guarded else None
-            choice = _checked(Choice(entry.scheme, entry.block, guard))
+            choice = checked(Choice(entry.scheme, entry.block, guard))
             if entry.id == site:
                 return choice
             warn(f"call site {site} is not in the plan; it runs as {entry.id}, the same expression")
@@ -217,7 +216,8 @@ def _guard(site: str, entry: Site) -> "PlanGuard":
     return PlanGuard(site, entry.error, floor_of(entry.scheme))
 
 
-def _checked(choice: Choice) -> Choice:
+def checked(choice: Choice) -> Choice:
+    """The choice. Raises PlanError where its scheme is unknown."""
     from mixpert_py.runtime.schemes import get
 
     get(choice.scheme or "native")
@@ -300,36 +300,6 @@ def _end_out_of_turn(override: Override, seen: Override | None) -> None:
         override.ended = True
     else:
         seen.outer = override.outer
-
-
-@contextmanager
-def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
-    """Run every product inside under one scheme: in this thread or task, and in tasks begun here.
-
-    It comes before every plan, and before schemes that comments, `accelerate`, `install` or
-    `mixpert rewrite` have put at a call site; of several, the innermost counts. Only a call with a
-    `scheme` and without a `site`, which a person wrote, keeps its own. Warns at the end if no
-    product inside took the scheme.
-    Raises PlanError for an unknown scheme or backend, DeviceError for an absent device.
-    """
-    _checked(Choice(scheme))
-    require_backend(backend)
-    outer = current()
-    backend = backend or outer.backend
-    uses = SchemeUse(scheme, outer.uses)
-    inner = replace(
-        outer, scheme=scheme, backend=backend, overrides_sites=True, modules=Modules(), uses=uses
-    )
-    with modules_covered(takes_small=True), use(inner):
-        yield
-    why_not = uses.why_not()
-    if not uses.has_products and scheme != "native":
-        why_not = (
-            "no product inside reached MixPert-Py; @mixpert_py.accelerate and `mixpert run` "
-            "rewrite code"
-        )
-    if why_not is not None:
-        warn(f"precision({scheme!r}): {why_not}")
 
 
 def require_backend(name: str | None) -> None:

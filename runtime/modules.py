@@ -18,6 +18,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from mixpert_py.runtime import select
 from mixpert_py.runtime.program_frames import warn
 from mixpert_py.runtime.worth import parameter_may_gain
 
@@ -242,6 +243,9 @@ def stay_covered(*, takes_small: bool) -> None:
         return
     if TORCH in sys.modules and not _state.has_warned:
         _state.begin(takes_small)
+
+
+select.cover_torch = stay_covered
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from mixpert_py.runtime.dtypes import (
 )
 from mixpert_py.runtime.gpu import device, foreign
 from mixpert_py.runtime.kernels import has_kernels
-from mixpert_py.runtime.modules import stay_covered
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.reference import emulation
 from mixpert_py.runtime.request import (
@@ -68,6 +67,12 @@ REPORTED = frozenset(
         Reason.MEMORY,
     }
 )
+
+
+def cover_torch(*, takes_small: bool) -> None:
+    """Cover the products that PyTorch makes itself: `modules`, which does so, puts its own function
+    here. Nobody asks for that before it is imported.
+    """
 
 
 class Selection(NamedTuple):
@@ -136,7 +141,7 @@ def resolve_scheme(
             if found is Reason.GRADIENT and context.modules is not None:
                 # Below autograd it takes the scheme: one of its own whatever is native for others.
                 own = settings.scheme, settings.block, settings.backend
-                stay_covered(takes_small=own != (None, None, None))
+                cover_torch(takes_small=own != (None, None, None))
             if isinstance(found, Reason):
                 is_reported = is_chosen or found in REPORTED
                 return Declined(found if is_reported else None, KNOWN.get(found))

@@ -24,7 +24,6 @@ import mixpert_py.runtime
 from mixpert_py.plan import module_name
 from mixpert_py.runtime.api import carry_out, chosen_by_call
 from mixpert_py.runtime.context import Choice, Context, current
-from mixpert_py.runtime.products.tensors import torch_call
 from mixpert_py.runtime.request import Settings
 
 # Nodes of autograd that are remembered at least, for a backward pass soon follows; and positions
@@ -126,7 +125,7 @@ class Sites:
             if caller is None and context.modules is not None:
                 return self._caller(context, None, None)
             return caller
-        if ours is not None and ours.f_code is torch_call.__code__:
+        if ours is not None and ours.f_code.co_name == "torch_call":
             caller = self._of_torch_call(context, ours.f_locals)
         elif context.modules is None:
             return None

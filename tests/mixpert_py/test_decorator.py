@@ -22,7 +22,8 @@ import mixpert_py
 from mixpert_py.errors import PlanError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
-from mixpert_py.runtime.context import Context, current, precision, use
+from mixpert_py.runtime.context import Context, current, use
+from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.mixpert_py.command import ROOT
 

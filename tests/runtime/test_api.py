@@ -15,7 +15,8 @@ from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import api
 from mixpert_py.runtime.api import dot, dot_method, matmul
-from mixpert_py.runtime.context import Context, current, precision, use
+from mixpert_py.runtime.context import Context, current, use
+from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.tracing.trace import Trace

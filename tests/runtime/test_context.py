@@ -22,9 +22,9 @@ from mixpert_py.runtime.context import (
     Modules,
     current,
     passes,
-    precision,
     use,
 )
+from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.tracing.trace import Trace
 
 SITE = "m:f/matmul~aa#0"

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.api import dot, matmul
-from mixpert_py.runtime.context import Context, precision, use
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.reasons import Reason
 from tests.runtime.operands import SPELLINGS, Tagged, outcome, same, traced
 from tests.runtime.without_gpu import no_gpu as no_gpu

@@ -16,9 +16,10 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import api, worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
-from mixpert_py.runtime.context import Context, precision, use
+from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.gpu import multiply as gpu_backend
+from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, on_device, pays_from

@@ -12,8 +12,9 @@ import pytest
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import signatures, worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
-from mixpert_py.runtime.context import Context, current, precision, use
+from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.gpu import prepared, sampling
+from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.tensordot import tensordot

@@ -309,7 +309,7 @@ def test_a_call_with_a_gradient_keeps_what_is_its_own_below_autograd(
     torch: Any, monkeypatch: pytest.MonkeyPatch, own: dict[str, Any], takes_small: bool
 ) -> None:
     asked = []
-    monkeypatch.setattr(select, "stay_covered", lambda *, takes_small: asked.append(takes_small))
+    monkeypatch.setattr(select, "cover_torch", lambda *, takes_small: asked.append(takes_small))
     torch.grad = True
     a, b = tensor(9, 20, requires_grad=True), tensor(20, 8)
     with use(Context(modules=Modules())):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.api import dot, matmul
-from mixpert_py.runtime.context import current, precision, use
+from mixpert_py.runtime.context import current, use
+from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.signatures import NATIVE

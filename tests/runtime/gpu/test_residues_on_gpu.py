@@ -9,10 +9,11 @@ import pytest
 
 import mixpert_py
 from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.context import Context, current, precision, use
+from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.gpu import residues as products
 from mixpert_py.runtime.gpu.device import Device, find
 from mixpert_py.runtime.kernels import HOPPER, compile
+from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.reference import reference, residues
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.tracing.trace import Trace

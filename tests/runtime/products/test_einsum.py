@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.context import Context, precision, use
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.products.contraction import contraction, expand
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.reasons import Reason

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.context import Context, precision, use
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.products.in_place import imatmul, target
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.context import Context, precision, use
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace

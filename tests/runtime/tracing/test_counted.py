@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.api import dot, dot_method, matmul
-from mixpert_py.runtime.context import Context, precision, use
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import multi_dot
