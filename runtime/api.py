@@ -267,7 +267,7 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
     if is_dask(call.a, call.b):
         from mixpert_py.runtime.products import dask_array
 
-        if (lazy := dask_array.product(call, settings)) is not None:
+        if (lazy := dask_array.product(call, settings, matmul)) is not None:
             if context.uses is not None:
                 context.uses.note(choice, lazy)
             return lazy, None

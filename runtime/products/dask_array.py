@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial, reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import Context, current, require_backend, use
 from mixpert_py.runtime.dtypes import is_single
 from mixpert_py.runtime.products.contraction import expand, read
-from mixpert_py.runtime.products.tensordot import pairs_of
+from mixpert_py.runtime.products.rearranged import pairs_of
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Native, Settings, dot_shape, is_dask, matmul_shape
 from mixpert_py.runtime.schemes import get
@@ -32,12 +32,12 @@ Index = tuple[int, ...]
 class Block:
     """Multiplies blocks, wherever a task of the graph runs, under the context of its site.
 
-    function: "matmul", "tensordot" or "einsum"; first: the argument before the blocks, if any.
-    summed: the positions in the result of the summed axes, of length 1, along which the results of
-    blocks are added. origin: the address of the trace that its calls belong to.
+    function: the runtime's `matmul`, `tensordot` or `einsum`. first: the argument before blocks, if
+    there is one. summed: the positions in the result of the summed axes, of length 1, along which
+    the results of blocks are added. origin: the address of the trace that its calls belong to.
     """
 
-    function: str
+    function: Native
     first: tuple[str, ...]
     options: Mapping[str, Any]
     summed: Index
@@ -51,19 +51,18 @@ class Block:
         if scheme is None and not is_single(*(x.dtype.name for x in blocks)):
             scheme = "native"  # as these blocks are where nobody looks on
         with use(replace(self.context, scheme=scheme, trace=trace)):
-            product = _functions()[self.function](
-                *self.first, *blocks, site=self.site, **self.options
-            )
+            product = self.function(*self.first, *blocks, site=self.site, **self.options)
         if self.origin is not None and trace is not None:
             self.origin.send(trace)
         axes = range(product.ndim + len(self.summed))
         return product[tuple(None if axis in self.summed else slice(None) for axis in axes)]
 
 
-def product(call: Call, settings: Settings) -> Any | None:
+def product(call: Call, settings: Settings, matmul: Native) -> Any | None:
     """A product of matmul or dot, as a Dask array; None where the call is to run unchanged.
 
-    Raises the call's own exceptions, and PlanError for an unknown scheme or backend.
+    matmul: the runtime's function, for blocks. Raises the call's own exceptions, and PlanError for
+    an unknown scheme or backend.
     """
     if call.destination is not None or call.shape_of not in (matmul_shape, dot_shape):
         return None
@@ -72,17 +71,25 @@ def product(call: Call, settings: Settings) -> Any | None:
     if arrays is None or not _may_differ(arrays, settings):
         # It is what the call would make; a trace has that made once more, to record it.
         return wanted if current().trace is None else None
-    if call.shape_of is matmul_shape:
-        result = _matmul(arrays, partial(_block, settings, "matmul"), wanted)
-    else:
-        a, b = arrays
-        axes = (a.ndim - 1,), (max(b.ndim - 2, 0),)
-        result = _tensordot(arrays, axes, partial(_block, settings, "tensordot"), wanted)
+    a, b = arrays
+    # np.dot multiplies each matrix of a with each one of b.
+    pairs_all = call.shape_of is dot_shape and a.ndim > 1 and b.ndim > 2
+    rows = a[(..., *(None,) * (b.ndim - 2), slice(None), slice(None))] if pairs_all else a
+    result = _matmul((rows, b), partial(_block, settings, matmul), wanted)
+    if pairs_all:
+        axes = list(range(result.ndim - 2))
+        axes.insert(a.ndim - 2, result.ndim - 2)
+        result = result.transpose(*axes, result.ndim - 1)
     return _stored(result, settings)
 
 
 def tensordot(
-    run: Callable[[], Any], a: object, b: object, axes: object, settings: Settings
+    run: Callable[[], Any],
+    a: object,
+    b: object,
+    axes: object,
+    settings: Settings,
+    function: Native,
 ) -> Any | None:
     """The tensordot that `run` returns, as a Dask array. None and errors as in `product`."""
     # Looked up at this depth of calls, a warning of a stale plan names the program's own line.
@@ -96,12 +103,26 @@ def tensordot(
     pairs = pairs_of(arrays[0], arrays[1], axes)
     if isinstance(pairs, Reason):
         return None
-    block = partial(_block, settings, "tensordot")
-    return _stored(_tensordot(arrays, (tuple(pairs[0]), tuple(pairs[1])), block, wanted), settings)
+    left, right = map(tuple, pairs)
+    # As in dask.array.tensordot, whose sum over blocks this is.
+    numbers = [list(range(x.ndim)) for x in arrays]
+    numbers[1] = [number + len(numbers[0]) for number in numbers[1]]
+    for i, j in zip(left, right, strict=True):
+        numbers[1][j] = numbers[0][i]
+    free = [number for number in numbers[1] if number >= len(numbers[0])]
+    position = {number: at for at, number in enumerate((*numbers[0], *free))}
+    indices = [tuple(position[number] for number in operand) for operand in numbers]
+    block = _block(settings, function, tuple(sorted(left)), options={"axes": (left, right)})
+    result = _blockwise(block, len(position), arrays, indices, wanted)
+    return _stored(result.sum(axis=block.summed) if left else result, settings)
 
 
 def einsum(
-    native: Native, operands: Sequence[object], options: Mapping[str, Any], settings: Settings
+    native: Native,
+    operands: Sequence[object],
+    options: Mapping[str, Any],
+    settings: Settings,
+    function: Native,
 ) -> Any | None:
     """native(*operands, **options), an einsum, as a Dask array. None and errors as in `product`."""
     current().choice(settings.site)
@@ -123,7 +144,7 @@ def einsum(
     out = terms.output + sums
     block = _block(
         settings,
-        "einsum",
+        function,
         tuple(range(len(terms.output), len(out))),
         first=(f"{','.join(terms.inputs)}->{terms.output}",),
         options=dict(options),
@@ -164,7 +185,7 @@ def _may_differ(arrays: Sequence[AnyArray], settings: Settings) -> bool:
 
 def _block(
     settings: Settings,
-    function: str,
+    function: Native,
     summed: Index,
     *,
     first: tuple[str, ...] = (),
@@ -206,26 +227,6 @@ def _matmul(arrays: Sequence[Any], block: Callable[[Index], Block], wanted: AnyA
     return result.squeeze(-1) if b.ndim == 1 else result
 
 
-def _tensordot(
-    arrays: Sequence[Any],
-    axes: tuple[Index, Index],
-    block: Callable[..., Block],
-    wanted: AnyArray,
-) -> Any:
-    """As dask.array.tensordot: the sum over blocks is dask.array's own."""
-    a, b = arrays
-    left, right = axes
-    numbers = [list(range(a.ndim)), list(range(a.ndim, a.ndim + b.ndim))]
-    for i, j in zip(left, right, strict=True):
-        numbers[1][j] = numbers[0][i]
-    free = [number for number in numbers[1] if number >= a.ndim]
-    position = {number: at for at, number in enumerate((*numbers[0], *free))}
-    indices = [tuple(position[number] for number in operand) for operand in numbers]
-    multiply = block(tuple(sorted(left)), options={"axes": axes})
-    result = _blockwise(multiply, len(position), arrays, indices, wanted)
-    return result.sum(axis=multiply.summed) if left else result
-
-
 def _blockwise(
     block: Block, ndim: int, arrays: Sequence[Any], indices: Sequence[Index], wanted: Any
 ) -> Any:
@@ -237,7 +238,7 @@ def _blockwise(
         block,
         tuple(range(ndim)),
         *[part for pair in zip(arrays, indices, strict=True) for part in pair],
-        token=f"mixpert-{block.function}",
+        token=f"mixpert-{block.function.__name__}",
         adjust_chunks=dict.fromkeys(block.summed, 1),
         dtype=wanted.dtype,
         meta=meta_from_array(wanted._meta, ndim=ndim, dtype=wanted.dtype),
@@ -267,16 +268,3 @@ def _stored(result: AnyArray, settings: Settings) -> Any:
     if trace is not None and settings.site in trace.keep and 0 not in result.shape:
         trace.keep_result(settings.site, result)
     return result
-
-
-@cache
-def _functions() -> dict[str, Callable[..., Any]]:
-    """The runtime's functions by name. They are imported here because they import this file."""
-    from mixpert_py.runtime import api
-    from mixpert_py.runtime.products import einsum, tensordot
-
-    return {
-        "matmul": api.matmul,
-        "tensordot": tensordot.tensordot,
-        "einsum": einsum.einsum,
-    }

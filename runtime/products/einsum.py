@@ -82,7 +82,7 @@ def einsum(
     if is_dask(*operands):
         from mixpert_py.runtime.products import dask_array
 
-        if (lazy := dask_array.einsum(native, operands, options, settings)) is not None:
+        if (lazy := dask_array.einsum(native, operands, options, settings, einsum)) is not None:
             return lazy
 
     def whole(*_: object) -> Any:

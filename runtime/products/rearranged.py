@@ -4,7 +4,7 @@ A function that the program has replaced by its own is called instead.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
@@ -34,6 +34,36 @@ def dtype_reason(*operands: AnyArray) -> Reason | None:
         if name_of(x.dtype) not in PRECISION:
             return DTYPES.get(x.dtype.kind, Reason.DTYPE)
     return None
+
+
+def pairs_of(a: AnyArray, b: AnyArray, axes: object) -> tuple[list[int], list[int]] | Reason:
+    """The axes of a and of b to sum over, from 0; or the reason why they are left to `native`."""
+    if a.ndim == 0 or b.ndim == 0:
+        return Reason.SCALAR
+    reason = dtype_reason(a, b)
+    if reason is not None:
+        return reason
+    if type(axes) is int:
+        given: Sequence[object] = (range(-axes, 0), range(axes))
+    elif isinstance(axes, (list, tuple)) and len(axes) == 2:
+        given = axes
+    else:
+        return Reason.SHAPE
+    left, right = _normal(given[0], a.ndim), _normal(given[1], b.ndim)
+    if left is None or right is None or len(left) != len(right):
+        return Reason.SHAPE
+    if [a.shape[axis] for axis in left] != [b.shape[axis] for axis in right]:
+        return Reason.SHAPE
+    return left, right
+
+
+def _normal(axes: object, ndim: int) -> list[int] | None:
+    """Axes as distinct numbers from 0; None if they are anything else."""
+    several: Sequence[Any] = axes if isinstance(axes, (list, tuple, range)) else (axes,)
+    if not all(type(axis) is int and -ndim <= axis < ndim for axis in several):
+        return None
+    normal = [axis % ndim for axis in several]
+    return normal if len(set(normal)) == len(normal) else None
 
 
 def rearranged(run: Callable[[], Any], a: AnyArray, b: AnyArray) -> Call:

@@ -1,21 +1,19 @@
 """`tensordot`: np.tensordot, under the scheme that is in force for this call."""
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from numpy import ndarray
 
 from mixpert_py.runtime.api import carry_out
-from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.products.rearranged import (
     TENSORDOT,
     as_arrays,
-    dtype_reason,
     is_replaced,
     not_rearranged,
+    pairs_of,
     rearranged,
 )
 from mixpert_py.runtime.program_frames import trimmed
@@ -63,7 +61,7 @@ def tensordot(
     if is_dask(a, b):
         from mixpert_py.runtime.products import dask_array
 
-        if (lazy := dask_array.tensordot(run, a, b, axes, settings)) is not None:
+        if (lazy := dask_array.tensordot(run, a, b, axes, settings, tensordot)) is not None:
             return lazy
     arrays = as_arrays(a, b)
     pairs = Reason.NOT_AN_ARRAY if arrays is None else pairs_of(arrays[0], arrays[1], axes)
@@ -91,33 +89,3 @@ def tensordot(
     if is_native(context, signature_of(call, settings, takes_tensors=False)):
         keep_native(context, signature)
     return result
-
-
-def pairs_of(a: AnyArray, b: AnyArray, axes: object) -> tuple[list[int], list[int]] | Reason:
-    """The axes of a and of b to sum over, from 0; or the reason why they are left to `native`."""
-    if a.ndim == 0 or b.ndim == 0:
-        return Reason.SCALAR
-    reason = dtype_reason(a, b)
-    if reason is not None:
-        return reason
-    if type(axes) is int:
-        given: Sequence[object] = (range(-axes, 0), range(axes))
-    elif isinstance(axes, (list, tuple)) and len(axes) == 2:
-        given = axes
-    else:
-        return Reason.SHAPE
-    left, right = _normal(given[0], a.ndim), _normal(given[1], b.ndim)
-    if left is None or right is None or len(left) != len(right):
-        return Reason.SHAPE
-    if [a.shape[axis] for axis in left] != [b.shape[axis] for axis in right]:
-        return Reason.SHAPE
-    return left, right
-
-
-def _normal(axes: object, ndim: int) -> list[int] | None:
-    """Axes as distinct numbers from 0; None if they are anything else."""
-    several: Sequence[Any] = axes if isinstance(axes, (list, tuple, range)) else (axes,)
-    if not all(type(axis) is int and -ndim <= axis < ndim for axis in several):
-        return None
-    normal = [axis % ndim for axis in several]
-    return normal if len(set(normal)) == len(normal) else None
