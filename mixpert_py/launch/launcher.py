@@ -25,8 +25,9 @@ from zipimport import ZipImportError, zipimporter
 
 from mixpert_py import config, own_imports
 from mixpert_py.errors import RefusedProgramError, SourceError, named
+from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import tracebacks
-from mixpert_py.launch.spawning import rewrite_in_spawned_children
+from mixpert_py.launch.spawning import SpawnedJob, rewrite_in_spawned_children
 from mixpert_py.runtime.context import Context, set_default
 from mixpert_py.sources import in_memory, source_files
 from mixpert_py.sources.imported import spec_without_imports
@@ -189,6 +190,28 @@ def compiled(program: Program) -> CodeType:
     except SyntaxError as error:  # `return` outside a function: found by the compiler only
         line = error.lineno or 1  # the compiler names none where a byte is NUL
         raise _refused(program, f"{program.argv[0]}: line {line}: {error.msg}") from None
+
+
+def spawned(job: SpawnedJob) -> CodeType:
+    """Set the context of a spawned child, install its import hook, and return the rewritten code of
+    its script.
+    """
+    trace = None
+    if job.children is not None:
+        from mixpert_py.runtime.tracing.trace import Trace
+
+        trace = Trace(children=job.children)
+        trace.begin_child()
+    set_default(Context(job.scheme, job.plan, job.backend, trace))
+    if job.project is not None or job.packages:
+        folder = None if job.project is None else os.fsdecode(job.project)
+        ImportHook(job.packages, folder=folder).install()
+    program = script(os.fsdecode(job.script))
+    rewritten = compiled(program)
+    if job.own_entries:
+        own_imports.keep_apart(program.path, sys.path[: job.own_entries])
+        del sys.path[: job.own_entries]
+    return rewritten
 
 
 def _refused(program: Program, message: str) -> RefusedProgramError:

@@ -5,9 +5,10 @@
 
 import os
 
+from mixpert_py.launch.launcher import spawned
 from mixpert_py.launch.spawning import SpawnedJob
 
 if __name__ == "__mp_main__":
     _job = SpawnedJob.from_parent()
     __file__ = os.fsdecode(_job.script)
-    exec(_job.namespace_code(), globals())
+    exec(spawned(_job), globals())

@@ -2,19 +2,16 @@
 
 import atexit
 import os
-import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import msgspec
 
 from mixpert_py import config, files, own_imports
-from mixpert_py.import_hook import ImportHook
 from mixpert_py.plan import Plan
-from mixpert_py.runtime.context import Context, set_default
+from mixpert_py.runtime.context import Context
 
 
 class SpawnedJob(msgspec.Struct, frozen=True):
@@ -33,28 +30,6 @@ class SpawnedJob(msgspec.Struct, frozen=True):
     def from_parent(cls) -> "SpawnedJob":
         """The job that the parent process has left for this child."""
         return msgspec.json.decode(Path(config.file_from_parent()).read_bytes(), type=cls)
-
-    def namespace_code(self) -> CodeType:
-        """Set the context, install the import hook, and return the rewritten script's code."""
-        from mixpert_py.launch import launcher  # which imports this file
-
-        script = os.fsdecode(self.script)
-        trace = None
-        if self.children is not None:
-            from mixpert_py.runtime.tracing.trace import Trace
-
-            trace = Trace(children=self.children)
-            trace.begin_child()
-        set_default(Context(self.scheme, self.plan, self.backend, trace))
-        if self.project is not None or self.packages:
-            folder = None if self.project is None else os.fsdecode(self.project)
-            ImportHook(self.packages, folder=folder).install()
-        program = launcher.script(script)
-        code = launcher.compiled(program)
-        if self.own_entries:
-            own_imports.keep_apart(program.path, sys.path[: self.own_entries])
-            del sys.path[: self.own_entries]
-        return code
 
 
 def rewrite_in_spawned_children(
