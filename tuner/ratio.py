@@ -53,6 +53,7 @@ class Ratio:
     mean: float = 1.0
     least: float = 0.0
     most: float = exp(LARGEST)
+    freedom: int = len(STUDENT)  # degrees of freedom of the interval, from 1 to so many
 
     @classmethod
     def of(
@@ -72,9 +73,9 @@ class Ratio:
         if len(inner) == 1:
             return cls(exp(mean))
         winsorised = [inner[0]] * cut + inner + [inner[-1]] * cut
-        t = student[min(len(inner) - 1, len(student)) - 1]
-        half = t * stdev(winsorised) * sqrt(count) / len(inner)
-        return cls(exp(mean), exp(mean - half), exp(min(mean + half, LARGEST)))
+        freedom = min(len(inner) - 1, len(student))
+        half = student[freedom - 1] * stdev(winsorised) * sqrt(count) / len(inner)
+        return cls(exp(mean), exp(mean - half), exp(min(mean + half, LARGEST)), freedom)
 
     def pooled(self, other: "Ratio") -> "Ratio":
         """The mean of two measurements of one ratio, each weighted by its precision, in logarithms.
@@ -85,7 +86,7 @@ class Ratio:
         apart = self.least > other.most or self.most < other.least
         if apart or self.mean > 1 - SMALLEST_GAIN:
             return self
-        widths = [max(x.log_below, x.log_above, 1e-9) for x in (self, other)]
+        widths = [max(x.half_width, 1e-9) for x in (self, other)]
         weights = [1 / width**2 for width in widths]
         logs = [log(x.mean) for x in (self, other)]
         mean = sum(w * x for w, x in zip(weights, logs, strict=True)) / sum(weights)
@@ -93,14 +94,10 @@ class Ratio:
         return Ratio(exp(mean), exp(mean - half), exp(min(mean + half, LARGEST)))
 
     @property
-    def log_below(self) -> float:
-        """The distance in logarithms from the mean to the lower end of the interval."""
-        return log(self.mean / self.least) if self.least > 0 else LARGEST
-
-    @property
-    def log_above(self) -> float:
-        """The distance in logarithms from the mean to the upper end of the interval."""
-        return log(self.most / self.mean)
+    def half_width(self) -> float:
+        """Half of the interval's width in logarithms; of the longer side, where both differ."""
+        below = log(self.mean / self.least) if self.least > 0 else LARGEST
+        return max(below, log(self.most / self.mean))
 
     @property
     def pace(self) -> Pace:

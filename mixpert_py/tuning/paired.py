@@ -6,13 +6,13 @@ Such pairs say which is faster also on a busy machine, where times of whole runs
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, hypot, log, prod
+from math import exp, log, prod, sqrt
 
 from mixpert_py.execution.products import NEGLIGIBLE, MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.runtime.reasons import Shape
 from mixpert_py.runtime.tracing.captures import shared_out
-from mixpert_py.tuner.ratio import LARGEST, Pace, Ratio
+from mixpert_py.tuner.ratio import LARGEST, STUDENT, Pace, Ratio
 from mixpert_py.tuner.records import Reason
 
 LITTLE = 0.1  # of a product's time: a gain below it that no pair shows leaves nothing undecided
@@ -125,12 +125,22 @@ def _exclusion(ratio: Ratio) -> Reason | None:
 def _mean(ratios: Sequence[Ratio], weights: Collection[float]) -> Ratio:
     """The weighted mean of ratios of independent times, and its interval, to first order.
 
-    Relative errors add up as squares, so that one shape that was timed a few times only does not
-    hide what is known of the others.
+    The standard errors add up as squares, and the degrees of freedom of their sum are those of
+    Satterthwaite (1946): shapes that were timed a few times each are together known well.
     """
     whole = sum(weights)
-    terms = [(weight / whole, ratio) for weight, ratio in zip(weights, ratios, strict=True)]
-    mean = sum(part * ratio.mean for part, ratio in terms)
-    below = hypot(*(part * ratio.mean * ratio.log_below for part, ratio in terms)) / mean
-    above = hypot(*(part * ratio.mean * ratio.log_above for part, ratio in terms)) / mean
-    return Ratio(mean, mean * exp(-below), mean * exp(min(above, LARGEST - log(mean))))
+    terms = [
+        (weight / whole * ratio.mean, ratio) for weight, ratio in zip(weights, ratios, strict=True)
+    ]
+    mean = sum(part for part, _ in terms)
+    errors = [
+        (part * ratio.half_width / STUDENT[ratio.freedom - 1], ratio.freedom)
+        for part, ratio in terms
+    ]
+    variance = sum(error**2 for error, _ in errors)
+    if not variance:
+        return Ratio(mean, mean, mean)
+    satterthwaite = variance**2 / sum(error**4 / freedom for error, freedom in errors)
+    freedom = max(min(round(satterthwaite), len(STUDENT)), 1)
+    half = min(STUDENT[freedom - 1] * sqrt(variance) / mean, LARGEST)
+    return Ratio(mean, mean * exp(-half), mean * exp(min(half, LARGEST - log(mean))), freedom)
