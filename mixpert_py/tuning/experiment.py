@@ -32,7 +32,7 @@ LEAST_LIMIT = 60.0
 LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
 SECONDS = 20.0  # for the products of a profile by themselves
 PATIENCE = 6.0  # for one of them under one level, where the machine is busy
-RUNS, LEAST = 2.0, 5.0  # of the program's time, and seconds: what they may take at most
+RUNS, LEAST = 4.0, 10.0  # of the program's time, and seconds: what they may take at most
 
 
 @dataclass(frozen=True, slots=True)
