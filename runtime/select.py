@@ -3,7 +3,6 @@
 import operator
 import sys
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -179,7 +178,10 @@ def _on_host(
     if is_on_host:
         request = request._replace(accumulation=accumulations(backend))
         return Selection(emulation.multiply, request)
-    return Selection(_transfer_backend(), request)
+    # Imported when a product needs it: it brings more with it than all that a host needs.
+    from mixpert_py.runtime.gpu import transfer
+
+    return Selection(transfer.multiply, request)
 
 
 def why_not_float32(call: Call, shape: Shape | Reason) -> Reason | None:
@@ -242,9 +244,10 @@ def _on_device(
     request = request._replace(
         a=borrowed.a, b=borrowed.b, scheme=scheme, left=call.left, right=call.right
     )
-    backend_of = _gpu_backend()
+    from mixpert_py.runtime.gpu.multiply import multiply
+
     return Selection(
-        backend_of, request, borrowed.scope, borrowed.give_back, is_chosen, placement.library
+        multiply, request, borrowed.scope, borrowed.give_back, is_chosen, placement.library
     )
 
 
@@ -315,18 +318,3 @@ def takes_result_on_device(out: Any, call: Call) -> bool:
         return False
     wanted: np.dtype[Any] = np.result_type(*_dtypes(call))
     return name_of(out.dtype) == wanted.name and out.data.device_id == call.a.data.device_id
-
-
-@cache
-def _gpu_backend() -> Backend:
-    """Imported when a product needs it: it brings more with it than all that a host needs."""
-    from mixpert_py.runtime.gpu.multiply import multiply
-
-    return multiply
-
-
-@cache
-def _transfer_backend() -> Backend:
-    from mixpert_py.runtime.gpu.transfer import multiply
-
-    return multiply

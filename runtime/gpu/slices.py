@@ -21,7 +21,6 @@ from mixpert_py.runtime.dtypes import name_of
 from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.gpu.gemm import UNGATED
 from mixpert_py.runtime.gpu.guard import Guard, wider_of
-from mixpert_py.runtime.gpu.partition import ONE, parts_of
 from mixpert_py.runtime.gpu.speculation import Guarded, Watch
 from mixpert_py.runtime.gpu.stacks import Batch, batches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
@@ -30,6 +29,9 @@ from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.packing.operand import of_some
 from mixpert_py.runtime.request import broadcast
 from mixpert_py.runtime.scheme import Scheme
+
+PANEL = 128  # rows or columns: one matrix is divided at multiples of it
+ONE = batches((), (), ())  # one launch, operands as they are
 
 Packed = Any  # as packing.pack gives it
 
@@ -185,12 +187,40 @@ class Piece(NamedTuple):
 
 
 def _parts(piece: Piece) -> list[Piece]:
-    """The piece as smaller products; empty if it can only be made whole."""
-    a, b = piece.a, piece.b
+    """The piece as smaller products of views; empty if it can only be made whole."""
+    a, b, c, batch, left, right = piece
+    count, m, n = c.shape if c.ndim == 3 else (1, *c.shape)
+    parts: list[tuple[Any, Any, Any]] = []
+    if len(batch) > 1:
+        for it in batch:
+            rows = _matrices(a, it.a, 1 if it.shares_a else it.count)
+            columns = _matrices(b, it.b, 1 if it.shares_b else it.count)
+            parts.append((rows, columns, c[it.c : it.c + it.count]))
+    elif count > 1:
+        for start, stop in halves(count, 1):
+            rows, columns = (_matrices(x, start, stop - start) for x in (a, b))
+            parts.append((rows, columns, c[start:stop]))
+    elif max(m, n) > PANEL:
+        for start, stop in halves(max(m, n), PANEL):
+            if m >= n:
+                parts.append((a[..., start:stop, :], b, c[..., start:stop, :]))
+            else:
+                parts.append((a, b[..., start:stop], c[..., start:stop]))
     return [
-        Piece(*part, piece.left if part[0] is a else None, piece.right if part[1] is b else None)
-        for part in parts_of(a, b, piece.c, piece.batch)
+        Piece(x, y, z, ONE, left if x is a else None, right if y is b else None)
+        for x, y, z in parts
     ]
+
+
+def halves(length: int, multiple: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Where the two halves of a length begin and end; the first is a multiple of the unit."""
+    middle = -(-length // 2 // multiple) * multiple
+    return (0, middle), (middle, length)
+
+
+def _matrices(x: GpuArray, start: int, count: int) -> Any:
+    """Some matrices of a stack, or the only one of a stack that all share."""
+    return x if x.ndim == 2 or len(x) == 1 else x[start : start + count]
 
 
 def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:

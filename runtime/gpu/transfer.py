@@ -23,7 +23,7 @@ from mixpert_py.runtime.gpu import multiply as gpu
 from mixpert_py.runtime.gpu.event_clock import Busy, noted
 from mixpert_py.runtime.gpu.moves import Fetched, Moves, Sent, moves, same
 from mixpert_py.runtime.gpu.multiply import PackedOperand
-from mixpert_py.runtime.gpu.partition import two
+from mixpert_py.runtime.gpu.slices import halves
 from mixpert_py.runtime.overlap import shares
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Array, Product, Request
@@ -121,7 +121,8 @@ def _into(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
             raise
     # Not in the handler, which holds what the attempt has allocated.
     largest = 0.0
-    for part in two(b.shape[1], panels.GRANULE):
+    for start, stop in halves(b.shape[1], panels.GRANULE):
+        part = slice(start, stop)
         outliers = _into(how, value[:, part], a, b[:, part])
         if isinstance(outliers, Reason):
             return outliers
