@@ -7,7 +7,7 @@ from math import prod
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.runtime.dtypes import is_wide
 from mixpert_py.runtime.reasons import MEANING, Reason
-from mixpert_py.runtime.worth import MIN_THICKNESS
+from mixpert_py.runtime.worth import is_small_cube
 from mixpert_py.tuner.report.unit import clock_unit
 
 SINGLE = "single"  # stands for products that are of float32's precision already
@@ -81,8 +81,7 @@ def _size(trace: SiteResult) -> str:
     It is small where a cube of as many multiplications is too small as well, else narrow.
     """
     m, k, n = _largest(trace)
-    is_cube_too_small = m * k * n < (3 * MIN_THICKNESS) ** 3
-    return "small" if is_cube_too_small else "narrow"
+    return "small" if is_small_cube(m * k * n) else "narrow"
 
 
 def _times(traces: list[SiteResult]) -> str:

@@ -10,7 +10,8 @@ import pytest
 from mixpert_py.runtime import own_files, processor, worth
 from mixpert_py.runtime.model.device_model import Host
 from mixpert_py.runtime.model.known_devices import find, keep, model_of
-from mixpert_py.runtime.request import Array
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Array, Call, matmul_shape
 from mixpert_py.runtime.worth import (
     SHIPPED,
     STARTING,
@@ -265,6 +266,41 @@ def test_nothing_is_not_moved(shape: tuple[int, int, int]) -> None:
     m, k, n = shape
     a, b = np.empty((m, k)), np.empty((k, n))
     assert moving_saves(a, b, shape, "int8x6", figures(H200)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("shapes", "small"),
+    [
+        (((1023, 1024), (1024, 9)), True),
+        (((1024, 1024), (1024, 9)), False),
+        (((9, 1024), (1024, 1024)), True),  # the left operand decides
+    ],
+)
+def test_small_numpy_operands(shapes: tuple[tuple[int, int], ...], small: bool) -> None:
+    a, b = (np.broadcast_to(np.float32(0), shape) for shape in shapes)
+    assert worth.is_small(a, b) is small
+    assert not worth.is_small(a, b.tolist())
+    assert worth.are_small(["ij,jk", a, [0, 1]]) is small
+
+
+def test_a_float64_product_needs_some_thickness_for_float32() -> None:
+    thick, thin = np.zeros((144, 144)), np.zeros((144, 40))
+    assert worth.why_not_cast(thick, thick, (144, 144, 144)) is None
+    assert worth.why_not_cast(thin.T, thick, (40, 144, 144)) is Reason.TOO_SMALL
+    single = thin.astype(np.float32)
+    assert worth.why_not_cast(single.T, single, (40, 144, 40)) is None
+    assert [worth.is_small_cube(n**3) for n in (143, 144)] == [True, False]
+
+
+def test_why_arrays_on_a_gpu_stay_native() -> None:
+    def why(m: int, k: int, n: int, scheme: str = "faithful", **given: bool) -> Reason | None:
+        a, b = (np.broadcast_to(np.float32(0), shape) for shape in ((m, k), (k, n)))
+        call = Call(np.matmul, a, b, (), None, matmul_shape)
+        return worth.why_not_on_device(call, scheme, H200, by_default=given.get("unasked", False))
+
+    assert why(4096, 4096, 4096, unasked=True) is None
+    assert why(256, 256, 256) is Reason.TOO_SMALL
+    assert why(65536, 47, 65536, unasked=True) is Reason.TOO_SMALL
 
 
 MANY = 1 << 20
