@@ -23,34 +23,27 @@ def matvec(a: Any, b: Any, *, native: Native, site: str | None = None, **given: 
     """np.matvec(a, b): (…, m, k) and (…, k), stacks as in np.matmul. Other arguments, result and
     errors as in `matmul`.
     """
-    return _product(native, "matvec", a, b, site, **given)
+    return _product(native, "matvec", a, b, site, given)
 
 
 @trimmed
 def vecmat(a: Any, b: Any, *, native: Native, site: str | None = None, **given: Any) -> Any:
     """np.vecmat(a, b): the conjugate of (…, k), and (…, k, n). The rest as in `matvec`."""
-    return _product(native, "vecmat", a, b, site, **given)
+    return _product(native, "vecmat", a, b, site, given)
 
 
 @trimmed
 def vecdot(a: Any, b: Any, *, native: Native, site: str | None = None, **given: Any) -> Any:
     """np.vecdot(a, b): the conjugate of (…, k), and (…, k). The rest as in `matvec`."""
-    return _product(native, "vecdot", a, b, site, **given)
+    return _product(native, "vecdot", a, b, site, given)
 
 
 def _product(
-    native: Native,
-    name: str,
-    a: Any,
-    b: Any,
-    site: str | None,
-    scheme: str | None = None,
-    backend: str | None = None,
-    block: int | None = None,
+    native: Native, name: str, a: Any, b: Any, site: str | None, given: dict[str, Any]
 ) -> Any:
-    if scheme is None and backend is None and is_small(a, b) and passes(site):
+    if not given and is_small(a, b) and passes(site):
         return native(a, b)
-    settings = Settings(scheme, block, backend, site)
+    settings = Settings(site=site, **given)
     arrays = as_arrays(a, b)
     if arrays is None:
         return carry_out(not_rearranged(native, a, b, Reason.NOT_AN_ARRAY), settings)[0]
