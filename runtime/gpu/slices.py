@@ -22,7 +22,7 @@ from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.gpu.gemm import UNGATED
 from mixpert_py.runtime.gpu.guard import Guard, wider_of
 from mixpert_py.runtime.gpu.speculation import Guarded, Watch
-from mixpert_py.runtime.gpu.stacks import Batch, batches, matrices, stack_sizes
+from mixpert_py.runtime.gpu.stacks import Batch, batches, launches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.overlap import shares_on_device
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
@@ -190,22 +190,16 @@ def _parts(piece: Piece) -> list[Piece]:
     """The piece as smaller products of views; empty if it can only be made whole."""
     a, b, c, batch, left, right = piece
     count, m, n = c.shape if c.ndim == 3 else (1, *c.shape)
-    parts: list[tuple[Any, Any, Any]] = []
+    if len(batch) == 1 and count > 1:
+        batch = tuple(Batch(i, i, i, j - i, False, False) for i, j in halves(count, 1))
     if len(batch) > 1:
-        for it in batch:
-            rows = _matrices(a, it.a, 1 if it.shares_a else it.count)
-            columns = _matrices(b, it.b, 1 if it.shares_b else it.count)
-            parts.append((rows, columns, c[it.c : it.c + it.count]))
-    elif count > 1:
-        for start, stop in halves(count, 1):
-            rows, columns = (_matrices(x, start, stop - start) for x in (a, b))
-            parts.append((rows, columns, c[start:stop]))
-    elif max(m, n) > PANEL:
-        for start, stop in halves(max(m, n), PANEL):
-            if m >= n:
-                parts.append((a[..., start:stop, :], b, c[..., start:stop, :]))
-            else:
-                parts.append((a, b[..., start:stop], c[..., start:stop]))
+        parts = [*launches(a, b, c, batch)]
+    elif max(m, n) <= PANEL:
+        parts = []
+    elif m >= n:
+        parts = [(a[..., i:j, :], b, c[..., i:j, :]) for i, j in halves(m, PANEL)]
+    else:
+        parts = [(a, b[..., i:j], c[..., i:j]) for i, j in halves(n, PANEL)]
     return [
         Piece(x, y, z, ONE, left if x is a else None, right if y is b else None)
         for x, y, z in parts
@@ -216,11 +210,6 @@ def halves(length: int, multiple: int) -> tuple[tuple[int, int], tuple[int, int]
     """Where the two halves of a length begin and end; the first is a multiple of the unit."""
     middle = -(-length // 2 // multiple) * multiple
     return (0, middle), (middle, length)
-
-
-def _matrices(x: GpuArray, start: int, count: int) -> Any:
-    """Some matrices of a stack, or the only one of a stack that all share."""
-    return x if x.ndim == 2 or len(x) == 1 else x[start : start + count]
 
 
 def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:

@@ -1,6 +1,7 @@
 """Pairs the matrices of two stacks without copying either."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -84,6 +85,25 @@ def stack_sizes(x: GpuArray) -> Sizes:
         1 if stride == 0 else size
         for size, stride in zip(x.shape[:-2], x.strides[:-2], strict=True)
     )
+
+
+def launches(
+    a: GpuArray, b: GpuArray, c: GpuArray, batch: tuple[Batch, ...]
+) -> Iterator[tuple[Any, Any, Any]]:
+    """The operands of each launch, and the matrices of C that it makes, as views.
+
+    a, b: one matrix, or (count, rows, columns); an operand of one matrix is shared by all.
+    """
+    for it in batch:
+        yield (
+            _some(a, it.a, 1 if it.shares_a else it.count),
+            _some(b, it.b, 1 if it.shares_b else it.count),
+            c[it.c : it.c + it.count],
+        )
+
+
+def _some(x: GpuArray, start: int, count: int) -> Any:
+    return x if x.ndim == 2 or len(x) == 1 else x[start : start + count]
 
 
 @lru_cache(maxsize=1024)

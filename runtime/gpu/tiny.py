@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu import slices
-from mixpert_py.runtime.gpu.stacks import batches, matrices, stack_sizes
+from mixpert_py.runtime.gpu.stacks import batches, launches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
@@ -61,13 +61,8 @@ def multiply(
         stream = xp.cuda.get_current_stream().ptr
     x, y = (x if x.ndim <= 3 else matrices(x) for x in (a, b))
     c = result if result.ndim == 3 else result.reshape(-1, *shape[-2:])
-    parts = batches(stack_sizes(a), stack_sizes(b), shape[:-2])
-    for some in parts:
-        left, right, target = x, y, c
-        if len(parts) > 1:
-            left = _part(x, some.a, 1 if some.shares_a else some.count)
-            right = _part(y, some.b, 1 if some.shares_b else some.count)
-            target = _part(c, some.c, some.count)
+    batch = batches(stack_sizes(a), stack_sizes(b), shape[:-2])
+    for left, right, target in launches(x, y, c, batch):
         kernels.tiny(by_rows(left), by_columns(right), target, stream=stream)
     if used and out is not None:
         out[...] = result
@@ -81,11 +76,6 @@ def multiply(
 def _is_plain(out: GpuArray) -> bool:
     """Whether x is one stack of evenly spaced matrices."""
     return bool(out.ndim <= 3 or out.flags.c_contiguous)
-
-
-def _part(x: GpuArray, start: int, count: int) -> Any:
-    """Some matrices of a stack, or its only one."""
-    return x if x.ndim == 2 else x[start : start + count]
 
 
 def multiply_tiny(a: Operand, b: Operand, out: GpuArray, *, stream: Stream) -> None:
