@@ -141,6 +141,12 @@ def kernels() -> dict[str, list[Kernel]]:
 
 def _numba_kernels() -> Iterator[tuple[str, NumbaKernel]]:
     """Packing and repair, and the member of the archive that each belongs to."""
+    for capability in PTX_SHARED:  # of `crt`
+        double = ("float64",) * 3
+        yield (
+            f"{capability}-crt.ptx",
+            NumbaKernel(repair.KERNELS, "repair_kernel", double, capability),
+        )
     for capability, scheme in product(PTX_SHARED, SCHEMES):
         member = f"{capability}-{scheme.name}.ptx"
         yield member, NumbaKernel(repair.KERNELS, "repair_kernel", (DTYPE,) * 3, capability)

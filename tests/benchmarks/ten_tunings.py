@@ -136,7 +136,8 @@ def markdown(result: Record, docs: str = "") -> str:
 @click.argument("scripts", nargs=-1, type=click.Path(exists=True, path_type=Path))
 def command(scripts: tuple[Path, ...], tries: int, at_a_time: int, budget: str, save: bool) -> None:
     """Estimate and tune SCRIPTS, or five programs, again and again, on two cores of their own."""
-    wanted = [path.resolve() for path in scripts] or [Path(name) for name in SCRIPTS]
+    named = [Path(os.path.relpath(path, ROOT)) for path in scripts]
+    wanted = named or [Path(name) for name in SCRIPTS]
     tunings = measure(wanted, tries, at_a_time, budget)
     result = {"machine": machine.machine(), "tunings": tunings}
     if save:

@@ -76,9 +76,10 @@ def test_packing_of_float32_is_shipped(
             assert (b".target sm_90" if capability == "90" else b".target sm_80") in ptx
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_repair_is_shipped(capability: str) -> None:
-    where = "mixpert_py.runtime.packing.repair_kernels", "repair_kernel", ("float32",) * 3
+def test_repair_is_shipped(capability: str, dtype: str) -> None:
+    where = "mixpert_py.runtime.packing.repair_kernels", "repair_kernel", (dtype,) * 3
     assert shipped.ptx(*where, capability) is not None
 
 

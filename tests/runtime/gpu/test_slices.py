@@ -13,12 +13,14 @@ from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.gpu import multiply as gpu_backend
+from mixpert_py.runtime.gpu import prepared
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.gpu.fake import pays_from
+from tests.runtime.gpu.fake.gpu import Unprepared
 from tests.runtime.gpu.requested import multiplied
 
 pytestmark = pytest.mark.gpu
@@ -121,8 +123,9 @@ def test_parts_make_the_same_product(scheme: str, monkeypatch: pytest.MonkeyPatc
             raise cupy.cuda.memory.OutOfMemoryError(1, 1)
         return kernels.pack(left, right, *args, **given)
 
-    limited = replace(kernels, pack=short, prepare=None)
+    limited = replace(kernels, pack=short)
     monkeypatch.setattr(gpu_backend, "cuda_kernels", lambda: limited)
+    monkeypatch.setattr(prepared, "prepare", lambda *_, **__: Unprepared())
     with use(replace(current())):  # which knows nothing of the signature
         cupy.testing.assert_array_equal(matmul(a, b, scheme=scheme), whole)
     assert len(calls) > 4
