@@ -233,7 +233,8 @@ def _on_device(
     is_chosen: bool,
 ) -> Selection | Reason:
     """The selection for arrays that are on one GPU."""
-    scheme = scheme_on_device(call, request, placement, backend, is_chosen)
+    chosen = request.scheme if is_chosen else None
+    scheme = scheme_on_device(call, chosen, placement, backend)
     if isinstance(scheme, Reason):
         return scheme
     if _is_own_precision(scheme, _dtypes(call)):
@@ -257,21 +258,18 @@ def _is_own_precision(scheme: str, dtypes: tuple[str, str]) -> bool:
 
 
 def scheme_on_device(
-    call: Call,
-    request: Request,
-    placement: foreign.Placement,
-    backend: str | None,
-    is_chosen: bool,
+    call: Call, chosen: str | None, placement: foreign.Placement, backend: str | None
 ) -> str | Reason:
     """The scheme that arrays on one GPU take, or why they take none.
 
-    The operands need no more than shapes and types: a compiler asks before there are arrays.
+    chosen: None where nobody chose a scheme. The operands need no more than shapes and types: a
+    compiler asks before there are arrays.
     """
-    dtypes = _dtypes(call)
-    scheme = request.scheme if is_chosen else default_scheme(*dtypes)
+    dtypes, is_default, out = _dtypes(call), chosen is None, call.destination
+    scheme = chosen or default_scheme(*dtypes)
     if scheme is None:
         return Reason.DTYPE
-    if scheme == "faithful" and not is_chosen and not placement.is_full():
+    if scheme == "faithful" and is_default and not placement.is_full():
         return Reason.REDUCED
     if placement.borrow is not foreign.Borrowed and not takes_tensors(call):
         return Reason.NOT_AN_ARRAY  # np.matmul takes no tensor
@@ -281,16 +279,16 @@ def scheme_on_device(
     if dtypes[0] not in PRECISION or dtypes[1] not in PRECISION:
         x = call.b if dtypes[0] in PRECISION else call.a
         return DTYPES.get(getattr(x.dtype, "kind", ""), Reason.DTYPE)
-    if request.out is not None and not takes_result_on_device(request.out, call):
+    if out is not None and not takes_result_on_device(out, call):
         return Reason.OUT
     if _is_own_precision(scheme, dtypes):
         return scheme
     if scheme == "float32":  # a cast would lose float64 operands whose exponents FP32 has not
         scheme = "faithful"
-    if not is_chosen and worth.is_too_short(scheme, shape[1]):
-        return Reason.TOO_SMALL
     is_free = backend is None and scheme != "float64"  # to stay native where that is faster
-    if is_free and not is_chosen and worth.is_small_anywhere(call):
+    if is_default and worth.is_too_short(scheme, shape[1]):
+        return Reason.TOO_SMALL
+    if is_default and is_free and worth.is_small_anywhere(call):
         return Reason.TOO_SMALL
     if placement.library == "torch":  # before CuPy is imported, which takes half a second
         needed = foreign.needed_by_torch(sys.modules["torch"], call.a, call.b)
@@ -301,10 +299,9 @@ def scheme_on_device(
         return found.reason
     if not has_kernels(emulation_of(scheme), found.capability):
         return Reason.NO_KERNEL
-    reason = None
-    if is_free:
-        reason = worth.why_not_on_device(call, scheme, found.name, by_default=not is_chosen)
-    return reason or scheme
+    if not is_free:
+        return scheme
+    return worth.why_not_on_device(call, scheme, found.name, by_default=is_default) or scheme
 
 
 def takes_tensors(call: Call) -> bool:

@@ -18,7 +18,7 @@ from mixpert_py.runtime.dtypes import default_scheme, name_of
 from mixpert_py.runtime.gpu import foreign
 from mixpert_py.runtime.products.tensors import SHAPES, torch_matmul
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Call, Request
+from mixpert_py.runtime.request import Call
 from mixpert_py.runtime.select import scheme_on_device
 from mixpert_py.runtime.signatures import NATIVE
 
@@ -57,9 +57,7 @@ def gains(name: str, a: Any, b: Any, scheme: str | None, backend: str | None) ->
     native = getattr(torch, name)
     call = Call(native, operand_of(a), operand_of(b), (), None, SHAPES[name], takes_tensors=True)
     place = foreign.Placement(a.device.index, foreign.torch_is_full, foreign.Borrowed, "torch")
-    request = Request(call.a, call.b, scheme or "native")
-    taken = scheme_on_device(call, request, place, backend, is_chosen=scheme is not None)
-    return not isinstance(taken, Reason)
+    return not isinstance(scheme_on_device(call, scheme, place, backend), Reason)
 
 
 def operators() -> dict[str, Any]:
