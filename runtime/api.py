@@ -321,7 +321,9 @@ def _traced(
     with below_modes():
         if may_be_on_device(type(result)):
             has_come, seconds = wait_for(result), perf_counter() - start
-        _record(trace, settings, call, product, reason, seconds, result, has_come, counted)
+        shape = _record(trace, settings, call, product or reason, seconds, result, counted)
+        if has_come and not isinstance(shape, Reason):
+            _sample(trace, settings.site, call, shape)
     return result, product
 
 
@@ -336,15 +338,16 @@ def _record(
     trace: Trace,
     settings: Settings,
     call: Call,
-    product: Product | None,
-    reason: Reason | None,
+    outcome: Product | Reason | None,
     seconds: float,
     result: Any,
-    has_come: bool,
     counted: CountedCalls | None,
-) -> None:
-    """counted: where later calls of the site are counted if they are small; None: nowhere."""
+) -> Shape | Reason:
+    """Add a call to the trace, and return its shape. counted: where later calls of the site are
+    counted if they are small; None: nowhere.
+    """
     site, kind = settings.site, type(result)
+    product = outcome if isinstance(outcome, Product) else None
     shape = _shape(call)
     is_array = may_be_on_device(kind) or issubclass(kind, ndarray)
     has_dtype = is_array or issubclass(kind, np.generic)
@@ -355,7 +358,7 @@ def _record(
         (0, 0, 0) if isinstance(shape, Reason) else shape,
         name_of(result.dtype) if has_dtype else kind.__name__,
         "native" if product is None else product.scheme,
-        reason,
+        outcome if isinstance(outcome, Reason) else None,
         seconds,
         outliers,
         0.0 if product is None else product.transfer,
@@ -367,21 +370,24 @@ def _record(
         counted.begin(trace, site, traced, line)
     if site in trace.keep and not (is_array and 0 in result.shape):
         trace.keep_result(site, on_host(result) if is_array else result)
-    if trace.levels is None and trace.captures is None:
-        return
     if site is not None and trace.levels is not None:
         trace.follow(
             site, (call.a, call.b), result if is_array and not settings.more_follow else None
         )
-    if isinstance(shape, Reason):
+    return shape
+
+
+def _sample(trace: Trace, site: str | None, call: Call, shape: Shape) -> None:
+    """Keep what the trace wants to know of a call's operands."""
+    if (trace.levels is None and trace.captures is None) or not _is_intact(call):
         return
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
     known = dtypes[0] in PRECISION and dtypes[1] in PRECISION
-    if known and has_come and _is_intact(call) and trace.samples(site, "operands", (shape, dtypes)):
-        if trace.captures is not None:
-            trace.captures.add(site, shape, dtypes, call)
-        if trace.levels is None:
-            return
+    if not known or not trace.samples(site, "operands", (shape, dtypes)):
+        return
+    if trace.captures is not None:
+        trace.captures.add(site, shape, dtypes, call)
+    if trace.levels is not None:
         from mixpert_py.runtime.tracing.operand_statistics import operand_statistics
 
         found = operand_statistics(call.a, call.b, trace.levels)
