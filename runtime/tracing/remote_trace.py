@@ -2,21 +2,17 @@
 
 A task carries the `Origin` of the trace that was in force where its product was written. It sends
 its records as soon as it is done: directly into the trace, where the task runs in the trace's own
-process; as an event of its worker, which reaches the client before the task's result does; or, from
-the pool of Dask's own process scheduler, as a file that is read when the computation ends. A block
-that is computed twice counts twice, since it ran twice; the records of a lost worker were sent.
+process, or as an event of its worker, which reaches the client before the task's result does. The
+pool of Dask's own process scheduler has no way back: products there are in no trace. A block that
+is computed twice counts twice, since it ran twice; the records of a lost worker were sent.
 """
 
 import os
 import pickle
-import shutil
 import sys
-import tempfile
 import weakref
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 from mixpert_py.runtime.tracing.trace import Trace
@@ -31,17 +27,16 @@ _clients: weakref.WeakSet[Any] = weakref.WeakSet()
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The address of a trace. folder: where processes of its machine leave files for it."""
+    """The address of a trace: its name in a process."""
 
     name: str
     process: int
-    folder: str
     levels: tuple[str, ...] | None
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.process == os.getpid():
             _subscribe()  # for a client that was made after the product was written
-        return Origin, (self.name, self.process, self.folder, self.levels)
+        return Origin, (self.name, self.process, self.levels)
 
     def trace(self) -> Trace:
         """The trace of this process that collects records for it."""
@@ -56,12 +51,9 @@ class Origin:
         if ours is not None:
             ours.merge(sites)
             return
-        content = pickle.dumps((self.name, sites))
         worker = _worker()
         if worker is not None:
-            worker.log_event(TOPIC, content)
-        else:
-            _write_file(Path(self.folder), content)
+            worker.log_event(TOPIC, pickle.dumps((self.name, sites)))
 
 
 def origin_of(trace: Trace | None) -> Origin | None:
@@ -69,7 +61,7 @@ def origin_of(trace: Trace | None) -> Origin | None:
     if trace is None:
         return None
     _own[trace.name] = trace
-    return Origin(trace.name, os.getpid(), _folder(os.getpid()), trace.levels)
+    return Origin(trace.name, os.getpid(), trace.levels)
 
 
 @lru_cache(MAX_TRACES)
@@ -115,38 +107,3 @@ def _worker() -> Any | None:
         return distributed.get_worker()
     except ValueError:
         return None
-
-
-@cache
-def _folder(process: int) -> str:
-    """A folder for records of other processes, which is read whenever Dask has computed.
-
-    process: the number of this process, so that a forked child has a folder of its own.
-    """
-    from dask.callbacks import Callback
-
-    folder = tempfile.mkdtemp(prefix="mixpert-traces-")
-    weakref.finalize(_folder, _remove, folder, process)
-    Callback(finish=lambda *_: _read_files(Path(folder))).register()
-    return folder
-
-
-def _remove(folder: str, process: int) -> None:
-    if os.getpid() == process:  # not a child that was forked
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _write_file(folder: Path, content: bytes) -> None:
-    with suppress(OSError):  # another machine without a worker: the records are lost
-        descriptor, name = tempfile.mkstemp(dir=folder)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.replace(name, f"{name}.whole")
-
-
-def _read_files(folder: Path) -> None:
-    for path in folder.glob("*.whole"):
-        with suppress(FileNotFoundError):  # another thread's computation has ended, too
-            content = path.read_bytes()
-            path.unlink()
-            _receive(content)

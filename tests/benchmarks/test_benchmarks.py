@@ -157,7 +157,8 @@ def test_every_total_of_the_size_is_stated() -> None:
     code = (tables.ROOT / "docs" / "code.md").read_text("utf-8")
     found = size.totals()
     assert [name for name, _ in size.STATED.findall(code)] == list(found)
-    assert min(found.values()) > 0
+    assert min(list(found.values())[:4]) > 0
+    assert not found["modules in import circles"]
 
 
 def test_imports_in_functions_close_a_circle() -> None:

@@ -340,7 +340,16 @@ def counted(trace: Trace) -> dict[str, int]:
     return {site: record.calls for site, record in trace.sites.items()}
 
 
-@pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
+def test_blocks_in_a_pool_of_processes_take_the_scheme_and_are_in_no_trace() -> None:
+    a, trace = lazy(60, 60), Trace()
+    with use(Context(scheme="int8x1", backend="reference", trace=trace)):
+        made = matmul(a, a, site=SITE)
+    found = made.compute(scheduler="processes", num_workers=2)
+    assert not trace.sites
+    np.testing.assert_array_equal(found, made.compute(scheduler="sync"))
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
 def test_what_blocks_did_is_in_the_trace(scheduler: str) -> None:
     a = lazy(60, 60)
     trace = Trace(levels=("int8x3",))
