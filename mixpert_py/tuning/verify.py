@@ -91,7 +91,8 @@ class Verification:
     def _carried(self) -> Ratio:
         part = min(self.native_lowered / self.native_seconds, 1.0) if self.native_seconds else 0.0
         ratio = self.ratio
-        return Ratio(*(1 - part + part * x for x in (ratio.mean, ratio.least, ratio.most)))
+        mean, least, most = (1 - part + part * x for x in (ratio.mean, ratio.least, ratio.most))
+        return Ratio(mean, least, most, ratio.freedom)
 
     @property
     def _is_lost(self) -> bool:
