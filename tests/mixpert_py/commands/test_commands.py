@@ -11,26 +11,11 @@ import pytest
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
 
 
-def test_help_and_version(mixpert: Mixpert) -> None:
-    said = mixpert("--help")
-    assert said.code == 0
-    for name in ("rewrite", "sites", "graph", "run", "tune", "plan", "doctor"):
-        assert f"\n  {name} " in said.out
-        assert mixpert(name, "--help").code == 0
-    assert mixpert("--version").out.startswith("mixpert, version ")
-
-
 def test_doctor_names_versions_and_devices(mixpert: Mixpert) -> None:
     said = mixpert("doctor")
     assert said.code == 0, said
     for word in ("python", "numpy", "libcst", "BLAS", "GPU", "float64 products"):
         assert word in said.out
-
-
-def test_an_unknown_command_is_a_usage_error(mixpert: Mixpert) -> None:
-    said = mixpert("tuna")
-    assert said.code == 2
-    assert "Traceback" not in said.err
 
 
 PLANS = [

@@ -245,10 +245,7 @@ def test_a_program_without_products(text: str, tmp_path: Path, mixpert: Mixpert)
 
 BAD = [
     ("no parse", "x = (1 @\n", "s.py: line 1"),
-    ("raises", "import numpy as np\nnp.eye(2) @ np.eye(2)\n1 / 0\n", "ZeroDivisionError"),
     ("exits", "import sys, numpy as np\nnp.eye(2) @ np.eye(2)\nsys.exit(3)\n", "exit code 3"),
-    ("kills itself", "import os\na @ b if 0 else os.kill(os.getpid(), 9)\n", "signal 9"),
-    ("leaves early", "import os\na @ b if 0 else os._exit(0)\n", "left before its end"),
     ("hangs", "import time\na @ b if 0 else time.sleep(60)\n", "still running after 2 s"),
 ]
 
@@ -268,9 +265,7 @@ OPTIONS_BAD = [
     ("nothing", [], "SCRIPT"),
     ("a missing file", ["none.py"], "no such file"),
     ("a missing notebook", ["none.ipynb"], "no such file"),
-    ("a budget that is no number", ["--error", "x", "s.py"], "--error"),
     ("a NaN budget", ["--error", "nan", "s.py"], "--error"),
-    ("a negative budget", ["--error", "-1", "s.py"], "--error"),
     ("no time", ["--time-limit", "0", "s.py"], "--time-limit"),
 ]
 

@@ -18,8 +18,6 @@ FILES = {
     "none.py": "x = 1\n",
     "open.py": "x = (\n",
     "fails.py": f"{PRODUCT}raise SystemExit(2)\n",
-    "raises.py": "raise ValueError\n",
-    "exits.py": "raise SystemExit(7)\n",
     "integers.py": PRODUCT.replace("np.eye(3)", "np.eye(999, dtype=int)"),
     "noisy.py": "import os\nimport numpy as np\na = np.frombuffer(os.urandom(9), np.uint8) / 99\n"
     "b = a.reshape(3, 3) @ np.eye(3)\n",
@@ -115,11 +113,6 @@ def test_doctors_code_is_what_it_found(mixpert: Mixpert) -> None:
     said = mixpert("doctor")
     missing = any(line.rstrip().endswith("missing") for line in said.out.splitlines())
     assert said.code == (2 if missing else 0)
-
-
-@pytest.mark.parametrize(("script", "code"), [("exits.py", 7), ("raises.py", 1), ("open.py", 1)])
-def test_a_program_has_its_own(folder: Path, mixpert: Mixpert, script: str, code: int) -> None:
-    assert mixpert("run", script).code == code
 
 
 @pytest.mark.parametrize("name", table())
