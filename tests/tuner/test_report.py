@@ -4,6 +4,7 @@ import io
 import json
 from dataclasses import replace
 from math import inf, nan
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,7 +13,6 @@ from rich.console import Console
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Outcome, Reason, Verdict
 from mixpert_py.tuner.report.record import Gain, read, record
-from mixpert_py.tuner.report.summary import MEANING
 from mixpert_py.tuner.report.table import Report
 from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit, error_text, share_text
 from tests.tuner.table_program import TableProgram, tune
@@ -23,9 +23,9 @@ FACTOR, SOLVE, SHORT = (
     "chol:Solver.solve/dot~11ab#0",
     "chol:<module>/matmul~22cd#0",
 )
+PRINTED = Path(__file__).with_name("report.txt")
 
 
-@pytest.fixture
 def outcome() -> Outcome:
     """A predecessor raised, one operator lowered, one too short."""
     program = TableProgram(
@@ -45,80 +45,9 @@ def outcome() -> Outcome:
     return tune(program, operators, [(FACTOR, SOLVE)], CPU, 1e-5, noise=0.002, search="greedy")
 
 
-def printed(report: Report, width: int) -> str:
-    """A report as far as its table."""
-    text = printed_whole(report, width)
-    return text.rpartition("\n\n")[0] if report.outcome.verdicts else text
-
-
-def printed_whole(report: Report, width: int) -> str:
-    """A report with the meanings of its words."""
-    file = io.StringIO()
-    Console(file=file, width=width, color_system=None).print(report)
-    return file.getvalue()
-
-
-def test_words_that_occur_are_explained(typical: Outcome) -> None:
-    text = printed_whole(Report(typical), 300).rpartition("\n\n")[2]
-    assert text.splitlines() == [f"{v.reason}: {MEANING[v.reason]}" for v in typical.verdicts]
-    assert "too short" not in text
-
-
-@pytest.mark.parametrize("width", [100, 120])
-def test_table_shows_every_column(outcome: Outcome, width: int) -> None:
-    gain = Gain(before=2.5, after=2.0, times=1.25, least=1.2, most=1.3, verdict="faster")
-    text = printed(Report(outcome, gain=gain), width)
-    assert all(len(line) <= width for line in text.splitlines())
-    words = " ".join(text.split())
-    assert words.startswith(
-        "Program: 2.50 → 2.00 s (1.25× as fast, 1.20 to 1.30), frobenius error 7.0e-06 of "
-    )
-    assert " 1e-5 allowed, 4 plans tried." in words
-    lines = [" ".join(x.split()) for x in text.splitlines()]
-    table = lines.index("") + 1
-    assert lines[table : table + 2] == [
-        "% of level why it",
-        "site line expression time native → error time, s stopped",
-    ]
-    factor, solve, short = (x for x in lines if x.startswith(("factor", "Solver", "<module>")))
-    assert factor.startswith("factor 41 trailing[k:] - panel[k:] @")
-    assert " 40 native – 1.00 raised for" in factor
-    assert solve == "Solver.solve 42 np.dot(lower[[1]], x) 36 float32 7.0e-06 0.900 → 0.400 " + (
-        "lowest rung"
-    )
-    assert short == "<module> 43 a @ a.T 0 native – 0.001 too short"
-
-
-def test_a_busy_machine_does_not_change_the_parts_of_the_time(outcome: Outcome) -> None:
-    """Once the program took 2.5 s, and twice as long when it was timed again."""
-    gain = Gain(before=5.0, after=5.0, verdict="cannot tell")
-    text = printed(Report(outcome, gain=gain), 120)
-    assert text.startswith("No measurable gain. Program: 5.00 s, frobenius error")
-    assert text.partition("\n")[2] == printed(Report(outcome), 120).partition("\n")[2]
-
-
-@pytest.mark.parametrize("width", [60, 80])
-def test_narrow_tables_leave_columns_out_and_cut_nothing(typical: Outcome, width: int) -> None:
-    text = printed_whole(Report(typical), width)
-    assert all(len(line.rstrip()) <= width for line in text.splitlines())
-    assert "…" not in text
-    table = text.partition("\n\n")[2].partition("\n\n")[0]
-    assert "site" not in table
-    assert ("time, s" in table) == (width == 80)
-    for verdict in typical.verdicts:
-        assert all(word in table for word in verdict.operator.expression.split())
-        assert f" {verdict.operator.line}  " in table
-        assert error_text(verdict.local_error) in table
-    for word in ("lowest rung", "over budget", "took no call"):
-        assert word in table
-    assert "raised for" in table
-    assert "line 144" in table
-
-
-@pytest.fixture
-def typical(outcome: Outcome) -> Outcome:
+def typical() -> Outcome:
     """Four operators with expressions and times of the usual lengths, and the commonest reasons."""
-    first = outcome.verdicts[0]
+    found = outcome()
     said = (
         ("np.dot(hidden, weights[1].T) + bias", "mlp:<module>", 412.0, Reason.BOTTOM),
         ("trailing[k:] - panel[k:] @ panel[k:].T", "mlp:Net.forward", 91.2, Reason.OVER_BUDGET),
@@ -129,7 +58,7 @@ def typical(outcome: Outcome) -> Outcome:
     for number, (expression, function, seconds, reason) in enumerate(said, 141):
         site = f"{function}/matmul~{number:x}#0"
         operator = replace(
-            first.operator,
+            found.verdicts[0].operator,
             id=site,
             expression=expression,
             line=number,
@@ -138,108 +67,78 @@ def typical(outcome: Outcome) -> Outcome:
         after = "native" if reason in (Reason.NOT_TAKEN, Reason.RAISED) else "float32"
         detail = site if reason is Reason.RAISED else ""
         verdicts.append(Verdict(operator, "native", after, seconds, seconds / 2, reason, detail))
-    return replace(outcome, verdicts=tuple(verdicts))
+    return replace(found, verdicts=tuple(verdicts))
 
 
-@pytest.mark.parametrize("lowest", ["float32", "mixpert-full"])
-def test_a_typical_row_keeps_to_one_line(typical: Outcome, lowest: str) -> None:
-    verdicts = tuple(
-        replace(v, after=lowest) if v.after != v.before else v for v in typical.verdicts
-    )
-    lines = printed(Report(replace(typical, verdicts=verdicts)), 130).splitlines()
-    rows = lines[lines.index("") + 4 :]
-    assert len(rows) == len(verdicts)
-    for row, verdict in zip(rows, verdicts, strict=True):
-        assert verdict.operator.expression in row
-        assert row.rstrip().endswith(("lowest rung", "over budget", "took no call", "line 144"))
+def of_one(native: float, lowered: float, /, budget: float = 1e-5, **errors: float) -> Outcome:
+    """The outcome of a program of one operator."""
+    program = TableProgram({FACTOR: {"native": native, "float32": lowered}}, {FACTOR: errors})
+    return tune(program, program.operators(), [], CPU, budget, noise=0.0)
 
 
-def test_operators_with_different_starts_show_theirs(typical: Outcome) -> None:
-    first, *others = typical.verdicts
-    verdicts = (replace(first, before="int8x10"), *others)
-    text = printed(Report(replace(typical, verdicts=verdicts)), 130)
-    assert "int8x10 → float32" in text
-    assert "native → float32" in text
-    assert "native →\n" not in text
-    assert len(text.splitlines()) == 5 + len(verdicts)
+def reports() -> dict[str, tuple[Report, int]]:
+    """Title → a report, and the width of its terminal."""
+    common, usual = outcome(), typical()
+    first, *others = usual.verdicts
+    faster = Gain(before=2.5, after=2.0, times=1.25, least=1.2, most=1.3, verdict="faster")
+    unclear = Gain(before=5.0, after=5.0, verdict="cannot tell")
+    longest = [
+        replace(v, after="mixpert-full") if v.after != v.before else v for v in usual.verdicts
+    ]
+    words = "s.py: ended with exit code 1; its last lines:\nTraceback …\nValueError: no\n"
+    failed = replace(common.verdicts[0], reason=Reason.FAILED, detail=words)
+    library = replace(common.verdicts[0].operator, id="lib:go/matmul~aa#0", path="lib.py")
+    imported = replace(common.verdicts[0], operator=library, reason=Reason.BOTTOM, detail="")
+    nothing = tune(TableProgram({}, {}), [], [], CPU, 1e-5, noise=0.0)
+    shares = replace(common, budget=1.0, best=replace(common.best, error=0.4567))
+
+    def with_rows(whole: Outcome, *verdicts: Verdict) -> Outcome:
+        return replace(whole, verdicts=verdicts)
+
+    return {
+        "faster": (Report(common, gain=faster), 120),
+        "faster, narrower": (Report(common, gain=faster), 100),
+        "no measurable gain": (Report(common, gain=unclear), 120),
+        "typical": (Report(usual), 130),
+        "typical, on 80 columns": (Report(usual), 80),
+        "typical, on 60 columns": (Report(usual), 60),
+        "the longest name of a level": (Report(with_rows(usual, *longest)), 130),
+        "different starts": (
+            Report(with_rows(usual, replace(first, before="int8x10"), *others)),
+            130,
+        ),
+        "predicted": (Report(common, criterion="mred", predicted=True), 100),
+        "unknown native time": (Report(of_one(inf, 6.0, float32=1e-7), predicted=True), 120),
+        "nothing lowered": (Report(of_one(1.0, 2.0, 1e-15)), 100),
+        "over budget": (Report(of_one(1.0, 2.0, native=1e-3)), 100),
+        "interrupted": (Report(replace(common, interrupted=True)), 100),
+        "failed": (Report(with_rows(common, failed)), 120),
+        "several modules": (Report(with_rows(common, *common.verdicts[1:], imported)), 120),
+        "no operator": (Report(nothing), 120),
+        "several budgets": (Report(shares, None), 120),
+    }
 
 
-def test_a_site_keeps_to_one_line_where_there_is_room(outcome: Outcome) -> None:
-    verdicts = tuple(
-        replace(v, reason=Reason.OVER_BUDGET, detail="", after="x6") for v in outcome.verdicts
-    )
-    text = printed(Report(replace(outcome, verdicts=verdicts)), 120)
-    assert len(text.splitlines()) == 5 + len(verdicts)
+def printed() -> str:
+    """All reports, each under its title."""
+    file = io.StringIO()
+    for title, (report, width) in reports().items():
+        print(f"==== {title}", file=file)
+        Console(file=file, width=width, color_system=None).print(report)
+    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
 
 
-def test_brackets_of_an_expression_are_not_markup(outcome: Outcome) -> None:
-    assert "lower[[1]]" in printed(Report(outcome), 140)
-    assert "panel[k:].T" in printed(Report(outcome), 160)
+def test_the_printed_reports() -> None:
+    """`python -m tests.tuner.test_report` writes the file anew."""
+    assert printed().split("==== ") == PRINTED.read_text("utf-8").split("==== ")
 
 
-def test_predicted_times_are_products(outcome: Outcome) -> None:
-    text = printed(Report(outcome, criterion="mred", predicted=True), 100)
-    assert text.startswith("Predicted: 2.50 → 2 products (1.25× fewer), mred error ")
-    assert "error" in text
-    assert "products" in text.splitlines()[3]
-    assert "time," not in text
-
-
-def test_a_native_time_that_the_model_does_not_know() -> None:
-    program = TableProgram({FACTOR: {"native": inf, "float32": 6.0}}, {FACTOR: {"float32": 1e-7}})
-    outcome = tune(program, program.operators(), [], CPU, 1e-5, noise=0.0)
-    assert outcome.plan == {FACTOR: "float32"}
-    words = " ".join(printed(Report(outcome, predicted=True), 120).split())
-    assert words.startswith("Predicted: – → 6 products, frobenius error 1.0e-07 of ")
-    assert " 0 float32 1.0e-07 – → 6 " in words
-
-
-def test_nothing_lowered_is_said() -> None:
-    program = TableProgram({FACTOR: {"native": 1.0, "float32": 2.0}}, {})
-    outcome = tune(program, program.operators(), [], CPU, 1e-15, noise=0.0)
-    text = printed(Report(outcome), 100)
-    assert text.startswith("Every product stays as it was. Program: 1.00 s, frobenius error 0 of ")
-    assert "not faster" in text
-
-
-def test_over_budget_at_the_start_is_said() -> None:
-    program = TableProgram({FACTOR: {"native": 1.0}}, {FACTOR: {"native": 1e-3}})
-    outcome = tune(program, program.operators(), [], CPU, 1e-5, noise=0.0)
-    assert printed(Report(outcome), 100).startswith("Over the budget before anything is lowered")
-
-
-def test_interrupted_is_said(outcome: Outcome) -> None:
-    text = printed(Report(replace(outcome, interrupted=True)), 100)
-    assert text.startswith("Interrupted; the best plan so far. Program: ")
-
-
-def test_a_failed_run_shows_its_problem(outcome: Outcome) -> None:
-    said = "s.py: ended with exit code 1; its last lines:\nTraceback …\nValueError: no\n"
-    failed = replace(outcome.verdicts[0], reason=Reason.FAILED, detail=said)
-    text = printed(Report(replace(outcome, verdicts=(failed,))), 120)
-    assert "failed: ValueError: no" in " ".join(text.split())
-
-
-def test_sites_of_several_modules_show_them(outcome: Outcome) -> None:
-    other = replace(outcome.verdicts[0].operator, id="lib:go/matmul~aa#0", path="lib.py")
-    verdicts: tuple[Verdict, ...] = (
-        *outcome.verdicts[1:],
-        replace(outcome.verdicts[0], operator=other, reason=Reason.BOTTOM),
-    )
-    text = printed(Report(replace(outcome, verdicts=verdicts)), 120)
-    assert f"lib.py:{other.line} " in text
-
-
-def test_no_operator_prints_the_headline_only() -> None:
-    outcome = tune(TableProgram({}, {}), [], [], CPU, 1e-5, noise=0.0)
-    assert printed(Report(outcome), 120).endswith(" allowed, 1 plan tried.\n")
-
-
-def test_record_round_trips_through_json(outcome: Outcome) -> None:
-    entry = msgspec.to_builtins(record(outcome))
+def test_record_round_trips_through_json() -> None:
+    found = outcome()
+    entry = msgspec.to_builtins(record(found))
     assert json.loads(json.dumps(entry, allow_nan=False)) == entry
-    assert read(entry, "x") == record(outcome)
-    assert entry["plan"] == dict(outcome.plan)
+    assert read(entry, "x") == record(found)
+    assert entry["plan"] == dict(found.plan)
     assert (entry["unit"], entry["criterion"], entry["budget"]) == ("seconds", "frobenius", 1e-5)
     assert (entry["gain"]["before"], entry["error"]) == (2.5, 7e-6)
     solve = entry["operators"][1]
@@ -251,7 +150,7 @@ def test_record_round_trips_through_json(outcome: Outcome) -> None:
     assert entry["operators"][0]["detail"] == SOLVE
     assert entry["trials"][-1]["changed"] == {FACTOR: "native", SOLVE: "float32"}
     assert entry["trials"][-1]["reason"] == "kept"
-    assert len(entry["trials"]) == len(outcome.trials)
+    assert len(entry["trials"]) == len(found.trials)
 
 
 @pytest.mark.parametrize("error", [nan, inf])
@@ -315,6 +214,5 @@ def test_shares(share: float | None, text: str) -> None:
     assert share_text(share) == text
 
 
-def test_several_budgets_are_told_as_shares(outcome: Outcome) -> None:
-    several = replace(outcome, budget=1.0, best=replace(outcome.best, error=0.4567))
-    assert ", errors at most 45.7 % of their budgets, " in Report(several, None).headline().plain
+if __name__ == "__main__":
+    PRINTED.write_text(printed(), "utf-8")
