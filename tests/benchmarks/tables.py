@@ -23,6 +23,7 @@ from tests.benchmarks import (
     machine,
     programs,
     staircase,
+    ten_tunings,
 )
 
 Record = dict[str, Any]
@@ -53,6 +54,7 @@ def parts() -> Mapping[str, tuple[str, Callable[[Record, str], str]]]:
         "calls": ("dispatch", lambda found, docs: dispatch.markdown(found)),
         "calls_on_gpu": ("dispatch-gpu", lambda found, docs: dispatch.markdown(found)),
         "looks": ("looks", looks.markdown),
+        "tunings": ("tunings", ten_tunings.markdown),
         "first": ("first-example", lambda found, docs: first_example.markdown(found)),
     }
 

@@ -1,0 +1,149 @@
+"""Programs that are judged again and again: do all tunings end alike, and what do they take?"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import click
+
+from mixpert_py.cli import main
+from tests.benchmarks import machine
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = {  # script → words that follow it, and the budget
+    "samples/diffusion.py": (["--size", "1200"], "1e-5"),
+    "samples/cholesky.py": ([], "1e-5"),
+    "samples/gp.py": (["--noise", "0.3"], "1e-2"),
+    "tests/benchmarks/tuned/newton_schulz.py": ([], "1e-4"),
+    "tests/benchmarks/tuned/walks.py": ([], "1e-3"),
+}
+# The cores of a process and its children are set before NumPy starts its threads.
+BOOT = """import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(",")))
+os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"""
+Record = dict[str, Any]
+
+
+def tuned(script: Path, words: Sequence[str], budget: str, cores: Sequence[int]) -> Record:
+    """One run, one estimate and one tuning of a copy of the script's folder, on these cores.
+
+    Each has its seconds, and how often it started the script: a line of the copy counts that.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        starts, place = Path(folder, "starts"), Path(folder, "program")
+        shutil.copytree(script.parent, place)
+        line = f"open({str(starts)!r}, 'a').write('.')\n"
+        (place / script.name).write_text(line + script.read_text("utf-8"), "utf-8")
+
+        def run(*command: str) -> tuple["subprocess.CompletedProcess[str]", Record]:
+            starts.write_text("")
+            begin = perf_counter()
+            done = subprocess.run(
+                [sys.executable, "-c", BOOT, ",".join(map(str, cores)), *command, *words],
+                cwd=place,
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)},
+                capture_output=True,
+                text=True,
+            )
+            return done, {"seconds": perf_counter() - begin, "runs": starts.stat().st_size}
+
+        options = ("--json", "--error", budget, script.name)
+        _, native = run(script.name)
+        _, estimated = run("-m", "mixpert_py", "estimate", *options)
+        done, tuning = run("-m", "mixpert_py", "tune", *options)
+    tuning["outcome"] = _outcome(done)
+    return {"program": native["seconds"], "estimate": estimated, "tune": tuning}
+
+
+def _outcome(done: "subprocess.CompletedProcess[str]") -> str:
+    """The products that a tuning has lowered, by lines, and whether it says that this gains."""
+    entry = json.loads(done.stdout) if done.stdout.strip() else None
+    if entry is None:  # there is nothing to tune, or the program fails
+        return (done.stderr.strip().splitlines() or ["no output"])[-1]
+    lines = sorted((one["line"], entry["plan"].get(one["id"])) for one in entry["operators"])
+    lowered = [f"line {line} in {scheme}" for line, scheme in lines if scheme != "native"]
+    return f"{', '.join(lowered) or 'nothing lowered'}{', not certain' if done.returncode else ''}"
+
+
+def _one_of_each_core(processors: Sequence[int]) -> list[int]:
+    """The first processor of every physical core, where Linux tells; else all of them."""
+    found: dict[str, int] = {}
+    for number in processors:
+        path = Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
+        siblings = path.read_text("ascii") if path.exists() else str(number)
+        found.setdefault(siblings, number)
+    return list(found.values())
+
+
+def measure(scripts: Sequence[Path], tries: int, at_a_time: int, budget: str) -> list[Record]:
+    """All tunings, the tries of each script spread over the time that all of them take."""
+    usable = _one_of_each_core(sorted(os.sched_getaffinity(0)))
+    free: Queue[list[int]] = Queue()
+    for first in range(0, min(2 * at_a_time, len(usable)), 2):
+        free.put(usable[first : first + 2])
+
+    def one(script: Path) -> Record:
+        words, own = SCRIPTS.get(str(script), ([], budget))
+        cores = free.get()
+        try:
+            found = {"script": script.stem, **tuned(ROOT / script, words, own, cores)}
+        finally:
+            free.put(cores)
+        click.echo(json.dumps(found), err=True)
+        return found
+
+    with ThreadPoolExecutor(at_a_time) as pool:
+        return list(pool.map(one, [script for _ in range(tries) for script in scripts]))
+
+
+def markdown(result: Record, docs: str = "") -> str:
+    """A row for each program; where its tunings ended in several ways, all of these."""
+    rows = []
+    for name in dict.fromkeys(one["script"] for one in result["tunings"]):
+        tunings = [one for one in result["tunings"] if one["script"] == name]
+        ended = Counter(one["tune"]["outcome"] for one in tunings).most_common()
+        text = "; ".join(f"{count}×: {outcome}" for outcome, count in ended)
+        own = median(one["program"] for one in tunings)
+        row = [name, f"{own:.2f} s"]
+        for command in ("estimate", "tune"):
+            runs = [one[command]["runs"] for one in tunings]
+            took = median(one[command]["seconds"] for one in tunings)
+            row += [f"{median(runs):.0f} ({max(runs)})", f"{took:.0f} s"]
+        rows.append([*row, text])
+    columns = ["program", "takes", "runs: estimate", "takes", "runs: tune", "takes", "ends in"]
+    facts = (
+        "Medians, and in brackets the most; on two cores of {cpu}, {date}. Runs are starts of the "
+        "program by one command.".format(**result["machine"])
+    )
+    return f"{machine.table(columns, rows)}\n\n{facts}\n"
+
+
+@click.command()
+@click.option("--tries", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--at-a-time", type=click.IntRange(1), default=4, show_default=True)
+@click.option("--error", "budget", default="1e-5", show_default=True, help="For SCRIPTS.")
+@click.option("--save", is_flag=True, help="Keep the result for the pages.")
+@click.argument("scripts", nargs=-1, type=click.Path(exists=True, path_type=Path))
+def command(scripts: tuple[Path, ...], tries: int, at_a_time: int, budget: str, save: bool) -> None:
+    """Estimate and tune SCRIPTS, or five programs, again and again, on two cores of their own."""
+    named = [Path(os.path.relpath(path, ROOT)) for path in scripts]
+    wanted = named or [Path(name) for name in SCRIPTS]
+    tunings = measure(wanted, tries, at_a_time, budget)
+    result = {"machine": machine.machine(), "tunings": tunings}
+    if save:
+        machine.save("tunings", result)
+    click.echo(markdown(result))
+
+
+if __name__ == "__main__":
+    main(command, "python -m tests.benchmarks.ten_tunings")
