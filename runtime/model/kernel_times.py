@@ -81,10 +81,6 @@ class KernelTimes:
         measured = self._measured.get((scheme.name, tile.m, tile.n))
         return measured or self._estimated(scheme, tile)
 
-    def is_measured(self, scheme: Scheme, tile: Tile) -> bool:
-        """Whether a kernel's figures are measured ones."""
-        return (scheme.name, tile.m, tile.n) in self._measured
-
     @cached_property
     def _measured(self) -> dict[tuple[str, int, int], Kernel]:
         return {(row.scheme, row.m, row.n): row for row in self.model.kernel}

@@ -12,8 +12,8 @@ from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu import multiply as gpu_backend
-from mixpert_py.runtime.gpu import panels
-from mixpert_py.runtime.gpu.panels import GRANULE
+from mixpert_py.runtime.gpu import transfer
+from mixpert_py.runtime.gpu.transfer import GRANULE
 from mixpert_py.runtime.packed_array import pack
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import emulate
@@ -191,7 +191,7 @@ def test_a_captured_product_keeps_what_its_graph_uses(monkeypatch: pytest.Monkey
 def test_numpy_arrays_move_in_panels(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, pair: str, m: int
 ) -> None:
-    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 16)
+    monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 16)
     a, b = normal(m, 50, dtype=pair[0]), normal(50, 40, dtype=pair[1], seed=1)
     result = transferred(a, b, "int8x6")
     assert isinstance(result, Product)

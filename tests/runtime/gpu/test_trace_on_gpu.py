@@ -8,7 +8,7 @@ import pytest
 
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import panels
+from mixpert_py.runtime.gpu import transfer
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 
 pytestmark = pytest.mark.gpu
@@ -30,11 +30,11 @@ def traced(a: Any, b: Any) -> SiteTrace:
     return trace.sites["s"]
 
 
-@pytest.mark.parametrize("panel_bytes", [panels.PANEL_BYTES, panels.PANEL_BYTES // 8])
+@pytest.mark.parametrize("panel_bytes", [transfer.PANEL_BYTES, transfer.PANEL_BYTES // 8])
 def test_the_time_of_a_transfer_is_told_apart(
     panel_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(panels, "PANEL_BYTES", panel_bytes)
+    monkeypatch.setattr(transfer, "PANEL_BYTES", panel_bytes)
     a, b = normal(EDGE, EDGE), normal(EDGE, EDGE, seed=1)
     moved, there = traced(a, b), traced(cupy.asarray(a), cupy.asarray(b))
     assert there.transfer == 0

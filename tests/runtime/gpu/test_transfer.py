@@ -16,9 +16,9 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import processor
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import copiers, device_state, panels, staging, transfer
+from mixpert_py.runtime.gpu import copiers, device_state, staging, transfer
 from mixpert_py.runtime.gpu import multiply as gpu_backend
-from mixpert_py.runtime.gpu.panels import GRANULE, panel_rows
+from mixpert_py.runtime.gpu.transfer import GRANULE, panel_rows
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.tracing.trace import Trace
@@ -57,7 +57,7 @@ def there(a: Any, b: Any, scheme: str = "int8x6") -> Any:
 def test_panels_make_the_same_product(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, dtypes: str, m: int, order: str
 ) -> None:
-    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 8)
+    monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 8)
     a, b = normal(m, 50, dtype=dtypes[0]), normal(50, 40, dtype=dtypes[1], seed=1)
     if order == "F":
         a, b = np.asfortranarray(a), np.asfortranarray(b)
@@ -133,8 +133,8 @@ PAIRS: dict[str, Any] = {
 def test_everything_waits_for_what_it_needs(
     monkeypatch: pytest.MonkeyPatch, hurries: int, pair: str, run_bytes: int
 ) -> None:
-    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 4)
-    monkeypatch.setattr(panels, "RUN_BYTES", run_bytes)
+    monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 4)
+    monkeypatch.setattr(transfer, "RUN_BYTES", run_bytes)
     a, b = PAIRS[pair]
     wanted = moved(a, b)
     be_late(monkeypatch, hurries)
@@ -154,7 +154,7 @@ SAME: dict[str, Any] = {
 def test_one_array_is_moved_once(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[Any], pair: str
 ) -> None:
-    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 40 * 4)
+    monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 40 * 4)
     a, b = SAME[pair](normal(5 * GRANULE + 1, 40))
     result = moved(a, b)
     assert sum(map(prod, moves)) == a.size
@@ -176,7 +176,7 @@ def test_arrays_that_only_look_alike_are_two(moves: list[Any], other: Any) -> No
 def test_what_is_longer_than_a_slot_goes_in_pieces(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[Any], order: Any
 ) -> None:
-    monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 14)
+    monkeypatch.setattr(transfer, "PANEL_BYTES", 1 << 14)
     monkeypatch.setattr(staging, "SLOT_BYTES", 1 << 12)
     monkeypatch.setattr(copiers, "_copiers", copiers._Copiers())
     monkeypatch.setattr(processor, "cores", lambda: 1)  # what is faked is not the threads' own
@@ -190,7 +190,7 @@ def test_what_is_longer_than_a_slot_goes_in_pieces(
 def test_what_is_there_is_multiplied_in_panels_of_the_result(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 18)
+    monkeypatch.setattr(transfer, "PANEL_BYTES", 1 << 18)
     x = normal(1200, 150)
     moved(x.T, x)
     assert gpu.launches == [(1, 150, 150)]
@@ -203,8 +203,8 @@ def test_runs_are_long(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[Any], rows: int
 ) -> None:
     """Strips of several panels, where a panel's rows are few of a column."""
-    monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 17)
-    monkeypatch.setattr(panels, "RUN_BYTES", rows * GRANULE * 4)
+    monkeypatch.setattr(transfer, "PANEL_BYTES", 1 << 17)
+    monkeypatch.setattr(transfer, "RUN_BYTES", rows * GRANULE * 4)
     a, b = normal(200, 5 * GRANULE + 1).T, normal(200, 50, seed=1)
     result = moved(a, b)
     assert len(gpu.launches) == 6
@@ -232,7 +232,7 @@ def test_what_did_not_fit_is_not_tried_again(
 
 
 def test_short_runs_take_less_memory(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 17)
+    monkeypatch.setattr(transfer, "PANEL_BYTES", 1 << 17)
     strips, as_it_is = [], transfer._moved
 
     def short(*given: Any) -> Any:
@@ -272,7 +272,7 @@ def test_the_result_is_written_where_it_belongs() -> None:
 def test_what_is_raised_in_between_leaves_nothing_behind(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, panel: int
 ) -> None:
-    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 4)
+    monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 4)
     a, b = normal(4 * GRANULE, 50), normal(50, 40, seed=1)
     wanted, as_it_is, held = moved(a, b), gpu_backend.multiply, gpu.held
 
@@ -374,7 +374,7 @@ def slowed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, seconds: floa
 def test_the_time_of_a_transfer_is_told_apart(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, shape: Any, slow: str
 ) -> None:
-    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 4)
+    monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 4)
     a, b = normal(*shape), normal(50, 40, seed=1)
     matmul(a, b, scheme="int8x6", backend="cuda")  # what a first product takes is no computing
     count = 3 * (len(shape) == 2)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.gpu import device_state, panels, staging
+from mixpert_py.runtime.gpu import device_state, staging, transfer
 from mixpert_py.runtime.request import Product
 from tests.runtime.gpu.requested import multiplied, transferred
 
@@ -22,7 +22,7 @@ def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 20)
+    monkeypatch.setattr(transfer, "PANEL_BYTES", 1 << 20)
     monkeypatch.setattr(staging, "SLOT_BYTES", 1 << 16)
     monkeypatch.setattr(device_state, "_states", {})
 
