@@ -53,16 +53,12 @@ class Staircase(NamedTuple):
 
     def sentence(self) -> str:
         """The message of the picture, for its alternative text."""
-        base = self.vendor[0]
-        said = [
+        base, ends = self.vendor[0], (self.steps[0], self.steps[-1])
+        said = " to ".join(
             f"{step.name} {step.tflops / base.tflops:.1f}× (error {step.error:.1e})"
-            for step in self.steps
-        ]
-        return (
-            f"Each step down in accuracy is one up in speed. Beside {base.name} (error "
-            f"{base.error:.1e}), on one {self.device}, for {self.matrices} matrices: "
-            f"{', '.join(said)}."
+            for step in ends
         )
+        return f"Speed over {base.name}, by error: from {said}, for {self.matrices} matrices."
 
     def embedded(self, folder: str) -> str:
         """Markdown of the picture, which follows the reader's light or dark setting."""

@@ -66,13 +66,16 @@ def tuned(script: Path, words: Sequence[str], budget: str, cores: Sequence[int])
 
 
 def _outcome(done: "subprocess.CompletedProcess[str]") -> str:
-    """The products that a tuning has lowered, by lines, and whether it says that this gains."""
+    """The lines whose products are lowered, and whether it is certain that this gains."""
     entry = json.loads(done.stdout) if done.stdout.strip() else None
     if entry is None:  # there is nothing to tune, or the program fails
         return (done.stderr.strip().splitlines() or ["no output"])[-1]
-    lines = sorted((one["line"], entry["plan"].get(one["id"])) for one in entry["operators"])
-    lowered = [f"line {line} in {scheme}" for line, scheme in lines if scheme != "native"]
-    return f"{', '.join(lowered) or 'nothing lowered'}{', not certain' if done.returncode else ''}"
+    lowered: dict[str, list[str]] = {}
+    for one in sorted(entry["operators"], key=lambda one: int(one["line"])):
+        lowered.setdefault(entry["plan"][one["id"]], []).append(str(one["line"] - 1))
+    lowered.pop("native", None)
+    lines = [f"{scheme} in {', '.join(places)}" for scheme, places in lowered.items()]
+    return f"{'; '.join(lines) or 'nothing lowered'}{', not certain' if done.returncode else ''}"
 
 
 def _one_of_each_core(processors: Sequence[int]) -> list[int]:
@@ -121,9 +124,8 @@ def markdown(result: Record, docs: str = "") -> str:
             row += [f"{median(runs):.0f} ({max(runs)})", f"{took:.0f} s"]
         rows.append([*row, text])
     columns = ["program", "takes", "runs: estimate", "takes", "runs: tune", "takes", "ends in"]
-    facts = (
-        "Medians, and in brackets the most; on two cores of {cpu}, {date}. Runs are starts of the "
-        "program by one command.".format(**result["machine"])
+    facts = "Medians, and in brackets the most; on two cores of {cpu}, {date}.".format(
+        **result["machine"]
     )
     return f"{machine.table(columns, rows)}\n\n{facts}\n"
 

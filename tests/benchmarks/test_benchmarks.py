@@ -144,8 +144,7 @@ def test_the_first_examples_table() -> None:
     one = {**verified, "products_native": 2.0, "products_tuned": 1.0, "seconds": 30.0}
     facts = {"cores": 2, "cpu": "c", "date": "d"}
     text = first_example.markdown({"tries": [one, one], "machine": facts})
-    assert "| 2 | 3.00 → 2.00 s | 1.50× | 2.00× | 1.0e-07 | 30 s |" in text
-    assert "2 tries: the same plan each time, 1.50× as fast in the median" in text
+    assert "2 tries: the same plan each time; 3.00 → 2.00 s, 1.50× as fast in the median" in text
 
 
 def test_modes_of_cublas_name_their_types() -> None:
