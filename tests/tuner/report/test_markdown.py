@@ -1,26 +1,60 @@
 """The report as Markdown."""
 
 import re
+from pathlib import Path
 
 import msgspec
 
+from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.markdown import markdown
+from mixpert_py.tuner.report.record import Record, ValueEntry, VerificationEntry
 from mixpert_py.tuner.report.summary import Program
-from tests.tuner.report.records import A, C, many, small
+from tests.tuner.report.records import A, B, C, many, not_finite, small
+
+WRITTEN = Path(__file__).with_name("reports.txt")
 
 
-def test_it_says_what_the_page_says() -> None:
-    record = small()
-    lines = markdown(record, Program("m.py", numbers={A: 1}, notes=("Mind this.",))).splitlines()
-    assert lines[0] == "# m.py"
-    assert lines[2].startswith("2 of 3 products lowered.")
-    assert "- Error: 1.0e-05 of 1e-4 allowed" in lines
-    assert "> Mind this." in lines
-    assert any(re.match(r"\| 1 \| 1 \| `m:f/.*` \| 42.9% \| native → int8x3 \|", x) for x in lines)
-    assert sum("**chosen**" in line for line in lines) == 1
-    assert sum("failed: exit code 3" in line for line in lines) == 1 + sum(
-        trial.problem is not None for trial in record.trials
+def reports() -> dict[str, Record]:
+    """Title → the record of a report."""
+
+    def of(**values: object) -> Record:
+        return msgspec.structs.replace(small(), **values)
+
+    fresh = VerificationEntry(
+        error=2e-5, worst="y", native_seconds=8.0, spread=0.1, native_lowered=5.0, lowered=1.0
     )
+    values = [
+        ValueEntry(name="y", criterion="max", budget=1e-3, error=5e-4),
+        ValueEntry(name="z", criterion="mred", budget=None, error=None),
+    ]
+    first, second, third = small().operators
+    problem = "Traceback:\n  x\nValueError: y\n"
+    failed = msgspec.structs.replace(second, reason=Reason.FAILED, detail=problem)
+    raised = msgspec.structs.replace(first, reason=Reason.RAISED, detail=B)
+    return {
+        "lowered": of(verification=fresh),
+        "kept": small(budget=0.0),
+        "interrupted": of(interrupted=True),
+        "reverted": of(reverted=True),
+        "over the budget": of(budget=-1.0),
+        "raised and failed": of(operators=[raised, failed, third]),
+        "several budgets": of(criterion=None, budget=1.0, values=values),
+        "several budgets, one of which counts": of(values=values),
+        "no error": of(verification=msgspec.structs.replace(fresh, error=0.0)),
+        "not finite": not_finite(),
+        "no product": many(0),
+    }
+
+
+def written() -> str:
+    """All reports, each under its title."""
+    program = Program("m.py", numbers={A: 1, C: 2}, notes=("Mind this.",))
+    return "".join(f"==== {name}\n{markdown(one, program)}" for name, one in reports().items())
+
+
+def test_the_reports() -> None:
+    """`python -m tests.tuner.report.test_markdown` writes the file anew."""
+    assert written().split("==== ") == WRITTEN.read_text("utf-8").split("==== ")
 
 
 def test_a_row_stays_a_row_whatever_the_program_says() -> None:
@@ -39,5 +73,5 @@ def test_a_row_stays_a_row_whatever_the_program_says() -> None:
     assert C not in text
 
 
-def test_a_program_without_products() -> None:
-    assert "The program calls no matrix product." in markdown(many(0), Program("m.py"))
+if __name__ == "__main__":
+    WRITTEN.write_text(written(), "utf-8")

@@ -1,28 +1,21 @@
 """The sentences and numbers that both forms of a report share."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.markdown import markdown
 from mixpert_py.tuner.report.page import page
-from mixpert_py.tuner.report.record import Gain, Record, ValueEntry, VerificationEntry
+from mixpert_py.tuner.report.record import Gain, Record, VerificationEntry
 from mixpert_py.tuner.report.summary import (
     COLORS,
     MEANING,
     Program,
-    allowed,
     levels,
     rows,
-    size,
-    tuning_facts,
-    verdict,
     visible,
-    why,
 )
-from tests.tuner.report.records import A, B, C, many, not_finite, small
+from tests.tuner.report.records import A, B, C, many, small
 
 FRESH = VerificationEntry(
     error=2e-5,
@@ -70,67 +63,9 @@ def test_every_form_shows_the_same_gain(gain: Gain, text: str, card: str | None)
     assert ("<strong>1.60 <small>s" in shown) == (gain is GAIN)
 
 
-def test_a_reverted_plan_says_so() -> None:
-    record = changed(small(), reverted=True)
-    assert "no faster in fresh processes" in verdict(record, rows(record, Program("m.py")))
-
-
-@pytest.mark.parametrize(
-    ("record", "said"),
-    [
-        (
-            changed(small(), verification=FRESH),
-            "2 of 3 products lowered. Times are measured in fresh processes",
-        ),
-        (small(budget=0.0), "Every product stays as it was."),
-        (changed(small(), interrupted=True), "Interrupted: this is the best plan so far"),
-        (not_finite(), "1 of 1 product lowered. Times are predicted"),
-        (many(0), "The program calls no matrix product."),
-        (changed(small(), budget=-1.0), "Over the budget before anything is lowered."),
-    ],
-    ids=["lowered", "kept", "interrupted", "predicted", "no-product", "over-budget"],
-)
-def test_verdict(record: Record, said: str) -> None:
-    assert verdict(record, rows(record, Program("m.py"))).startswith(said)
-
-
 def test_levels_are_coloured_from_most_to_least_accurate() -> None:
     assert levels(small()) == {"native": 0, "int8x6": 1, "int8x3": COLORS}
     assert levels(many(0)) == {"native": 0}
-
-
-def test_why_names_the_successor_and_ends_with_the_problem() -> None:
-    found = rows(small(), Program("m.py", numbers={A: 1, B: 2, C: 3}))
-    by_site = {row.entry.id: row for row in found}
-    assert why(by_site[C], found) == "failed: exit code 3"
-
-    def said(reason: str, detail: str) -> str:
-        row = by_site[A]
-        entry = msgspec.structs.replace(row.entry, reason=reason, detail=detail)
-        return why(replace(row, entry=entry), found)
-
-    assert said(Reason.RAISED, B) == "raised for a successor, number 2"
-    assert said(Reason.FAILED, "Traceback:\n  x\nValueError: y\n") == "failed: ValueError: y"
-
-
-def test_errors_of_several_budgets_are_shares() -> None:
-    record = small()
-    assert (size(record, 2.5e-5), allowed(record)) == ("2.5e-05", "of 1e-4 allowed")
-    values = [
-        ValueEntry(name="y", criterion="max", budget=1e-3, error=5e-4),
-        ValueEntry(name="z", criterion="mred", budget=None, error=None),
-    ]
-    assert not [
-        said for name, said in tuning_facts(changed(record, values=values)) if name == "Value"
-    ]
-    several = changed(record, criterion=None, budget=1.0, values=values)
-    assert (size(several, 0.255), allowed(several)) == ("25.5 %", "of its budget")
-    assert size(several, None) == "–"
-    assert [said for name, said in tuning_facts(several) if name == "Value"] == [
-        "y: max error 5.0e-04 of 1e-3 allowed",
-        "z: mred error – of any allowed",
-    ]
-    assert "Error measure" not in dict(tuning_facts(several))
 
 
 @pytest.mark.parametrize(
@@ -145,10 +80,3 @@ def test_errors_of_several_budgets_are_shares() -> None:
 def test_what_cannot_be_seen_is_shown(text: str, shown: str) -> None:
     assert visible(text) == shown
     visible(text).encode()
-
-
-def test_where_nothing_has_an_error_no_value_has_the_largest() -> None:
-    name, found = "Value with the largest error", msgspec.structs.replace(FRESH, worst="y")
-    assert (name, "y") in tuning_facts(changed(small(), verification=found))
-    exact = msgspec.structs.replace(found, error=0.0)
-    assert name not in dict(tuning_facts(changed(small(), verification=exact)))
