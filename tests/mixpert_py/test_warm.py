@@ -19,7 +19,6 @@ from mixpert_py.runtime.kernels import compile as compiling
 from mixpert_py.runtime.kernels.recording import LEFT, RESULT, RIGHT, Recording
 from mixpert_py.runtime.reasons import Reason
 from tests.fresh_home import ROOT, command, environment
-from tests.mixpert_py.command import Mixpert
 from tests.runtime.gpu.fake import CUDARuntimeError, FakeGpu
 
 LARGE = [4096, 4096, 4096]
@@ -143,18 +142,6 @@ def test_without_a_gpu_the_command_fails(tmp_path: Path) -> None:
     )
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
     assert ended.stderr.startswith("mixpert: --warm compiles for the GPU that is here: ")
-
-
-def test_a_plan_is_for_warm_alone(mixpert: Mixpert) -> None:
-    said = mixpert("doctor", "plan.toml")
-    assert (said.code, "a PLAN is for --warm" in said.err) == (2, True)
-
-
-def test_a_plan_that_is_none_is_refused(tmp_path: Path, mixpert: Mixpert) -> None:
-    said = mixpert("doctor", "--warm", str(tmp_path / "plan.toml"))
-    assert said.code == 2
-    assert said.err.startswith(f"mixpert: {tmp_path / 'plan.toml'}: cannot read the plan: ")
-    assert said.err.count("\n") == 1
 
 
 def doctor(home: Path, *plans: Path) -> str:

@@ -422,16 +422,6 @@ def test_the_reference_backend_answers_for_errors(small_results: dict[str, Any])
     assert not any("failed" in entry for entry in small_results.values())
 
 
-def test_the_table_of_the_papers(small_results: dict[str, Any]) -> None:
-    lines = run.markdown({"exhibits": small_results}).splitlines()
-    assert lines[0] == "# Five papers, measured"
-    assert "| paper | what | published | here |" in lines
-    assert any(line.startswith("| Markidis et al. | Operands in ±16 | ") for line in lines)
-    assert any("8.32 *" in line for line in lines)  # not confirmed
-    assert any("about 1.8× |" in line for line in lines)  # confirmed
-    assert "The reference backend" in lines[-1]
-
-
 def test_the_page_is_made_of_what_is_kept(
     small_results: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

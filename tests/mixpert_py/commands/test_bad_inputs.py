@@ -55,9 +55,14 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("run", "-m", "no.such"), "-m no.such: No module named"),
     (("run", "--plan", "", "s.py"), "the name of the plan file is empty"),
     (("run", "object.ipynb"), "object.ipynb: a notebook of format"),
+    (("run", "nowhere.py"), "nowhere.py: no such file"),
+    (("run", "--plan", "nowhere.toml", "s.py"), "nowhere.toml: cannot read the plan"),
     (("run",), "give a SCRIPT"),
     (("estimate", "--error", "x", "s.py"), "--error is a number of at least 0, not x"),
     (("estimate", "nowhere.py"), "nowhere.py: no such file"),
+    (("estimate", "nowhere.ipynb"), "nowhere.ipynb: no such file"),
+    (("estimate",), "SCRIPT"),
+    (("estimate", "--time-limit", "0", "s.py"), "--time-limit"),
     (("estimate", "app.pyz"), "app.pyz: an archive; the command takes a script"),
     (("estimate", "-c", "print(1)"), "a script or -m MODULE, not -c CODE"),
     (("estimate", "--error", "1e-400", "s.py"), "--error 1e-400: the smallest number above 0"),
@@ -68,6 +73,14 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("tune", "--error", "b=", "s.py"), "--error b=: it takes VALUE"),
     ((*TUNE, "--time-limit", "0", "s.py"), "--time-limit is a number of seconds, not 0"),
     ((*TUNE, "app.pyz"), "app.pyz: an archive; the command takes a script"),
+    ((*TUNE, "nowhere.py"), "nowhere.py: no such file"),
+    ((*TUNE, "."), "no __main__.py in it"),
+    ((*TUNE, "-m", "no_such"), "-m no_such: no such module"),
+    ((*TUNE, "--compare", "z.npy", "s.py"), "z.npy"),
+    ((*TUNE, "--criterion", "x", "s.py"), "unknown criterion 'x'"),
+    ((*TUNE, "-o", "syntax.toml", "s.py"), "syntax.toml: not valid TOML"),
+    (("tune", "--error", "1", "--backend", "x", "s.py"), "reference, cuda"),
+    (("tune", "--error", "1", "--backend", "cuda", "s.py"), "cuda"),
     ((*TUNE, "object.ipynb"), "object.ipynb: a notebook of format"),
     ((*TUNE, "-c", "print(1)"), "a script or -m MODULE, not -c CODE"),
     ((*TUNE, "--compare", "c", "s.py"), "s.py: has no numeric value for c"),
@@ -78,8 +91,11 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("verify", "scheme.toml", "s.py"), "scheme.toml:3: "),
     (("verify", "p.toml", "app.pyz"), "app.pyz: an archive; the command takes a script"),
     (("verify", "s.py", "s.py"), "(a plan is a .toml file)"),
+    (("verify", "--error", "1", "p.toml", "-c", "pkg"), "a script or -m MODULE, not -c"),
+    (("verify", "--backend", "x", "p.toml", "s.py"), "reference, cuda"),
     (("verify", "--criterion", "x", "p.toml", "s.py"), "unknown criterion 'x'"),
     (("report", "p.toml"), "p.toml: no tuning is kept beside it"),
+    (("report", "nowhere.toml"), "nowhere.toml: cannot read the plan"),
     (("report", "app.pyz"), "app.pyz: not UTF-8 text (a plan is a .toml file)"),
     (("report", "damaged.toml"), "damaged.trials.jsonl: not a file of trials"),
     (("plan", "show", "folder"), "folder: cannot read the plan"),
@@ -107,8 +123,11 @@ def folder(tmp_path: Path) -> Path:
 def test_one_clear_line(
     folder: Path, mixpert: Mixpert, words: tuple[str, ...], wanted: str
 ) -> None:
+    before = set(os.listdir(folder))
     said = mixpert(*words)
     assert said.code == 2, said
+    assert not said.out or words[0] in ("sites", "graph")  # these go on with other files
+    assert set(os.listdir(folder)) - before <= {"s.mixpert.trials.jsonl"}
     assert "Traceback" not in said.err
     assert "internal error" not in said.err
     lines = [line for line in said.err.splitlines() if line]

@@ -101,17 +101,6 @@ def test_a_program_with_its_output_closed_is_as_natively(tmp_path: Path) -> None
     assert (tmp_path / "o").read_text() == "None\nNone\n"
 
 
-@pytest.mark.parametrize("words", [("tune", "--error", "1"), ("verify", "--error", "1", "p.toml")])
-def test_tune_and_verify_take_no_text(
-    tmp_path: Path, mixpert: Mixpert, words: tuple[str, ...]
-) -> None:
-    (tmp_path / "p.toml").write_text("schema = 1\n")
-    said = mixpert(*words, "-c", "pkg")
-    assert said.code == 2
-    assert "takes a script or -m MODULE, not -c" in said.one_clear_line()
-    assert "-m no_such: no such module" in mixpert(*words, "-m", "no_such").err
-
-
 @pytest.mark.parametrize(
     ("words", "missing"),
     [

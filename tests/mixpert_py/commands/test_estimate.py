@@ -261,26 +261,6 @@ def test_a_program_that_fails(text: str, word: str, tmp_path: Path, mixpert: Mix
     assert said.out == ""
 
 
-OPTIONS_BAD = [
-    ("nothing", [], "SCRIPT"),
-    ("a missing file", ["none.py"], "no such file"),
-    ("a missing notebook", ["none.ipynb"], "no such file"),
-    ("a NaN budget", ["--error", "nan", "s.py"], "--error"),
-    ("no time", ["--time-limit", "0", "s.py"], "--time-limit"),
-]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"), [row[1:] for row in OPTIONS_BAD], ids=[row[0] for row in OPTIONS_BAD]
-)
-def test_bad_options(arguments: list[str], word: str, tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text("raise AssertionError('is not run')\n")
-    said = mixpert("estimate", *arguments)
-    assert said.code == 2
-    assert word in said.err
-    assert "is not run" not in said.err
-
-
 def command(
     place: Place, *arguments: str, module: str | None = None, packages: tuple[str, ...] = ()
 ) -> str:

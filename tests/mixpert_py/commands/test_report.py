@@ -123,21 +123,6 @@ def test_a_plan_that_was_changed_by_hand(tuned: Path, mixpert: Mixpert) -> None:
     assert "> The plan file has changed since: this is what the tuning found." in said
 
 
-def test_a_plan_without_a_tuning(tuned: Path, mixpert: Mixpert) -> None:
-    (tuned / "m.mixpert.toml").rename(tuned / "other.toml")
-    done = mixpert("report", "other.toml", "--md")
-    assert done.code == 2
-    assert done.one_clear_line() == (
-        "mixpert: other.toml: no tuning is kept beside it; `mixpert tune` keeps one there"
-    )
-
-
-def test_a_plan_that_is_not_there(tmp_path: Path, mixpert: Mixpert) -> None:
-    done = mixpert("report", "none.toml", "--md")
-    assert done.code == 2
-    assert "none.toml: cannot read the plan" in done.one_clear_line()
-
-
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_without_a_form_a_summary_is_printed(tuned: Path, mixpert: Mixpert, width: int) -> None:
     done = mixpert("report", "m.mixpert.toml", COLUMNS=str(width))

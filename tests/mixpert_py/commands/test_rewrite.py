@@ -160,16 +160,13 @@ def test_nothing_of_the_users_is_run(tmp_path: Path, new_mixpert: Mixpert) -> No
 
 
 BAD = [
-    ("a missing file", ["none.py"], b"", "no such file"),
     ("no parse", ["s.py"], b"x = (1 @\n", "s.py: line 1"),
     ("NUL bytes", ["s.py"], b"x = 1\0 @ 2", "s.py"),
     ("not the encoding it says", ["s.py"], b"# coding: utf-8\nx = '\xff' @ 1", "s.py"),
     ("unknown encoding", ["s.py"], b"# coding: klingon\na @ b", "s.py"),
     ("hostile nesting", ["s.py"], b"a = " + b"(" * 100_000 + b" @", "s.py"),
     ("hostile unary minuses", ["s.py"], b"a = b @ " + b"-" * 100_000 + b"1", "s.py"),
-    ("an unknown scheme", ["--scheme", "int9", "s.py"], b"a @ b", "unknown scheme 'int9'"),
     ("a missing plan", ["--plan", "p.toml", "s.py"], b"a @ b", "p.toml"),
-    ("a folder that is not there", ["-o", "no/where.py", "s.py"], b"a @ b", "no/where.py"),
 ]
 
 

@@ -133,35 +133,6 @@ def test_a_program_that_fails_gets_a_clear_line_and_its_last_words(
     assert set(os.listdir(tmp_path)) <= {"s.py", "s.mixpert.trials.jsonl"}
 
 
-OPTIONS_BAD = [
-    ("a missing file", ["--error", "1", "none.py"], "no such file"),
-    ("a folder", ["--error", "1", "."], "no __main__.py in it"),
-    ("no budget", ["chain.py"], "--error"),
-    ("a NaN budget", ["--error", "nan", "chain.py"], "--error"),
-    ("an unknown criterion", ["--error", "1", "--criterion", "x", "chain.py"], "frobenius"),
-    ("an unknown backend", ["--error", "1", "--backend", "x", "chain.py"], "reference"),
-    ("no CUDA here", ["--error", "1", "--backend", "cuda", "chain.py"], "cuda"),
-    ("a missing variable", ["--error", "1", "--compare", "zzz", "chain.py"], "zzz"),
-    ("a missing array file", ["--error", "1", "--compare", "z.npy", "chain.py"], "z.npy"),
-    ("a malformed old plan", ["--error", "1", "-o", "p.toml", "chain.py"], "p.toml:1: key 'x'"),
-]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"), [row[1:] for row in OPTIONS_BAD], ids=[row[0] for row in OPTIONS_BAD]
-)
-def test_bad_options_get_a_clear_line(
-    chain: Path, mixpert: Mixpert, arguments: list[str], word: str
-) -> None:
-    (chain.parent / "p.toml").write_text("x = 1\n")
-    said = mixpert("tune", *arguments)
-    assert said.code == 2
-    assert word in said.err
-    assert "Traceback" not in said.err
-    assert said.out == ""
-    assert sorted(os.listdir(chain.parent)) == ["chain.py", "p.toml"]
-
-
 def test_no_site_at_all(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "s.py").write_text("print(1)\n")
     said = mixpert("tune", "--error", "1", "s.py")
