@@ -113,7 +113,7 @@ def test_what_is_not_there_has_no_section() -> None:
 
 def test_many_plans_are_folded() -> None:
     record = small()
-    more = msgspec.structs.replace(record, trials=record.trials * 100)
+    more = msgspec.structs.replace(record, trials=record.trials * 20)
     text = page(more, Program("m.py"))
     assert f"{len(more.trials) - TRIALS_SHOWN} more plans" in text
     assert text.count('id="trial-') == len(more.trials)
