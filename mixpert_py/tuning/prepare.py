@@ -59,7 +59,7 @@ from mixpert_py.tuning.unsuited import why_all_native, why_native
 
 FEW_RUNS, MOST_RUNS = 4, 12  # between which most tunings need some
 NOTHING = "makes no matrix product that could be tuned"
-LONG = 10.0  # seconds of a tuning, of which people are told before
+LONG = 12.0  # seconds of a tuning, of which people are told before
 HOST_LADDERS = (AUTO, "cpu")  # that need no GPU
 UNSOUND = (
     "runs at the same time would disturb each other's times; give each a GPU of its own, or let "

@@ -162,7 +162,7 @@ def test_budgets_from_the_command_line(mixpert: Mixpert) -> None:
 BAD = [
     ("an unknown value", ["--error", "lost=1"], "no value 'lost' to judge; the program shows"),
     ("no number", ["--error", "loss=x"], "--error is a number of at least 0, not x"),
-    ("twice", ["--error", "1", "--error", "2"], "--error 2: 'a value for all' stands twice"),
+    ("twice", ["--error", "loss=1", "--error", "loss=2"], "'loss' stands twice"),
     ("no budget", ["--error", "loss=1", "--criterion", "logits=max"], "--error logits=BUDGET"),
     ("an unknown criterion", ["--error", "1", "--criterion", "loss=x"], "unknown criterion 'x'"),
     ("no hold-out", ["--error", "1", "--hold-out-error", "loss=1"], "is for --hold-out"),
