@@ -127,14 +127,15 @@ def _device_model(gpu: "Device | Absent") -> str:
     """The device model in use, its origin and its age."""
     from mixpert_py.runtime import own_files
     from mixpert_py.runtime.gpu.device import Absent
-    from mixpert_py.runtime.model import STANDS_IN, known_devices
+    from mixpert_py.runtime.model import known_devices
 
     if isinstance(gpu, Absent):
         return f"none in use; known are {', '.join(known_devices.names())}"
     try:
         model = known_devices.find(gpu.name)
     except DeviceError as error:
-        return f"{STANDS_IN} stands in: {error} (`mixpert probe` makes one)"
+        nearest = known_devices.slug(known_devices.model_of(gpu.name).device)
+        return f"{nearest} stands in: {error} (`mixpert probe` makes one)"
     path = known_devices.path_of(gpu.name)
     days = (datetime.date.today() - model.date).days
     age = "of today" if days == 0 else f"{days} day{'s' * (days != 1)} old"

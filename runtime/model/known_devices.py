@@ -13,6 +13,22 @@ from mixpert_py.runtime import own_files
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.model.device_model import SHIPPED, DeviceModel, dumps, load
 
+# The modelled GPU whose ratios of rates others share, by words in their names. The order counts.
+NEAREST = {
+    "geforce rtx 30": "nvidia-geforce-rtx-3090",
+    "geforce rtx 40": "nvidia-geforce-rtx-4090",
+    "geforce rtx 50": "nvidia-geforce-rtx-5090",
+    "ada generation": "nvidia-l40s",
+    "nvidia l": "nvidia-l40s",
+    "rtx a": "nvidia-a10",
+    "nvidia a10-": "nvidia-a10",
+    "nvidia a10g": "nvidia-a10",
+    "nvidia a40": "nvidia-a10",
+    "nvidia a16": "nvidia-a10",
+    "nvidia a2": "nvidia-a10",
+    "nvidia a": "nvidia-a100-sxm4-80gb",
+}
+
 
 def find(name: str) -> DeviceModel:
     """The model of a device: by its name as CUDA gives it, or by words of it ("h200", "rtx 3090").
@@ -32,11 +48,13 @@ def find(name: str) -> DeviceModel:
 
 @cache
 def model_of(device: str) -> DeviceModel:
-    """The model to go by on a device of this name: its own if it has a sound one, else another's.
+    """The model to go by on a device of this name: its own if it has a sound one, else that of the
+    nearest GPU of its generation, else that of an H200.
 
     What measures a device again keeps its model by `keep`, and is believed from then on.
     """
-    for name in (device, STANDS_IN):
+    nearest = (model for words, model in NEAREST.items() if words in device.lower())
+    for name in (device, *nearest, STANDS_IN):
         try:
             return find(name)
         except DeviceError:

@@ -52,15 +52,19 @@ def test_the_device_model_in_use_and_its_age(
     assert said("device model").endswith(f"; {path} is left, others could have written it")
 
 
-def test_a_device_without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    FakeGpu(name="NVIDIA Nothing").install(monkeypatch)
-    assert said("device model").startswith("nvidia-h200 stands in: no device model is known for ")
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("NVIDIA Nothing", "nvidia-h200"), ("NVIDIA GeForce RTX 4080", "nvidia-geforce-rtx-4090")],
+)
+def test_a_device_without_a_model(monkeypatch: pytest.MonkeyPatch, name: str, nearest: str) -> None:
+    FakeGpu(name=name).install(monkeypatch)
+    assert said("device model").startswith(f"{nearest} stands in: no device model is known for ")
     assert said("device model").endswith("(`mixpert probe` makes one)")
 
 
 def test_without_a_gpu_no_device_model_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeGpu(error=CUDARuntimeError(35), driver=11040).install(monkeypatch)
-    assert said("device model").startswith("none in use; known are nvidia-a100-sxm4-80gb, ")
+    assert said("device model").startswith("none in use; known are nvidia-a10, ")
 
 
 def test_without_a_gpu_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,6 +151,12 @@ def test_what_keeps_the_host_is_as_slow_as_the_host() -> None:
     assert not is_faster("int8x6", 2048, 2048, 2048)
 
 
+@pytest.mark.parametrize("device", ["NVIDIA GeForce RTX 4080", "NVIDIA L4", "NVIDIA RTX A6000"])
+def test_where_fp16_is_hardly_faster_only_float64_gains(device: str) -> None:
+    assert not is_faster("faithful", 4096, 4096, 4096, device=device)
+    assert is_faster("crt", 4096, 4096, 4096, wide=True, device=device)
+
+
 def test_a_device_that_nobody_modelled_goes_by_another() -> None:
     assert figures("Some GPU").staging == figures(SHIPPED).staging
     assert is_faster("int8x6", 8192, 8192, 8192, device="Some GPU")

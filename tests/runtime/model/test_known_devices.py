@@ -27,6 +27,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("A100", "NVIDIA A100-SXM4-80GB"),
         ("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
         ("RTX 3090", "NVIDIA GeForce RTX 3090"),
+        ("RTX 4090", "NVIDIA GeForce RTX 4090"),
+        ("RTX 5090", "NVIDIA GeForce RTX 5090"),
+        ("l40s", "NVIDIA L40S"),
+        ("l4", "NVIDIA L4"),
+        ("A10", "NVIDIA A10"),
         ("t4", "Tesla T4"),
         ("v100", "Tesla V100-SXM2-16GB"),
     ],
@@ -38,9 +43,30 @@ def test_names(name: str, device: str) -> None:
 @pytest.mark.parametrize("name", ["h20", "3090 rtx", "", "NVIDIA B200"])
 def test_others_are_not_known(name: str) -> None:
     with pytest.raises(
-        DeviceError, match=r"no device model is known for .*: nvidia-a100-sxm4-80gb"
+        DeviceError, match=r"no device model is known for .*: nvidia-a10, nvidia-a100"
     ):
         find(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("NVIDIA GeForce RTX 3060 Laptop GPU", "NVIDIA GeForce RTX 3090"),
+        ("NVIDIA GeForce RTX 4080 SUPER", "NVIDIA GeForce RTX 4090"),
+        ("NVIDIA GeForce RTX 5070 Ti", "NVIDIA GeForce RTX 5090"),
+        ("NVIDIA RTX 6000 Ada Generation", "NVIDIA L40S"),
+        ("NVIDIA L40", "NVIDIA L40S"),
+        ("NVIDIA RTX A6000", "NVIDIA A10"),
+        ("NVIDIA A10G", "NVIDIA A10"),
+        ("NVIDIA A40", "NVIDIA A10"),
+        ("NVIDIA A100-PCIE-40GB", "NVIDIA A100-SXM4-80GB"),
+        ("NVIDIA A30", "NVIDIA A100-SXM4-80GB"),
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H200"),
+        ("NVIDIA B200", "NVIDIA H200"),
+    ],
+)
+def test_an_unknown_device_goes_by_the_nearest(name: str, device: str) -> None:
+    assert known_devices.model_of(name).device == device
 
 
 def test_words_of_several_devices() -> None:
@@ -53,10 +79,10 @@ def test_the_users_own_come_first() -> None:
     own = msgspec.structs.replace(shipped, cuda="99.9")
     assert keep(own) == path_of("Tesla T4")
     assert find("t4") == own
-    other = msgspec.structs.replace(own, device="NVIDIA L4")
+    other = msgspec.structs.replace(own, device="Tesla P4")
     keep(other)
-    assert find("l4") == other
-    assert names() == sorted([*names()[:-3], "nvidia-l4", "tesla-t4", "tesla-v100-sxm2-16gb"])
+    assert find("p4") == other
+    assert names()[-3:] == ["tesla-p4", "tesla-t4", "tesla-v100-sxm2-16gb"]
 
 
 def test_a_file_that_is_no_model_is_named(home: Path) -> None:
