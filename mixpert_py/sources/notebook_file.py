@@ -1,22 +1,35 @@
-"""Rewrites the code cells of a notebook as one program; all other bytes stay."""
+"""Rewrites the code cells of a notebook as one program.
+
+IPython's own lines in a cell (`%magic`, `!command`, `help?`) are hidden from Python's parser.
+"""
 
 import ast
+import io
+import json
+import re
+import tokenize
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any
 
-from mixpert_py.errors import SourceError
+from mixpert_py.errors import SourceError, one_line
 from mixpert_py.passes import imports
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
-from mixpert_py.passes.edits import Edit, splice
 from mixpert_py.passes.pipeline import analyze, dependencies, rewrite
 from mixpert_py.passes.source import parse
 from mixpert_py.plan import Plan
 from mixpert_py.sources import comments
-from mixpert_py.sources.notebook_cells import Cell, code_cells, is_python, json_edits, plain
 from mixpert_py.sources.source_files import MAX_NOTEBOOK_BYTES
+
+FORMAT = 4
+RUNNING = re.compile(r"\s*%%(?:time|capture|mixpert)\b[^\n]*")
+TIMED = re.compile(r"(?P<indent>[ \t]*)%time[ \t]+(?=[^\s-])")
+MAGIC = re.compile(r"(?P<indent>[ \t]*)(?:[%!?]|[^#'\"]*\?[ \t]*$)")
+# `files = !ls` and `x = %magic`: the name is bound all the same.
+ASSIGNED = re.compile(r"(?P<target>[ \t]*[^=#'\"!<>]+=)[ \t]*[!%]")
 
 
 @dataclass(frozen=True)
@@ -42,30 +55,29 @@ class Followed:
 def rewrite_notebook(raw: bytes, module: str, plan: Plan | None, scheme: str | None) -> Changed:
     """The notebook with its products as runtime calls, and the import in the first such cell.
 
-    Raises SourceError as `pipeline.rewrite` does, and for a file that is not a notebook.
+    A notebook without such products keeps its bytes; another one is written anew with its own
+    indentation. Raises SourceError as `pipeline.rewrite` does, and for a file that is not a
+    notebook.
     """
     program = _read(raw)
     tree = parse(program.text, module)
     name = imports.alias(tree, program.text)
     added = not imports.is_imported(tree, name)
-    head = f"import {imports.PACKAGE} as {name}\n" * added
-    source = f"{head}{program.text}".encode()
+    head = f"import {imports.PACKAGE} as {name}"
+    source = f"{head}\n{program.text}".encode() if added else program.text.encode()
     program.require_known_comments(source, module, added)
-    sites = analyze(source, module)
+    sites = program.placed(analyze(source, module), added)
     new = rewrite(source, module, plan, scheme).decode().split("\n")[added:]
     old = program.text.split("\n")
     if len(new) != len(old):
         raise SourceError(f"{module}: the number of lines changes; the notebook is left as it is")
-    changes: dict[int, tuple[str, ...]] = {
-        i: (line,) for i, line in enumerate(new) if line != old[i]
-    }
-    if changes and added:
+    changes = {i: line for i, line in enumerate(new) if line != old[i]}
+    if not changes:
+        return Changed(raw, *sites)
+    if added:
         at = program.import_line(min(changes))
-        changes[at] = (
-            head.removesuffix("\n") + imports.MARK,
-            *changes.get(at, (program.line(at),)),
-        )
-    return program.changed(program.edits(changes), sites, added)
+        changes[at] = f"{head}{imports.MARK}\n{changes.get(at, program.line(at))}"
+    return Changed(program.written(changes).encode(), *sites)
 
 
 def follow_notebook(raw: bytes, module: str) -> Followed:
@@ -100,15 +112,16 @@ def notebook_text(raw: bytes) -> bytes:
     Raises SourceError for a file that is not a notebook, or one of another language.
     """
     program = _read(raw, runs=True)
-    if not (program.cells or is_python(program.json)):
+    if not (program.cells or is_python(program.notebook)):
         raise SourceError("a notebook of another language than Python")
     return program.text.encode()
 
 
 def left_out(raw: bytes) -> list[str]:
     """The names of the code cells that are not in that program. Raises as `notebook_text` does."""
-    taken = {cell.number for cell in _read(raw, runs=True).cells}
-    numbers = (cell.number for cell in code_cells(raw.decode()))
+    program = _read(raw, runs=True)
+    taken = {cell.number for cell in program.cells}
+    numbers = (cell.number for cell in code_cells(program.notebook))
     return [f"cell_{number}" for number in numbers if number not in taken]
 
 
@@ -117,12 +130,62 @@ def _read(raw: bytes, runs: bool = False) -> "_Program":
         raise SourceError(f"larger than {MAX_NOTEBOOK_BYTES >> 20} MiB; such a notebook is skipped")
     try:
         text = raw.decode()
+        notebook = json.loads(text)
     except UnicodeDecodeError:
         raise SourceError("not a notebook: it is not UTF-8") from None
-    shown = [
-        (cell, code) for cell in code_cells(text) if (code := plain(cell.text, runs)) is not None
-    ]
-    return _Program(text, [cell for cell, _ in shown], [code for _, code in shown])
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"not a notebook: {one_line(error)}") from None
+    cells = [(cell, plain(cell.text, runs)) for cell in code_cells(notebook)]
+    shown = [(cell, code) for cell, code in cells if code is not None]
+    return _Program(text, notebook, [cell for cell, _ in shown], [code for _, code in shown])
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A code cell. number: its position among the code cells, from 1. node: its JSON object."""
+
+    number: int
+    node: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        return "".join(self.node.get("source", []))
+
+
+def code_cells(notebook: Any) -> list[Cell]:
+    """The code cells of a Python notebook in order; empty for another language.
+
+    Raises SourceError, in one line, if the JSON is not that of a notebook of format 4.
+    """
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells", []), list):
+        raise SourceError("not a notebook: no list of cells")
+    if notebook.get("nbformat") != FORMAT:
+        found = notebook.get("nbformat")
+        which = one_line(found) if isinstance(found, int | float | None) else "that is no number"
+        raise SourceError(f"a notebook of format {which}; {FORMAT} is known")
+    if not is_python(notebook):
+        return []
+    nodes = (node for node in notebook.get("cells", []) if isinstance(node, dict))
+    code = (node for node in nodes if node.get("cell_type") == "code")
+    cells = [Cell(number, node) for number, node in enumerate(code, 1)]
+    for cell in cells:
+        source = cell.node.get("source", [])
+        if not all(
+            isinstance(it, str) for it in (source if isinstance(source, list) else [source])
+        ):
+            raise SourceError(f"not a notebook: the source of cell {cell.number} is no text")
+    return cells
+
+
+def is_python(notebook: dict[str, Any]) -> bool:
+    """Return whether a notebook's cells are Python."""
+    metadata = notebook.get("metadata")
+    named = metadata if isinstance(metadata, dict) else {}
+    for key, name in (("language_info", "name"), ("kernelspec", "language")):
+        found = named.get(key)
+        if isinstance(found, dict) and isinstance(found.get(name), str):
+            return str(found[name]).lower() in ("python", "ipython")
+    return True
 
 
 @dataclass(frozen=True)
@@ -130,6 +193,7 @@ class _Program:
     """The code cells of a notebook, one after the other. json: the file's text."""
 
     json: str
+    notebook: dict[str, Any]
     cells: list[Cell]
     codes: list[str]  # of each cell, with the lines of IPython hidden
 
@@ -148,14 +212,13 @@ class _Program:
         index = bisect_right(self.starts, number) - 1
         return self.cells[index].text.split("\n")[number - self.starts[index]]
 
-    def changed(self, edits: list[Edit], sites: Sequence[CallSite], added: bool) -> Changed:
-        """The notebook after the edits. added: a line before the text, which the sites count."""
-        return Changed(splice(self.json, edits).encode(), *self.placed(sites, added))
-
     def placed(
         self, sites: Sequence[CallSite], added: bool
     ) -> tuple[tuple[CallSite, ...], tuple[int, ...]]:
-        """The sites with lines counted in their cells, and the numbers of those cells."""
+        """The sites with lines counted in their cells, and the numbers of those cells.
+
+        added: whether the sites count one more line, before the text.
+        """
         starts = self.starts
         lines = [site.line - 1 - added for site in sites]
         cells = [bisect_right(starts, line) - 1 for line in lines]
@@ -166,7 +229,7 @@ class _Program:
         return tuple(placed), tuple(self.cells[cell].number for cell in cells)
 
     def require_known_comments(self, source: bytes, module: str, added: bool) -> None:
-        """`comments.require_known`, with the line counted in its cell. added: as in `changed`."""
+        """`comments.require_known`, with the line counted in its cell. added: as in `placed`."""
         wrong = comments.problem(source, module)
         if wrong is not None:
             line, reason = wrong
@@ -189,20 +252,77 @@ class _Program:
             raise SourceError("a product on the line of a future import; the notebook is left")
         return line
 
-    def edits(self, changes: dict[int, tuple[str, ...]]) -> list[Edit]:
-        """Edits of the JSON text that replace some lines."""
-        edits = []
+    def written(self, changes: dict[int, str]) -> str:
+        """The file's text with some lines of its cells replaced. Changes the notebook."""
         for cell, start in zip(self.cells, self.starts, strict=True):
-            at = 0
-            own = []
-            for number, line in enumerate(cell.text.split("\n"), start):
-                end = at + len(line)
-                match changes.get(number):
-                    case (new,):
-                        own.append(Edit(at, end, new, True, 0))
-                    case (before, new):
-                        own.append(Edit(at, at, f"{before}\n", True, -1))
-                        own += [Edit(at, end, new, True, 0)] if new != line else []
-                at = end + 1
-            edits += json_edits(self.json, cell, own)
-        return edits
+            lines = cell.text.split("\n")
+            text = "\n".join(changes.get(i, line) for i, line in enumerate(lines, start))
+            if text != cell.text:
+                is_list = isinstance(cell.node["source"], list)
+                cell.node["source"] = text.splitlines(keepends=True) if is_list else text
+        indent = re.match(r"\s*\{\r?\n([ \t]+)", self.json)
+        space = re.search(r'":( ?)', self.json)
+        colon = f":{space[1] if space else ''}"
+        made = json.dumps(
+            self.notebook,
+            # A half of a surrogate pair has no UTF-8.
+            ensure_ascii=self.json.isascii() or "\\ud" in self.json.lower(),
+            indent=indent[1] if indent else None,
+            separators=("," if indent else f",{colon[1:]}", colon),
+        )
+        return made + self.json[len(self.json.rstrip()) :]
+
+
+def plain(cell: str, runs: bool = False) -> str | None:
+    """A cell as Python with equally many lines, IPython's lines replaced; None if it is not Python.
+
+    The text under a cell magic such as `%%time` belongs to the magic. runs: whether the cell is to
+    be run; then the text under magics that run it once, unchanged, is Python, and so is code after
+    such a line magic. Windows newlines are read as Python reads them.
+    """
+    if runs:
+        cell = cell.replace("\r\n", "\n")
+    if runs and (magic := RUNNING.match(cell)):
+        cell = "pass" + cell[magic.end() :]
+    if cell.lstrip().startswith("%%") or "\r" in cell or "\f" in cell:
+        return None
+    if _parses(cell):
+        return cell
+    lines: list[str] = []
+    continued = False
+    for line in cell.split("\n"):
+        if runs and not continued and TIMED.match(line) and _is_complete("\n".join(lines)):
+            line = TIMED.sub(r"\g<indent>", line)
+        hidden = "" if continued else _hidden(line, lines)
+        continued = hidden is not None and line.endswith("\\")
+        lines.append(line if hidden is None else hidden)
+    text = "\n".join(lines)
+    return text if _parses(text) else None
+
+
+def _hidden(line: str, before: list[str]) -> str | None:
+    """The replacement of a line of IPython; None for a line of Python."""
+    magic, assigned = MAGIC.match(line), ASSIGNED.match(line)
+    if not (magic or assigned) or not _is_complete("\n".join(before)):
+        return None
+    return f"{assigned['target']} 0" if assigned else f"{magic['indent'] if magic else ''}pass"
+
+
+def _is_complete(text: str) -> bool:
+    """Return False if the next line continues an expression or a string."""
+    try:
+        for _ in tokenize.generate_tokens(io.StringIO(text).readline):
+            pass
+    except tokenize.TokenError:
+        return False
+    except SyntaxError:
+        return True
+    return True
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
