@@ -1,1 +1,1 @@
-"""Products on NVIDIA GPUs: whose arrays, which device, what pays, and the steps of a product."""
+"""Products on NVIDIA GPUs: devices, arrays that are borrowed or moved, and launches."""

@@ -21,7 +21,7 @@ from mixpert_py.runtime.request import Request
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 
-THREADS = 4  # kernels at a time: the driver, which assembles PTX, and NVRTC let go of Python's lock
+THREADS = 4  # kernels at a time: NVRTC and the driver, which assembles PTX, release Python's lock
 
 
 class _Unpacked(NamedTuple):
@@ -39,11 +39,11 @@ def _pool() -> ThreadPoolExecutor:
 
 @contextmanager
 def compiling_ahead(request: Request) -> Iterator[None]:
-    """Context manager: other threads compile the kernels that a product inside will ask for.
+    """Context manager: other threads compile the kernels that the product inside it will use.
 
-    The product waits for the kernels that it needs next. After an interrupt threads begin nothing
-    more. request: of two-dimensional arrays on the current device; others are ignored. Failures are
-    left to the product itself, which will ask for the same kernel.
+    The product waits only for the kernel that it needs next. After an interrupt the threads begin
+    no further kernel. request: of two-dimensional arrays on the current device; nothing is compiled
+    for others. Errors are ignored here: the product asks for the same kernel, and raises them.
     """
     waiting: list[Future[None]] = []
     with suppress(RuntimeError):  # no thread can be started, as while the interpreter ends

@@ -1,4 +1,4 @@
-"""Products of packed operands on the GPU: chooses a kernel and a tile, and launches."""
+"""The GEMM of packed operands on the GPU: chooses a kernel and a tile, and launches it."""
 
 from functools import lru_cache
 from itertools import accumulate
@@ -36,9 +36,9 @@ UNGATED = 0, 0
 
 
 class Sizes(Protocol):
-    """The sizes of a packed operand, strides in bytes.
+    """The sizes of a packed operand; strides are in bytes.
 
-    Equal ones should be one object, since caches compare them.
+    Equal sizes should be the same object, because caches compare them.
     """
 
     def __hash__(self) -> int: ...
@@ -61,7 +61,7 @@ class Sizes(Protocol):
 
 
 class KernelOperand(Protocol):
-    """A packed operand as kernels need it: addresses on the device, and sizes."""
+    """A packed operand as the kernels take it: addresses on the device, and sizes."""
 
     @property
     def slices(self) -> int: ...
@@ -83,7 +83,7 @@ def gemm(
     gate: tuple[int, int] = UNGATED,
     prepare: bool = False,
 ) -> Any:
-    """out = A·B, both packed by `scheme`; enqueued on a stream.
+    """Enqueue out = A·B on a stream; both operands are packed by `scheme`.
 
     out: CuPy array (m, n) or (batch, m, n), float32 or float64, any strides but the last, which is
     one element. Operands have the same batch, or 1 for one that all share. family: the kernels to

@@ -1,14 +1,15 @@
-"""Whether the slices hold a product's operands: the device finds out by itself, and nobody waits.
+"""The guard: the device itself decides whether the slices can represent a product's operands.
 
-A row of A, or column of B, that spans more powers of two than the slices hold leaves them, and
-`repair` multiplies it: right for a few, at an eighth of the native product's speed for many. So
-large products are prepared for both. After packing, a kernel of one block counts the rows that have
-left, and writes a word. Where that is 1, both operands are packed anew, for `Scheme.wider`, mostly
-over what was packed before, and multiplied so; what the other launches would do is left out, and
-ends at once. Nothing waits, and a CUDA graph decides anew each time that it runs.
+A row of A, or a column of B, that spans more powers of two than the slices can represent is an
+outlier: `repair` multiplies it. For a few outliers that is cheap; for many it runs at an eighth of
+the native product's speed. So the launches of a large product are enqueued for two schemes. After
+packing, a kernel of one block counts the outliers and writes a word to the device's memory. If the
+word is 1, both operands are packed again for `Scheme.wider`, mostly into the same memory, and
+multiplied by that scheme, and the kernels of the first scheme return at once; if it is 0, the
+kernels of the wider scheme do. The host never waits, and a CUDA graph decides each time it runs.
 
-Up to 1024³ these launches take longer than the wider scheme does, which makes all such products of
-`faithful`.
+Up to 1024³ these launches take longer than the wider scheme alone, so all `faithful` products of
+these sizes use the wider scheme.
 """
 
 from typing import Any, NamedTuple
@@ -22,14 +23,15 @@ from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing import DevicePacked
 from mixpert_py.runtime.scheme import Scheme
 
-MOST = 256  # one row in so many may leave
+ROWS_PER_OUTLIER = 256  # the wider scheme is used if there are more outliers than one in so many
 THREADS = 1024
 WORD = 4  # bytes
 
 
 class Guard(NamedTuple):
-    """The decision of a guard. word: memory of an int32, 1 if left and right, packed for
-    `scheme`, are multiplied.
+    """The wider scheme, and both operands packed for it.
+
+    word: an int32 on the device, 1 if these operands are multiplied.
     """
 
     word: Any
@@ -48,13 +50,13 @@ class Guard(NamedTuple):
 
 
 def wider_of(scheme: Scheme, a: Any, b: Any) -> Scheme | None:
-    """The wider scheme for which products of these matrices, or stacks, are also prepared."""
+    """The wider scheme for which these matrices, or stacks, are also packed; None: no other one."""
     return scheme.wider if _count(a, b) >= worth.MIN_GUARDED else None
 
 
 def safe(scheme: Scheme, a: Any, b: Any, device: int) -> Scheme:
-    """The scheme by which a device multiplies these matrices: the given one if a guard watches
-    whether slices represent them, else the wider one.
+    """The scheme by which a device multiplies these matrices: the given one if a guard decides
+    whether its slices represent them, else the wider one.
     """
     wider, state = scheme.wider, state_of(device)
     if wider is None or _count(a, b) >= worth.MIN_GUARDED:
@@ -68,15 +70,15 @@ def _count(a: Any, b: Any) -> int:
 
 
 def outlier_guard(left: DevicePacked, right: DevicePacked, stream: Stream) -> Any:
-    """The memory of the word for two packed operands: enqueued on a stream of the current device.
+    """Enqueue the count of outliers of two packed operands; returns the memory of its word.
 
-    Raises DeviceError where the kernel does not compile.
+    Raises DeviceError if the kernel does not compile.
     """
     kernel = cuda_kernel("guard.cu", "guard", ())
     word = allocate(WORD, stream)
     words: tuple[int, ...] = ()
     for x in (left, right):
         count = x.batch * x.rows
-        words += (x.flags, count, count // MOST)
+        words += (x.flags, count, count // ROWS_PER_OUTLIER)
     kernel.launch_words(1, THREADS, (*words, word.ptr), 0, stream)
     return word

@@ -1,7 +1,7 @@
-"""Moves arrays between NumPy and a device while the device computes.
+"""Transfers of arrays between NumPy and a device, while the device computes.
 
-A transfer of more than a slot continues in copiers. Whoever needs its result waits for it, and
-helps.
+Copier threads continue a transfer that is larger than one staging slot. A thread that needs the
+transferred array waits for it, and copies some of the pieces itself meanwhile.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,9 +23,9 @@ Work = Callable[[Stager, Iterator[Place]], None]
 
 
 class Moves:
-    """The transfers to and from the current device, and `stream`, on which it computes.
+    """The transfers to and from the current device. stream: on which the device computes.
 
-    own: the stager of the thread. It is taken at the start, so that copies that have begun can end
+    own: the stager of this thread. It is taken at the start, so that copies that have begun can end
     even if memory becomes short.
     """
 
@@ -37,15 +37,15 @@ class Moves:
         self.stream, self._there, self._back = streams
 
     def send(self, x: Array, dtype: np.dtype[Any]) -> "Sent":
-        """Begin to copy x to the device, as that type. It is not to be freed before all that uses
-        it is over: its memory may go to what is sent next, which waits for nothing.
+        """Begin to copy x to the device, converted to a type.
 
-        Its axes lie in memory as they do here: to turn columns into rows takes twenty times as
-        long.
+        The caller keeps the result alive until all work that uses it has ended: its memory may
+        otherwise be reused by the next `send`, which waits for nothing. The order of its axes in
+        memory is that of x, because turning columns into rows takes twenty times as long.
         """
         order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
         stored = x.transpose(order)
-        with self._there:  # the computing stream may yet use what it has freed
+        with self._there:  # the computing stream may still use memory that it has freed
             target = self._xp.empty(stored.shape, dtype)
         array = target.transpose(tuple(order.index(axis) for axis in range(x.ndim)))
         if stored.dtype == dtype and stored.flags.c_contiguous and result_memory.is_locked(stored):
@@ -63,7 +63,7 @@ class Moves:
         return Sent(array, self.stream, self._job(put, stored.shape, dtype), events)
 
     def fetch(self, target: Array, x: Any) -> "Fetched":
-        """Begin to copy an array of the device, which is computed, to NumPy's of its shape."""
+        """Begin to copy a computed array of the device to a NumPy array of its shape."""
         if target.flags.c_contiguous and result_memory.is_locked(target):
             x.get(stream=self._back, out=target, blocking=False)
             return Fetched(x, self._back.record().synchronize)
@@ -76,31 +76,34 @@ class Moves:
     def _job(self, work: Work, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Job:
         places = pieces(shape, staging.SLOT_BYTES // dtype.itemsize)
         job = Job(partial(self._staged, work), places)
-        self._begun.callback(job.stop)  # before it begins: an interrupt may come in between
+        self._begun.callback(job.stop)  # before the job begins: an interrupt may come in between
         return job.begin()
 
     def _staged(self, work: Work, places: Iterator[Place]) -> None:
         if get_ident() == self._thread:
             work(self._own, places)
             return
-        # Not as a context: what it would go back to, device 0, may have no room for this process.
+        # Not as a context manager, which would select device 0 at its end: it may lack memory.
         self._xp.cuda.Device(self._device).use()
         with ExitStack() as held:
             try:
                 one = held.enter_context(stager(self._xp))
             except self._xp.cuda.memory.OutOfMemoryError:
-                return  # the caller does it
+                return  # the waiting thread copies the pieces
             work(one, places)
 
 
 class Sent:
-    """An array on its way to the device. job: will have its events; None: all are there."""
+    """An array that is being copied to the device.
+
+    job: the copy, which appends to `events`; None: `events` are complete.
+    """
 
     def __init__(self, array: Any, stream: Any, job: Job | None, events: list[Any]) -> None:
         self._array, self._stream, self._job, self._events = array, stream, job, events
 
     def arrived(self) -> Any:
-        """The array of the device; what is computed from now on finds all of x there."""
+        """The array on the device; work enqueued from now on waits until all of x is there."""
         if self._job is not None:
             self._job.end()
         for event in self._events:
@@ -109,8 +112,9 @@ class Sent:
 
 
 class Fetched:
-    """An array on its way from the device, where x is in use until then. end: waits until it has
-    arrived.
+    """An array x that is being copied from the device, and is kept alive until then.
+
+    end: waits until the copy is complete.
     """
 
     def __init__(self, x: Any, end: Callable[[], None]) -> None:
@@ -119,8 +123,8 @@ class Fetched:
 
 @contextmanager
 def moves(xp: ModuleType) -> Iterator[Moves]:
-    """Context manager that waits at the end for all transfers, even after an interrupt: memory
-    freed later is not in use any more.
+    """Context manager for transfers. At its end it waits for all of them, even after an interrupt,
+    so that memory which is freed later is no longer in use.
 
     Raises CuPy's OutOfMemoryError if the device, or page-locked memory, is full; waiting for a
     transfer may raise it too.
@@ -138,7 +142,10 @@ def moves(xp: ModuleType) -> Iterator[Moves]:
 
 
 def same(x: Array, y: Array, there: Any) -> Any:
-    """x on the device, if y is `there` and x is y or its transpose; otherwise None."""
+    """The view of `there`, the copy of y on the device, that equals x.
+
+    None unless x and y are the same memory, x being y or its transpose.
+    """
     for found, one in ((there, y), (there.T, y.T)):
         if x.__array_interface__ == one.__array_interface__:
             return found

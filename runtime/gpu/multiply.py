@@ -1,4 +1,4 @@
-"""The GPU's backend: products of arrays on the current device, with all options."""
+"""The backend for GPUs: products of CuPy arrays on the current device."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,7 +37,7 @@ from mixpert_py.runtime.schemes.crt import FEWEST, NONE, moduli_for
 T = TypeVar("T")
 
 NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
-MOST_OUTLOOKS = 4096  # of a device, after which they begin anew
+MOST_OUTLOOKS = 4096  # of a device; at this number all are forgotten
 
 
 @cache
@@ -56,10 +56,10 @@ def cuda_kernels() -> Kernels:
 
 
 class PackedOperand(NamedTuple):
-    """An operand packed on its own, and the emulation for which it is packed.
+    """An operand that was packed in advance, and the scheme for which it was packed.
 
-    parts: the packed real and imaginary part of a complex operand. record: the findings of packing,
-    for `crt`.
+    parts: the packed real and imaginary part of a complex operand. record: what packing found out
+    about the operand, for `crt`.
     """
 
     scheme: Scheme
@@ -76,9 +76,10 @@ def multiply(
 ) -> Product | Reason:
     """A·B of CuPy arrays on the current device, or why the device cannot make it.
 
-    stream: None for the current one; what is recorded is launches alone, see `prepared`. watch: of
-    `crt`, of which this is one product. part: of `crt`, the scheme by which it is made; else the
-    request's. Only `crt` waits for the device, until operands are packed.
+    stream: None for the current stream; a recording stream takes launches alone, see `prepared`.
+    watch: the records of the `crt` product that this product is an attempt at. part: the scheme of
+    that attempt; None: the request's scheme. Only `crt` waits for the device, until the operands
+    are packed.
     """
     kernels = cuda_kernels()
     xp, a, b, out = kernels.xp, request.a, request.b, request.out
@@ -160,13 +161,14 @@ def _complex(kernels: Kernels, request: Request) -> Product | Reason:
     if isinstance(product, Reason):
         return product
     if _captures(kernels.xp):
-        slices.keep_for_graph(product.value, used)  # and, with it, what that has used
+        slices.keep_for_graph(product.value, used)  # each real product keeps its own operands
     return product.with_value(as_matmul(product.value, a, b) if out is None else out)
 
 
 def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
-    """The product by as many moduli as its operands need, see `speculation`. `out` may be written
-    to even where there is a reason.
+    """The product by as many moduli as its operands need, see `speculation`.
+
+    `out` may be written to even if a Reason is returned.
     """
     a, b, out = request.a, request.b, request.out
     left, right = _known(request)
@@ -175,7 +177,7 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
     outlook = outlook_of(a, b, a.data.device_id)
     if _captures(xp):
         return _in_graph(xp, request, outlook)
-    # Operands are still needed after a product that does not do.
+    # If this attempt has too few moduli, the next one needs the operands unchanged.
     apart = out is not None and slices.overlaps(xp, out, a, b)
     if apart:
         request = request._replace(out=None)
@@ -193,7 +195,7 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
 
 
 def outlook_of(a: Any, b: Any, device: int) -> Outlook:
-    """Return the expectations of a device about products of arrays of these shapes and types."""
+    """The device's `Outlook` for products of arrays of these shapes and types."""
     outlooks = state_of(device).outlooks
     if len(outlooks) >= MOST_OUTLOOKS:
         outlooks.clear()
@@ -203,19 +205,19 @@ def outlook_of(a: Any, b: Any, device: int) -> Outlook:
 
 
 def _known(request: Request) -> Known:
-    """The findings about operands that are packed beforehand."""
+    """The records of the operands that were packed in advance."""
     left, right = request.left, request.right
     return left and left.record, right and right.record
 
 
 def _not_packed(request: Request) -> Request:
-    """The request with arrays alone, because operands are packed beforehand for FEWEST moduli."""
+    """The request without packed operands, which suit only products by FEWEST moduli."""
     return request._replace(left=None, right=None)
 
 
 def _in_graph(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason:
-    """The product in a CUDA graph, by as many moduli as the last one needed, or as two packed
-    operands need; native if neither is known.
+    """The product in a CUDA graph, by as many moduli as the last product needed, or as both packed
+    operands need; Reason.SPREAD if neither is known.
     """
     is_known = outlook.is_known or (request.left is not None and request.right is not None)
     if not is_known or outlook.failures or outlook.integers is not None:
@@ -227,7 +229,7 @@ def _in_graph(xp: ModuleType, request: Request, outlook: Outlook) -> Product | R
 
 
 def _of_integers(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason | None:
-    """The product of operands that may be integers, as the last ones were; None if they are not."""
+    """The product of operands that hold integers, as the last ones did; None if they do not."""
     made, watch, k = outlook.integers, Watch(xp), request.a.shape[-1]
     assert made is not None
     product = multiply(request, watch=watch, part=made)
@@ -263,7 +265,7 @@ def _by_moduli(xp: ModuleType, request: Request, outlook: Outlook) -> Product | 
         return multiply(bare, watch=Watch(xp), part=integers)
     if needed is None:
         return Reason.SPREAD
-    # What it finds is known, but kernels that record come with the package.
+    # The records are known by now, but only kernels that write them come with the package.
     return multiply(bare, watch=Watch(xp), part=emulation_of(f"crt{needed}"))
 
 
@@ -284,7 +286,8 @@ def pack_operand(
 ) -> PackedOperand | Reason:
     """One operand (…, m, k) or (…, k, n), packed for a scheme on the current stream; or why not.
 
-    recorded: for `crt`, whether it is one of which so many moduli may do; waits until it is packed.
+    recorded: whether the operand is for `crt`. Then this waits until the operand is packed, and
+    returns Reason.SPREAD if it needs more than FEWEST moduli.
     """
     kernels = cuda_kernels()
     if not makes(scheme, x.data.device_id) or (recorded and _captures(kernels.xp)):
@@ -302,7 +305,7 @@ def pack_operand(
         made = kernels.pack_one(*how, stream=stream, record=watch.records[0])
         watch.packed(made)
         record = watch.left()
-        if moduli_for(record.rows, NONE) != FEWEST:  # of no other operand, either
+        if moduli_for(record.rows, NONE) != FEWEST:  # whatever the other operand is
             return Reason.SPREAD
         return PackedOperand(scheme, made, split, record)
 
@@ -311,7 +314,7 @@ def pack_operand(
 
 
 def _attempt(x: GpuArray, name: str, work: Callable[..., T], *arguments: Any) -> T | Reason:
-    """work(*arguments), or why the device that x is on cannot do it under scheme `name`."""
+    """The result of work(*arguments), or why x's device cannot make products by scheme `name`."""
     xp, device = cuda_kernels().xp, x.data.device_id
     if name in state_of(device).refused:
         return Reason.KERNEL
@@ -332,7 +335,7 @@ def _failures(xp: ModuleType) -> tuple[type[Exception], ...]:
 
 
 def _reason_of(error: Exception, device: int, name: str) -> Reason:
-    """The reason that an error stands for; a kernel that does not compile is not tried again."""
+    """The Reason for an error. A kernel that does not compile is not tried again."""
     if isinstance(error, MemoryError) or _lacks_memory(error):
         return Reason.MEMORY
     state_of(device).refused[name] = str(error).partition("\n")[0]
@@ -340,16 +343,16 @@ def _reason_of(error: Exception, device: int, name: str) -> Reason:
 
 
 def _free(xp: ModuleType) -> None:
-    """Give back what CuPy's pool keeps: whoever multiplies now may have another pool.
+    """Return the free memory of CuPy's pool to the device, for a native product by another library.
 
-    Not to be called while an error is handled, which holds what the attempt has allocated.
+    Not to be called while an exception is handled: it keeps the memory of the failed attempt.
     """
     xp.get_default_memory_pool().free_all_blocks()
 
 
 def _lacks_memory(error: Exception) -> bool:
-    """Whether the driver had no room for a kernel's code, or for what it runs with: another time it
-    may have. CuPy's pool keeps what it has freed.
+    """Whether the driver had no memory for a kernel's code or its local memory. A later attempt may
+    succeed, once CuPy's pool has returned free memory.
     """
     return NO_MEMORY in (getattr(one, "status", None) for one in (error, error.__cause__))
 

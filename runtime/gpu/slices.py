@@ -1,9 +1,8 @@
-"""A product of slices on the GPU: pack, gemm, repair, enqueued on the caller's stream.
+"""A product of slices on the GPU: pack, gemm and repair are enqueued on the caller's stream.
 
-A large one is prepared for two schemes, and the device decides between them: see `guard`.
+A large product is enqueued for two schemes, and the device decides between them: see `guard`.
 
-Nothing here waits for the device, so a product can be captured in a CUDA graph; only what asks to
-know something of it, as a trace does, reads it back.
+Nothing here waits for the device, so a product can be captured in a CUDA graph.
 """
 
 import weakref
@@ -55,10 +54,10 @@ class Kernels:
 
 
 class SliceProduct(NamedTuple):
-    """C (…, m, n) and the packed operands that it was made of; None where it was made in parts.
+    """C (…, m, n) and its packed operands, left and right; both None if it was made in parts.
 
-    guard: None where the product was prepared for one scheme. Where its word is not 0, C was made
-    of the guard's operands; left and right may have been overwritten then.
+    guard: None if the product was enqueued for one scheme. If its word is not 0, C was made of the
+    guard's operands, and left and right may have been overwritten.
     """
 
     value: GpuArray
@@ -68,7 +67,7 @@ class SliceProduct(NamedTuple):
     guard: Guard | None
 
 
-# What is known of a product: both packed operands, and its guard.
+# Both packed operands of a product, and its guard.
 Enqueued = tuple[Packed | None, Packed | None, Guard | None]
 IN_PARTS: Enqueued = None, None, None
 
@@ -89,15 +88,13 @@ def multiply(
 
     a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; stacks broadcast, and
     are not copied. out: an array of the result's shape and type, any strides; it may overlap the
-    operands. left, right: an operand packed before, by the same scheme. Where memory is short the
-    product is made in parts, with the same result, but that each part of a guarded one decides for
-    itself. Raises CuPy's OutOfMemoryError where even that does not help, DeviceError where a kernel
-    does not compile.
+    operands. left, right: an operand packed in advance, by the same scheme. watch: receives the
+    records of a scheme of residues, on the current stream.
 
-    watch: records what operands need, of a scheme of residues on the current stream.
-
-    Large products are prepared for a wider scheme as well, where this one has one whose kernels
-    compile: see `guard`.
+    If memory is short the product is made in parts. The result is the same, except that each part
+    of a guarded product has its own decision. A large product is enqueued for the wider scheme as
+    well, if the scheme has one whose kernels compile: see `guard`. Raises CuPy's OutOfMemoryError
+    if the smallest parts do not fit, DeviceError if a kernel does not compile.
     """
     xp = kernels.xp
     (m, k), n = a.shape[-2:], b.shape[-1]
@@ -128,7 +125,7 @@ def multiply(
             piece, parts = waiting.pop(), None
             try:
                 known = _pack_multiply_repair(how, piece)
-                if not is_whole:  # there may be no room for the next part beside this one
+                if not is_whole:  # free its memory: the next part may not fit beside it
                     known = IN_PARTS
             except xp.cuda.memory.OutOfMemoryError:
                 parts = _parts(piece)
@@ -161,10 +158,10 @@ def keep_for_graph(result: GpuArray, used: Any) -> None:
 
 
 class _How(NamedTuple):
-    """How matrices, or stacks of them, are multiplied.
+    """What all parts of a product share.
 
-    wider: what the whole product is prepared for besides, None where there is nothing. used: a list
-    that keeps all that is packed, for a graph; None: it goes when the product is made.
+    wider: the second scheme for which the product is enqueued; None: there is none. used: a list
+    that keeps packed operands alive for a CUDA graph; None outside of graphs.
     """
 
     kernels: Kernels
@@ -176,7 +173,10 @@ class _How(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A product into c (m, n) or (count, m, n), by the launches of `batch`; and what is packed."""
+    """A product into c (m, n) or (count, m, n), by the launches of `batch`.
+
+    left, right: operands that were packed in advance.
+    """
 
     a: GpuArray
     b: GpuArray
@@ -207,13 +207,13 @@ def _parts(piece: Piece) -> list[Piece]:
 
 
 def halves(length: int, multiple: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Where the two halves of a length begin and end; the first is a multiple of the unit."""
+    """The (start, stop) of both halves of a length; the first is a multiple of `multiple` long."""
     middle = -(-length // 2 // multiple) * multiple
     return (0, middle), (middle, length)
 
 
 def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
-    """Enqueue all launches of a product. Returns what `SliceProduct` has after the scheme."""
+    """Enqueue all launches of a product. Returns its packed operands and its guard."""
     a, b, c, batch, left, right = piece
     kernels, scheme, wider, stream, used, watch = how
     given = {"stream": stream}
@@ -221,7 +221,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     records = (0, 0) if watch is None else watch.records
     x, y = by_rows(a), by_columns(b)
     if left is None and right is None:
-        # Not in a graph, whose packing may begin with a memset that no gate holds back.
+        # Not in a graph: there packing may begin with a memset, which the gate cannot skip.
         room_for = wider if used is None else None
         left, right = kernels.pack(x, y, scheme, room_for=room_for, records=records, **given)
         now = left
@@ -255,7 +255,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
         if used is not None and work is not None:
             used.append(work)
         kernels.repair(rows, columns, out, guard=guarded, **given)
-        work = None  # before the next launch takes as much again
+        work = None  # free this memory before the next launch allocates as much
     return left, right, guard
 
 
@@ -306,7 +306,7 @@ def overlaps(xp: ModuleType, out: GpuArray, a: GpuArray, b: GpuArray) -> bool:
 
 
 def part(packed: DevicePacked, start: int, count: int) -> DevicePacked:
-    """Some matrices of a packed stack: the same memory from another address on."""
+    """`count` matrices of a packed stack, from number `start` on: a view of the same memory."""
     it, place = packed.operand, packed.layout
     if count == place.batch:
         return packed

@@ -1,24 +1,25 @@
-"""`crt` on the GPU: the product is made before it is known how many moduli the operands need.
+"""`crt` on the GPU: the product is enqueued before the host knows how many moduli it needs.
 
-Packing records what `schemes.crt` decides by. The record is copied to the host behind it, and the
-GEMM, the longest part by far, is enqueued at once: the host looks at the record while the device
-multiplies. So the device never waits, and the host waits until both operands are packed. Where more
-moduli are needed, the product is made anew; where they are too many, the caller makes it natively.
-The first product of a signature, and those after one that was native, may well be such: there the
-host looks before the GEMM is enqueued, which the device waits for, some 20 µs.
+The packing kernels write a record of the operands, by which `schemes.crt` chooses the number of
+moduli. The record is copied to the host. The GEMM, by far the longest step, is enqueued at once,
+with the number of moduli that the last product of this signature (device, shapes, types) needed.
+The host reads the record while the device multiplies. So the device never waits, and the host waits
+only until both operands are packed. If the record asks for more moduli, the product is made again;
+if it asks for too many, the caller makes the product natively. The first product of a signature,
+and a product after a native one, may well be such a product: then the host reads the record before
+it enqueues the GEMM, and the device waits for about 20 µs.
 
-Where both operands hold integers, the next product of the same shapes and types begins with the
-fewest INT8 products that are exact, of entries as they are (`schemes.integers`). Packing then reads
-an operand once; what it records shows whether that was right.
+If both operands hold integers, the next product of this signature begins with the fewest INT8
+products of unscaled entries that are exact (`schemes.integers`). Packing then reads each operand
+once, and its record shows whether that was right.
 
-An operand that is packed beforehand has been looked at then. In CUDA graphs the host cannot look:
-there the device itself leaves the product to FP64's kernel of `repair` where moduli are too few,
-each time that the graph runs. That is slower than the native product; so operands that were
-native, or integers, when they were last seen, are not multiplied so.
+The record of an operand that was packed in advance is known. In a CUDA graph the host cannot read
+records. There the device itself lets `repair` make the product in FP64 if the moduli are too few,
+each time that the graph runs. That is slower than the native product, so products whose last
+operands were native or integers stay native in a graph.
 
-A signature (device, shapes, types) begins with as many moduli as its last product needed. After one
-that was native for its operands the next ones are so unseen, LEAST, twice as many each time, and
-MOST at most.
+After a product that was native because of its operands, the next MIN_UNSEEN products of the
+signature are native without packing. This number doubles with each such product, up to MAX_UNSEEN.
 """
 
 from dataclasses import dataclass
@@ -42,13 +43,13 @@ from mixpert_py.runtime.schemes.crt import (
 )
 from mixpert_py.runtime.schemes.integers import Bounds, is_exact, scheme_for
 
-# Products that are native unseen, after one that had to be: packing costs it a third of its time.
-LEAST, MOST = 16, 64
-MISTAKES: Final = 3  # products of what was no integers, after which a signature expects none
+# Packing in vain costs a product that becomes native a third of its time.
+MIN_UNSEEN, MAX_UNSEEN = 16, 64
+MISTAKES: Final = 3  # wrong expectations of integers, after which a signature expects none
 
 
 class Record(NamedTuple):
-    """The findings about an operand that is packed beforehand: on the device, and as numbers."""
+    """The record of an operand that was packed in advance: on the device, and as numbers."""
 
     memory: Any
     numbers: list[float]
@@ -58,7 +59,7 @@ class Record(NamedTuple):
         return Rows.of(self.numbers)
 
 
-Known = tuple[Record | None, Record | None]  # of A and B, where they are packed beforehand
+Known = tuple[Record | None, Record | None]  # of A and B, if they were packed in advance
 NEITHER: Final[Known] = None, None
 
 
@@ -80,14 +81,14 @@ class Records:
 
 
 class Guarded(Records):
-    """The device's own decision, in a CUDA graph, about a product by this number of moduli."""
+    """The device's own decision, in a CUDA graph: whether this number of moduli suffices."""
 
     def __init__(self, xp: ModuleType, known: Known, count: int) -> None:
         super().__init__(xp, known)
         self._least = least_density(count)
 
     def packed(self, now: DevicePacked) -> None:
-        """Enqueue the decision. now: an operand that is packed for this product alone."""
+        """Enqueue the decision. now: an operand that was packed for this product alone."""
         leave(now, self.records, self._least, self._stream.ptr)
 
 
@@ -96,10 +97,10 @@ class UnfitError(Exception):
 
 
 class Watch(Records):
-    """The records on their way to the host.
+    """The records, and their copy to the host.
 
-    most: the moduli by which the product is to be made, if they are known to suffice; None: it is
-    made whatever it needs.
+    most: the number of moduli that the product may need at most, else it is not made; None: the
+    product is made before the record is read.
     """
 
     def __init__(self, xp: ModuleType, known: Known = NEITHER, most: int | None = None) -> None:
@@ -107,17 +108,17 @@ class Watch(Records):
         self._most = most
         self._host = xp.cuda.alloc_pinned_memory(2 * RECORD)
         self._seen = np.frombuffer(self._host, np.float64, 2 * RECORD // 8)
-        self._seen[:] = NOTHING  # where nothing is packed, as of operands without entries
+        self._seen[:] = NOTHING  # the record of an operand without entries, which is not packed
         self._event = xp.cuda.Event(disable_timing=True)
 
     def packed(self, now: DevicePacked) -> None:
         """Enqueue the copy of the records, after operands, or a part of them, have been packed.
 
-        Raises UnfitError if the product to follow would need too many moduli.
+        Raises UnfitError if the product would need more than `most` moduli.
         """
         self._memory.copy_to_host_async(self._host.ptr, 2 * RECORD, self._stream)
         self._event.record(self._stream)
-        if self._most is not None and (self.moduli() or MOST) > self._most:
+        if self._most is not None and (self.moduli() or MAX_UNSEEN) > self._most:
             raise UnfitError
 
     def left(self) -> Record:
@@ -130,7 +131,7 @@ class Watch(Records):
         return moduli_for(Rows.of(left), Rows.of(right))
 
     def integers(self, k: int) -> Scheme | None:
-        """The scheme that multiplies them as integers, see `integers.scheme_for`. Waits."""
+        """The scheme that multiplies both as integers, see `integers.scheme_for`. Waits."""
         left, right = self._records()
         return scheme_for(Bounds.of(left[4:]), Bounds.of(right[4:]), k)
 
@@ -150,10 +151,10 @@ class Watch(Records):
 class Outlook:
     """How the next product of a signature is made, judged by the needs of earlier ones.
 
-    count: moduli to begin with. is_known: whether the last operands needed no more than there are.
-    integers: the scheme to begin with instead, if the last operands were integers. mistakes: how
-    often that was wrong. unseen: products to come that are native without a look. failures: in a
-    row.
+    count: the number of moduli to begin with. is_known: whether some number of moduli sufficed for
+    the last operands. integers: the scheme to begin with instead, if the last operands were
+    integers. mistakes: how often that was wrong. unseen: the number of next products that are
+    native without packing. failures: the number of products in a row that no moduli sufficed for.
     """
 
     count: int = FEWEST
@@ -175,7 +176,7 @@ class Outlook:
         self.is_known = needed is not None
         if needed is None:
             self.failures += 1
-            self.unseen = min(LEAST << self.failures - 1, MOST)
+            self.unseen = min(MIN_UNSEEN << self.failures - 1, MAX_UNSEEN)
         else:
             self.count, self.failures = needed, 0
 

@@ -1,8 +1,8 @@
-"""Products of NumPy arrays on the GPU: moved there and back in panels, while others are computed.
+"""Products of NumPy arrays on the GPU, in panels of rows, so that transfers and products overlap.
 
-B is moved and packed once, A in panels of rows: while the device computes with one, the next is on
-its way, and the result of the one before comes back. The host's memory is what it takes longest
-for, so nothing is moved twice: A that is B, or its transpose, not at all.
+B is moved and packed once. A is moved in panels of rows: while the device multiplies one panel, the
+next panel is moved to it, and the result of the previous panel is moved back. Transfers take most
+of the time, so no array is moved twice: if A is B, or the transpose of B, only B is moved.
 """
 
 from collections import deque
@@ -30,19 +30,19 @@ from mixpert_py.runtime.request import Array, Product, Request
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 
-# Of a panel of A, or of C. On an H200, 16 cores a process, int8x6 of 16384³ float32: half as much
-# takes 3 % longer, a quarter 28 %, since fewer rows are multiplied at less speed.
+# Bytes of a panel of A, or of C. For int8x6 of 16384³ float32 on an H200 with 16 cores, panels of
+# half this size take 3 % longer, and of a quarter 28 %, because products of few rows are slower.
 PANEL_BYTES = 1 << 27
-AHEAD = 2  # strips of A on their way: with one, copiers wait at the end of each
+AHEAD = 2  # strips of A in transfer at a time: with one, copiers would wait at its end
 GRANULE = 128  # rows; a panel has a multiple of it
-RUN_BYTES = 1 << 14  # contiguous: shorter ones are copied at a fraction of the speed
+RUN_BYTES = 1 << 14  # shorter contiguous runs are copied at a fraction of the speed
 
 
 def multiply(request: Request) -> Product | Reason:
     """A·B of NumPy arrays, on the current device, or the reason why the device cannot make it.
 
-    Waits for the device. out is written, and is the result, where that can be. Where the product is
-    traced, the time in which the device did not compute is reported as that of the transfer.
+    Waits for the device. Writes to `out` and returns it, unless `out` overlaps an operand. If the
+    product is traced, the time in which the device did not compute is reported as transfer time.
     """
     xp = gpu.cuda_kernels().xp
     a, b = request.a, request.b
@@ -59,11 +59,12 @@ def multiply(request: Request) -> Product | Reason:
 
 
 def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Reason:
-    """The product of operands of any shape, which are moved whole.
+    """The product of operands of any shape, each moved whole.
 
-    `crt` needs that: it decides by all entries of both. Where their exponents differ too much for
-    it, the product is made in the device's FP64, as the operands are there already; unless the host
-    is quicker still, as beside a GPU without fast FP64. Then what is to be native unseen stays.
+    `crt` needs whole operands, because all their entries decide the number of moduli. If the
+    exponents differ too much for `crt`, the device makes the product in FP64, since the operands
+    are already there. If the host is faster than the device's FP64, as beside a GPU without fast
+    FP64, it returns Reason.SPREAD instead, and moves nothing if earlier operands had this reason.
     """
     a, b = request.a, request.b
     stays = request.scheme == "crt" and not _native_pays(a, b)
@@ -114,15 +115,15 @@ def strip_rows(a: Array, height: int) -> int:
 
 
 def panel_height(a: Array, b: Array) -> int:
-    """The rows of the panels of two operands."""
+    """The rows of a panel of A, or of C if A is not moved because it shares B's memory."""
     (m, k), n, dtype = a.shape, b.shape[1], np.result_type(a, b)
-    moves = same(a, b, b) is None  # else it is B that does, and there are no panels of A
-    return panel_rows(m, max(k, n) if moves else n, dtype.itemsize)
+    is_moved = same(a, b, b) is None
+    return panel_rows(m, max(k, n) if is_moved else n, dtype.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How panels are multiplied."""
+    """What all panels of a product share. busy: measures when the device computes, or None."""
 
     xp: ModuleType
     name: str
@@ -131,7 +132,7 @@ class _How:
 
 
 def _by_panels(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Reason:
-    """A (m, k) times B (k, n), nothing empty, both real or both complex."""
+    """A (m, k) times B (k, n), neither of them empty, both real or both complex."""
     a, b, name = request.a, request.b, request.scheme
     scheme = emulation_of(name, request.block)
     how = _How(xp, name, scheme, busy)
@@ -145,15 +146,16 @@ def _by_panels(xp: ModuleType, request: Request, busy: Busy | None) -> Product |
 
 
 def _into(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
-    """A·B into `value`; the largest share of outliers of a panel. In halves where B is too large
-    for the device.
+    """Write A·B to `value`; returns the largest share of outliers in a panel.
+
+    If B does not fit the device's memory, its columns are multiplied in halves.
     """
     try:
         return _whole_b(how, value, a, b)
     except how.xp.cuda.memory.OutOfMemoryError:
         if b.shape[1] <= GRANULE:
             raise
-    # Not in the handler, which holds what the attempt has allocated.
+    # After the handler, because the exception keeps the memory of the failed attempt alive.
     largest = 0.0
     for start, stop in halves(b.shape[1], GRANULE):
         part = slice(start, stop)
@@ -165,7 +167,7 @@ def _into(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
 
 
 def _whole_b(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
-    """As `_into`, but in one go. A is moved in single panels where more at a time are too much."""
+    """As `_into`, with all of B at once. If strips of A do not fit, A is moved panel by panel."""
     height = panel_height(a, b)
     strip = strip_rows(a, height)
     if strip > height:
@@ -175,67 +177,68 @@ def _whole_b(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
 
 
 def _moved(how: _How, value: Array, a: Array, b: Array, height: int, strip: int) -> float | Reason:
-    """Of A, `strip` rows are moved at once, and `height` are multiplied."""
-    with moves(how.xp) as on_their_way:
-        line = _Line(how, on_their_way)
-        found = _in_turn(line, value, a, b, height, strip)
-        line.end()
-    if found is Reason.MEMORY:  # which a smaller B may leave
+    """As `_into`; `strip` rows of A are moved at once, and `height` rows are multiplied at once."""
+    with moves(how.xp) as transfers:
+        pipeline = _Pipeline(how, transfers)
+        found = _in_turn(pipeline, value, a, b, height, strip)
+        pipeline.end()
+    if found is Reason.MEMORY:  # a smaller part of B may leave enough
         raise how.xp.cuda.memory.OutOfMemoryError(0, 0)
     return found
 
 
 def _in_turn(
-    line: "_Line", value: Array, a: Array, b: Array, height: int, strip: int
+    pipeline: "_Pipeline", value: Array, a: Array, b: Array, height: int, strip: int
 ) -> float | Reason:
-    """Panel after panel; the next strips of A are on their way while one is multiplied."""
-    how, moves, dtype = line.how, line.moves, np.result_type(a, b)
+    """Multiply panel after panel, while the next strips of A are moved."""
+    how, moves, dtype = pipeline.how, pipeline.moves, np.result_type(a, b)
     alike = same(a, b, b) is not None
     strips = list(_places(len(a), len(a) if alike else strip))
-    line.its = moves.send(b, dtype)
+    pipeline.right = moves.send(b, dtype)
     waiting = iter([] if alike else strips)
-    line.ours.extend(moves.send(a[rows], dtype) for rows in islice(waiting, AHEAD))
-    right = line.its.arrived()
+    pipeline.strips.extend(moves.send(a[rows], dtype) for rows in islice(waiting, AHEAD))
+    right = pipeline.right.arrived()
     with moves.stream, noted(how.busy):
         ready = gpu.pack_operand(right, how.scheme, "right")
     if isinstance(ready, Reason):
         return ready
     for rows in strips:
-        part = same(a, b, right) if alike else line.arrived()
+        part = same(a, b, right) if alike else pipeline.next_strip()
         target = value[rows]
         for place in _places(len(part), height):
-            refused = line.multiply(part[place], right, ready, target[place])
+            refused = pipeline.multiply(part[place], right, ready, target[place])
             if refused is not None:
                 return refused
-            if place.start == 0:  # the strip before is not in use any more
-                line.ours.extend(moves.send(a[more], dtype) for more in islice(waiting, 1))
-    line.settle()
-    return line.outliers
+            if place.start == 0:  # the previous strip is no longer in use
+                pipeline.strips.extend(moves.send(a[more], dtype) for more in islice(waiting, 1))
+    pipeline.finish_previous()
+    return pipeline.outliers
 
 
-class _Line:
-    """Products of panels: one is computed while the one before it comes back.
+class _Pipeline:
+    """Products of panels: the device computes one while the result of the previous one is fetched.
 
-    its, ours: B and strips of A, on their way or there, which are not to be freed before all that
-    uses them is over, also where a product is refused. outliers: the largest share of a panel.
+    right, strips: the transfers of B and of strips of A. They own memory that enqueued work uses,
+    so they live until the work has ended, also if a product is refused. outliers: the largest
+    share of outliers in a panel.
     """
 
     def __init__(self, how: _How, moves: Moves) -> None:
         self.how, self.moves = how, moves
-        self.its: Sent | None = None
-        self.ours: deque[Sent] = deque()
+        self.right: Sent | None = None
+        self.strips: deque[Sent] = deque()
         self.outliers = 0.0
         self._part: Any = None
         self._computed: Callable[[], None] | None = None
         self._coming: Fetched | None = None
 
-    def arrived(self) -> Any:
-        """The strip that was sent first, in the place of the one before."""
-        self._part = self.ours.popleft().arrived()
+    def next_strip(self) -> Any:
+        """The strip that was sent first, on the device; it replaces the previous one."""
+        self._part = self.strips.popleft().arrived()
         return self._part
 
     def multiply(self, left: Any, right: Any, ready: PackedOperand, target: Array) -> Reason | None:
-        """Begin a product, for `target`, and have the one before come. ready: `right`, packed."""
+        """Begin a product for `target`, and fetch the previous one. ready: `right`, packed."""
         how, stream = self.how, self.moves.stream
         with stream:
             result = how.xp.empty((len(left), right.shape[1]), left.dtype)
@@ -251,12 +254,12 @@ class _Line:
             if isinstance(product, Reason):
                 return product
             done = stream.record()
-        self.settle()
+        self.finish_previous()
         self._computed = partial(self._fetch, done, left, result, target, product.outliers)
         return None
 
-    def settle(self) -> None:
-        """Have what was begun last come, once it is computed."""
+    def finish_previous(self) -> None:
+        """Wait until the last begun product is computed, and begin to fetch it."""
         if self._computed is not None:
             computed, self._computed = self._computed, None
             computed()
@@ -269,13 +272,13 @@ class _Line:
         target: Array,
         outliers: Callable[[], float],
     ) -> None:
-        """left: in use until it is done."""
+        """Wait for the event `done`, and begin to fetch. left: kept alive until then."""
         done.synchronize()
         self.outliers = max(self.outliers, outliers())
         self.end()
         self._coming = self.moves.fetch(target, result)
 
     def end(self) -> None:
-        """Wait for what is coming."""
+        """Wait until the result that is being fetched has arrived."""
         if self._coming is not None:
             self._coming.end()

@@ -11,7 +11,7 @@ from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.gpu.device import Device, find
 from mixpert_py.runtime.gpu.device_state import state_of
-from mixpert_py.runtime.gpu.speculation import LEAST
+from mixpert_py.runtime.gpu.speculation import MIN_UNSEEN
 from mixpert_py.runtime.packed_array import PackedArray
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference import residues
@@ -110,7 +110,7 @@ def test_a_signature_learns() -> None:
     for _ in range(3):
         assert not made(x, y)[1]
     assert outlook.failures == 1
-    assert outlook.unseen == LEAST - 2
+    assert outlook.unseen == MIN_UNSEEN - 2
 
 
 def test_results_go_where_they_are_wanted() -> None:

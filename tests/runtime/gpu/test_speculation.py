@@ -8,7 +8,7 @@ import pytest
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.device_state import state_of
-from mixpert_py.runtime.gpu.speculation import LEAST, MOST, Known, Outlook
+from mixpert_py.runtime.gpu.speculation import MAX_UNSEEN, MIN_UNSEEN, Known, Outlook
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.request import Product
@@ -78,7 +78,7 @@ def test_products_seldom_look_where_they_always_fail() -> None:
         if outlook.next() is not None:
             outlook.learn(None)
             looks += 1
-    assert 1000 / (MOST + 1) < looks < 25
+    assert 1000 / (MAX_UNSEEN + 1) < looks < 25
 
 
 @pytest.mark.usefixtures("gpu")
@@ -175,11 +175,11 @@ def test_where_the_host_is_quicker_they_stay_while_they_are_native_unseen(
     monkeypatch.setattr(worth, "figures", lambda name: pays_from(1))
     finds(None, 14)
     moved = []
-    for _ in range(1 + LEAST + 1):
+    for _ in range(1 + MIN_UNSEEN + 1):
         gpu.peak = 0
         product = transferred(A, B, "crt")
         moved.append((product is Reason.SPREAD, gpu.peak > 0))
-    assert moved == [(True, True), *[(True, False)] * LEAST, (False, True)]
+    assert moved == [(True, True), *[(True, False)] * MIN_UNSEEN, (False, True)]
 
 
 def packed_beforehand(x: Any, side: str = "right") -> Any:

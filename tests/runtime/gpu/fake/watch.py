@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from mixpert_py.runtime.gpu.speculation import MOST, NEITHER, Known, Record, UnfitError
+from mixpert_py.runtime.gpu.speculation import MAX_UNSEEN, NEITHER, Known, Record, UnfitError
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.crt import NONE, Rows
 from mixpert_py.runtime.schemes.integers import Bounds, is_exact, scheme_for
@@ -23,7 +23,7 @@ class FakeWatch:
 
     def packed(self, now: Any) -> None:
         self._is_packed = True
-        if self._most is not None and (self.moduli() or MOST) > self._most:
+        if self._most is not None and (self.moduli() or MAX_UNSEEN) > self._most:
             raise UnfitError
 
     def left(self) -> Record:
