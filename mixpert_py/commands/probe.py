@@ -11,17 +11,7 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.probes.gpu import Found
 
 # runtime.probes.registry has them, and imports NumPy.
-NAMES = (
-    "clock",
-    "fragments",
-    "resources",
-    "launch",
-    "memory",
-    "transfer",
-    "instructions",
-    "numerics",
-    "products",
-)
+NAMES = ("resources", "memory", "transfer", "instructions", "numerics", "products")
 
 
 @click.command()
@@ -57,8 +47,7 @@ def probe(only: tuple[str, ...], output: Path | None, as_json: bool) -> None:
         if not as_json:
             click.echo(f"{name}\n\n{found[name].text}\n")
     if as_json:
-        tables = {name: {**one.tables, **one.record} for name, one in found.items()}
-        click.echo(json.dumps(tables, indent=2))
+        click.echo(json.dumps({name: one.tables for name, one in found.items()}, indent=2))
     if not only:
         click.echo(f"device model written to {_written(found, output)}", err=as_json)
 

@@ -1,8 +1,8 @@
 """Device models: what a GPU can do, as TOML files that `mixpert probe` writes.
 
 Every quantity is in SI base units: bytes, seconds, hertz, bytes/s, operations/s (a multiply-add is
-two). Latencies and intervals of instructions, and what shared memory does, are in cycles of the
-multiprocessor. None: not known, as in published figures it may be.
+two). Latencies and intervals of instructions are in cycles of the multiprocessor. None: not known,
+as in published figures it may be.
 """
 
 import datetime
@@ -33,71 +33,35 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Chip(Record, frozen=True):
-    """clock: hertz, the highest it takes. clock_loaded: hertz, in a second of INT8 products.
-
-    memory: bytes of DRAM.
-    """
+    """clock: hertz, the highest it takes."""
 
     multiprocessors: Count
     clock: Quantity
-    memory: Count
-    clock_loaded: Quantity | None = None
-
-
-class Registers(Record, frozen=True):
-    """The 32-bit registers. per_thread: the maximum for one thread."""
-
-    per_multiprocessor: Count
-    per_thread: Count
 
 
 class Shared(Record, frozen=True):
-    """Shared memory. Sizes in bytes; bandwidth in bytes/cycle of one multiprocessor; latency of a
-    load in cycles.
-    """
+    """Shared memory. per_block: bytes; bandwidth in bytes/cycle of one multiprocessor."""
 
-    per_multiprocessor: Count
     per_block: Count
     bandwidth: Quantity | None = None
-    latency: Quantity | None = None
 
 
 class L2(Record, frozen=True):
-    """The cache that all multiprocessors share. size in bytes, bandwidth of reading in bytes/s,
-    latency of a load in cycles.
-    """
+    """The cache that all multiprocessors share. bandwidth of reading in bytes/s."""
 
-    size: Count
     bandwidth: Quantity | None = None
-    latency: Quantity | None = None
 
 
 class Dram(Record, frozen=True):
-    """bandwidth: of reading, bytes/s. copy: bytes/s read and written together. latency: of a load,
-    seconds.
-    """
+    """bandwidth: of reading, bytes/s. copy: bytes/s read and written together."""
 
     bandwidth: Quantity
     copy: Quantity | None = None
-    latency: Quantity | None = None
-
-
-class Launch(Record, frozen=True):
-    """device: seconds from one empty kernel to the next, which waits for it. host: seconds that a
-    launch keeps the host.
-    """
-
-    device: Quantity | None = None
-    host: Quantity | None = None
 
 
 class Transfer(Record, frozen=True):
-    """Bytes/s between host and device: of pinned memory, each way; staged: of a product of NumPy
-    arrays, there and back.
-    """
+    """staged: bytes/s of a product of NumPy arrays, to the device and back."""
 
-    to_device: Quantity | None = None
-    to_host: Quantity | None = None
     staged: Quantity | None = None
 
 
@@ -203,13 +167,11 @@ class DeviceModel(Record, frozen=True):
     date: datetime.date
     origin: Literal["measured", "published"]
     chip: Chip
-    registers: Registers
     shared: Shared
-    l2: L2
     dram: Dram
     driver: str = ""
     cuda: str = ""
-    launch: Launch = Launch()
+    l2: L2 = L2()
     transfer: Transfer = Transfer()
     host: Host = Host()
     rates: Rates = Rates()

@@ -1,7 +1,7 @@
 """How long a product takes on a modelled device: what is beside its kernel, and the kernel.
 
 Times are those of a product among others, not of a minute of them: a chip that products keep busy
-for long lowers its clock (`DeviceModel.chip.clock_loaded`).
+for long lowers its clock.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@ what a probe finds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -80,13 +80,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The results of a probe. text: for a person. tables: its part of the device model. record:
-    further results, as JSON has them.
-    """
+    """The results of a probe. text: for a person. tables: its part of the device model."""
 
     text: str
-    tables: Mapping[str, Any] = field(default_factory=dict)
-    record: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, Any]
 
 
 PREFIXES = (

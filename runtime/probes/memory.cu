@@ -1,4 +1,4 @@
-// Shared memory, the L2 cache and DRAM: how fast they are read, and how long one load takes.
+// Shared memory, the L2 cache and DRAM: how fast they are read. The clock.
 
 #include "clock.cuh"
 
@@ -62,39 +62,18 @@ extern "C" __global__ void __launch_bounds__(1024)
     sink[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
-// `count` places, `stride` bytes apart, each with the address of another. Where their number is a
-// power of two, these lead through all of them, in the order of a generator of full period.
-extern "C" __global__ void link(unsigned char *memory, u64 count, u64 stride) {
+// memory: `count` words, each of which gets its own address.
+extern "C" __global__ void fill(u64 *memory, u64 count) {
     u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= count) return;
-    u64 next = (i * 1664525 + 1013904223) & (count - 1);
-    *(unsigned char **)(memory + i * stride) = memory + next * stride;
+    if (i < count) memory[i] = (u64)(memory + i);
 }
 
-// One thread goes from place to place: `warm` times before it is timed, then `steps` times.
-// out[0], out[1]: cycles and nanoseconds of the latter.
-extern "C" __global__ void chase(u64 *out, u64 at, u64 warm, u64 steps) {
-    for (u64 i = 0; i < warm; i++) asm volatile("ld.global.cg.u64 %0, [%0];" : "+l"(at));
-    u64 began = nanoseconds_now(), begin = cycles_now();
-#pragma unroll 4
-    for (u64 i = 0; i < steps; i++) asm volatile("ld.global.cg.u64 %0, [%0];" : "+l"(at));
-    out[2] = at;  // waits for the last
-    u64 end = cycles_now(), ended = nanoseconds_now();
-    out[0] = end - begin;
-    out[1] = ended - began;
-}
-
-// The same in shared memory: every place leads to the one 4 banks further.
-extern "C" __global__ void chase_shared(u64 *out, u64 steps) {
-    __shared__ u32 memory[1024];
-    u32 base = __cvta_generic_to_shared(memory);
-    for (int i = threadIdx.x; i < 1024; i += blockDim.x) memory[i] = base + (i + 4) % 1024 * 4;
-    __syncthreads();
-    u32 at = base;
-    u64 begin = cycles_now();
-#pragma unroll 4
-    for (u64 i = 0; i < steps; i++) asm volatile("ld.shared.u32 %0, [%0];" : "+r"(at));
-    out[1] = at;  // waits for the last
+// out[0], out[1]: cycles and nanoseconds of a thread that waits so many nanoseconds.
+extern "C" __global__ void watch(u64 *out, u64 nanoseconds) {
+    u64 began = nanoseconds_now(), begin = cycles_now(), ended;
+    do ended = nanoseconds_now();
+    while (ended - began < nanoseconds);
     u64 end = cycles_now();
     out[0] = end - begin;
+    out[1] = ended - began;
 }

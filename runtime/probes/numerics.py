@@ -1,6 +1,5 @@
-"""The accumulation of this GPU's matrix instructions, and how well the model agrees with it."""
+"""The accumulation of this GPU's matrix instructions."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,82 +8,11 @@ import numpy as np
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels import HOPPER
-from mixpert_py.runtime.model.numerics import Accumulation, AnyAccumulation, accumulate
+from mixpert_py.runtime.model.numerics import Accumulation, AnyAccumulation
 from mixpert_py.runtime.probes.gpu import Found, Gpu
-from mixpert_py.runtime.probes.numerics_families import FLOATS, INTEGERS, Array, Family
-from mixpert_py.runtime.probes.numerics_features import Multiply, Shape, determine, same
+from mixpert_py.runtime.probes.numerics_features import Array, Shape, determine
 
-SEED = 20210210
-AT_ONCE = 1 << 14  # matrices
-MATRICES = 100_000  # of 16 rows, per instruction
 THREADS = 128
-
-
-class Difference(NamedTuple):
-    """The first element that differs: its row of A, column of B, its C, and both results."""
-
-    row: list[float]
-    column: list[float]
-    addend: float
-    chip: float
-    model: float
-
-
-class Agreement(NamedTuple):
-    """The agreement of results on one family of random matrices.
-
-    zeros: the number of elements that differ only in the sign of zero.
-    """
-
-    family: str
-    matrices: int
-    elements: int
-    differing: int
-    zeros: int
-    first: Difference | None
-
-
-def agree(
-    multiply: Multiply,
-    how: AnyAccumulation,
-    shape: Shape,
-    count: int,
-    families: dict[str, Family] | None = None,
-) -> Iterator[Agreement]:
-    """Compare the model with the chip on `count` random matrices, in equal parts of each family.
-
-    NaN are compared as all others: by their bits.
-    """
-    if families is None:
-        families = INTEGERS if shape.element == "int8" else FLOATS
-    each = -(-count // len(families))
-    for name, family in families.items():
-        random = np.random.default_rng(SEED)
-        elements = differing = zeros = 0
-        first = None
-        for start in range(0, each, AT_ONCE):
-            a, b, c = family(random, min(AT_ONCE, each - start), shape)
-            chip, model = multiply(a, b, c), accumulate(a, b, c, how)
-            wrong = ~same(chip, model)
-            elements += wrong.size
-            differing += int(wrong.sum())
-            zeros += int((wrong & (chip == 0) & (model == 0)).sum())
-            if first is None and wrong.any():
-                first = _difference(a, b, c, chip, model, tuple(np.argwhere(wrong)[0]))
-        yield Agreement(name, each, elements, differing, zeros, first)
-
-
-def _difference(
-    a: Array, b: Array, c: Array, chip: Array, model: Array, at: tuple[int, int, int]
-) -> Difference:
-    matrix, row, column = at
-    return Difference(
-        a[matrix, row].tolist(),
-        b[matrix, :, column].tolist(),
-        c[at].item(),
-        chip[at].item(),
-        model[at].item(),
-    )
 
 
 class Instruction(NamedTuple):
@@ -107,17 +35,6 @@ class Instruction(NamedTuple):
             "INSTRUCTION": f'"{self.text}"',
             "SCALES": f'"{self.scales}"',
         }
-
-
-class Findings(NamedTuple):
-    """How an instruction accumulates, or why the model does not say so, and how well that agrees
-    with its results for random matrices.
-    """
-
-    instruction: Instruction
-    how: AnyAccumulation | None
-    why_not: str
-    agreement: list[Agreement]
 
 
 def _warp(depth: int, element: str, types: str) -> Instruction:
@@ -143,19 +60,24 @@ INSTRUCTIONS = (
 )
 
 
-def numerics(gpu: Gpu, matrices: int = MATRICES) -> Found:
-    """Probe every matrix instruction of the device with crafted sums and random matrices.
+def numerics(gpu: Gpu) -> Found:
+    """Probe every matrix instruction of the device with crafted sums.
 
     The table is that of mma.sync; where wgmma differs, the text says so.
     """
-    hopper = gpu.device.capability == HOPPER
-    found = [examine(gpu, row, matrices) for row in INSTRUCTIONS if hopper or not row.scales]
     tables: dict[str, Any] = {}
-    for findings in found:
-        if findings.how is not None:
-            tables.setdefault(findings.instruction.shape.element, fields(findings.how))
-    text = "\n".join(line for findings in found for line in lines(findings))
-    return Found(text, {"accumulation": tables})
+    lines = []
+    for instruction in INSTRUCTIONS:
+        if instruction.scales and gpu.device.capability != HOPPER:
+            continue
+        try:
+            how = determine(partial(multiply_on_gpu, gpu, instruction), instruction.shape)
+        except DeviceError as error:
+            lines.append(f"{instruction.name}: {error}")
+        else:
+            tables.setdefault(instruction.shape.element, msgspec.to_builtins(how))
+            lines.append(f"{instruction.name}: {described(how)}")
+    return Found("\n".join(lines), {"accumulation": tables})
 
 
 def multiply_on_gpu(gpu: Gpu, instruction: Instruction, a: Array, b: Array, c: Array) -> Array:
@@ -182,44 +104,10 @@ def _packed(x: Array, element: str) -> Array:
     return (x.view(np.uint32) >> 16).astype(np.uint16) if element == "bfloat16" else x
 
 
-def examine(gpu: Gpu, instruction: Instruction, matrices: int) -> Findings:
-    """Find out what one instruction does, and compare that with what it does to random matrices."""
-    here, shape = partial(multiply_on_gpu, gpu, instruction), instruction.shape
-    try:
-        how = determine(here, shape)
-    except DeviceError as error:
-        return Findings(instruction, None, str(error), [])
-    compared = agree(here, how, shape, matrices * 16 // shape.m)
-    return Findings(instruction, how, "", list(compared))
-
-
-def fields(how: AnyAccumulation) -> dict[str, Any]:
-    """The fields of a device model, without those that have their default."""
-    found: dict[str, Any] = msgspec.to_builtins(how)
-    return found
-
-
-def lines(findings: Findings) -> Iterator[str]:
-    """The text about one instruction, for a person."""
-    how = findings.how
-    yield f"{findings.instruction.name}: {findings.why_not if how is None else described(how)}"
-    for family in findings.agreement:
-        yield f"  {family.family:<11}{family.matrices} matrices, {_differing(family)}"
-
-
 def described(how: AnyAccumulation) -> str:
     """The accumulation of an instruction in words, with the fields that are unusual."""
-    values = fields(how)
+    values: dict[str, Any] = msgspec.to_builtins(how)
     if not isinstance(how, Accumulation):
         return f"exact, {how.overflow}"
     text = f"{values.pop('group')} products at once, {values.pop('fraction')} fraction bits"
     return ", ".join((text, *(f"{field} {value}" for field, value in values.items())))
-
-
-def _differing(family: Agreement) -> str:
-    if not family.differing:
-        return f"all {family.elements} elements the same"
-    text = f"{family.differing} of {family.elements} elements differ"
-    if family.zeros:
-        text += f", {family.zeros} in the sign of zero"
-    return f"{text}; first: {family.first}"

@@ -1,4 +1,5 @@
-"""The cost of products on this GPU: each kernel by its tile, packing, and the vendor's library.
+"""The cost of products on this GPU: each kernel by its tile, packing, and the vendor's library;
+and of products of NumPy arrays.
 
 Few shapes are timed. The times of a kernel are a line in the waves of its tiles, each a line in K;
 what is beside it is a line in the bytes that it moves. `runtime.model.prediction` makes times of
@@ -12,17 +13,24 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from statistics import median
+from time import perf_counter
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from msgspec import to_builtins
 
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import processor
+from mixpert_py.runtime.gpu import transfer as moving
 from mixpert_py.runtime.gpu.event_clock import Clock, EventClock, Sample, in_turn
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import Kernel, Packing, Vendor
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.model.tile import Tile, candidates
 from mixpert_py.runtime.probes.gpu import Found, Gpu, aligned, quantity
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Request
 from mixpert_py.runtime.scheme import Alternative, Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.schemes import schemes as all_schemes
@@ -35,6 +43,8 @@ LARGE = (2048, 4096)
 TINY = 16  # edge of products that are compiled for, not timed
 MOST_PROCESSES = 16
 FLOATS = ("float32", "float64")
+MOVED = 4096  # edge of the NumPy arrays that are moved
+HOSTS = 2048  # edge of those that the host multiplies
 
 
 def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Found:
@@ -214,3 +224,48 @@ def _compile_one(name: str) -> None:
     for tile in candidates(scheme, depth_of(scheme, SHORT), wide=False, chip=here):
         gemm(left, right, scheme, cupy.empty((TINY, TINY), "float32"), tile=tile)
     cupy.cuda.Device().synchronize()
+
+
+def transfer(gpu: Gpu) -> Found:
+    """Tables `transfer` and `host`."""
+    moved, host = staged(), host_rate()
+    rows = [
+        ("NumPy arrays, there and back", quantity(moved, "B/s")),
+        ("NumPy's float32 product", quantity(host, "op/s")),
+    ]
+    on_host = {"float32": host, "cores": processor.cores()}
+    return Found(aligned(rows), {"transfer": {"staged": moved}, "host": on_host})
+
+
+def staged() -> float:
+    """Bytes per second of a product of NumPy arrays that is mostly their way there and back, to
+    pages that the result has to take. Raises DeviceError where the device does not make it.
+    """
+    # Two arrays: one and the same would be moved once.
+    a, b = np.random.default_rng(0).standard_normal((2, MOVED, MOVED), np.float32)
+    held = []  # else the next product had its memory
+
+    def product() -> None:
+        made = moving.multiply(Request(a, b, "int8x1"))
+        if isinstance(made, Reason):
+            raise DeviceError(f"it makes no product of NumPy arrays: {made.value}")
+        held.append(made.value)
+
+    return float(3 * a.nbytes / _seconds(product))
+
+
+def host_rate() -> float:
+    """Operations per second of a float32 product of NumPy arrays."""
+    a = np.random.default_rng(0).standard_normal((HOSTS, HOSTS), np.float32)
+    return 2 * HOSTS**3 / _seconds(lambda: np.matmul(a, a))
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    """The median time of a call in seconds, after one that is not timed."""
+    call()
+    times = []
+    for _ in range(5):
+        start = perf_counter()
+        call()
+        times.append(perf_counter() - start)
+    return median(times)

@@ -8,22 +8,16 @@ import msgspec
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model.device_model import FORMAT, DeviceModel, dumps, loads
-from mixpert_py.runtime.probes.fragments import fragments
 from mixpert_py.runtime.probes.gpu import Found, Gpu
-from mixpert_py.runtime.probes.instructions import clock, instructions
-from mixpert_py.runtime.probes.memory import memory
+from mixpert_py.runtime.probes.instructions import instructions
 from mixpert_py.runtime.probes.numerics import numerics
-from mixpert_py.runtime.probes.products import products
-from mixpert_py.runtime.probes.resources import resources
-from mixpert_py.runtime.probes.transfer import launch, transfer
+from mixpert_py.runtime.probes.products import products, transfer
+from mixpert_py.runtime.probes.resources import memory, resources
 
 Probe = Callable[[Gpu], Found]
 
 PROBES: Final[Mapping[str, Probe]] = {
-    "clock": clock,  # first, while the device is idle
-    "fragments": fragments,
     "resources": resources,
-    "launch": launch,
     "memory": memory,
     "transfer": transfer,
     "instructions": instructions,

@@ -1,47 +1,57 @@
-"""The sizes of the device's resources, as CUDA reports them."""
+"""The chip's size and clock, and the bandwidth of its memories."""
 
 import ctypes
 import sys
+from typing import Any
 
 from mixpert_py.runtime.probes.gpu import L2_SIZE, Found, Gpu, aligned, quantity
 
-# cudaDeviceAttr
-SHARED_PER_MULTIPROCESSOR = 81
-REGISTERS_PER_MULTIPROCESSOR = 82
-SHARED_PER_BLOCK = 97  # that a kernel can ask for
-PER_THREAD = 255  # registers: CUDA has no attribute for what instructions can name
+SHARED_PER_BLOCK = 97  # cudaDeviceAttr, of what a kernel can ask for
+# Nanoseconds of a busy thread: until the clock has risen, and in which it is read.
+RISE, LOOK = 100_000_000, 10_000_000
 VERSION_BYTES = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
 
-def resources(gpu: Gpu) -> Found:
-    """Sizes of the chip, and the versions of driver and CUDA."""
-    runtime = gpu.cupy.cuda.runtime
+FILE = "memory.cu"
+THREADS = 1024
+VECTOR = 16  # bytes that a thread loads at once
+TOGETHER = 8  # vectors that a thread loads at a time
+CHUNK = THREADS * VECTOR * TOGETHER  # bytes that a block reads at a time
+BLOCKS = 2  # of a multiprocessor, so that enough loads are under way
+DEVICE_TO_DEVICE = 3  # cudaMemcpyKind
 
+SHARED_STEPS = 4096
+CACHED = 1 / 4  # of the L2 cache: what a chip of two halves can hold in each of them
+L2_BYTES = 1 << 35  # read in all
+READ_BYTES = 1 << 32  # of DRAM, so that what the cache still holds does not show
+
+
+def resources(gpu: Gpu) -> Found:
+    """The size of the chip, its highest clock, and the versions of driver and CUDA."""
+    count, shared, clock = gpu.multiprocessors, gpu.attribute(SHARED_PER_BLOCK), highest_clock(gpu)
     tables = {
         "device": gpu.device.name,
         "capability": gpu.device.capability,
         "driver": driver_version(),
-        "cuda": version(runtime.runtimeGetVersion()),
-        "chip": {"multiprocessors": gpu.multiprocessors, "memory": runtime.memGetInfo()[1]},
-        "registers": {
-            "per_multiprocessor": gpu.attribute(REGISTERS_PER_MULTIPROCESSOR),
-            "per_thread": PER_THREAD,
-        },
-        "shared": {
-            "per_multiprocessor": gpu.attribute(SHARED_PER_MULTIPROCESSOR),
-            "per_block": gpu.attribute(SHARED_PER_BLOCK),
-        },
-        "l2": {"size": gpu.attribute(L2_SIZE)},
+        "cuda": version(gpu.cupy.cuda.runtime.runtimeGetVersion()),
+        "chip": {"multiprocessors": count, "clock": clock},
+        "shared": {"per_block": shared},
     }
     rows = [
-        ("multiprocessors", f"{gpu.multiprocessors}"),
-        ("registers of one", f"{gpu.attribute(REGISTERS_PER_MULTIPROCESSOR)}"),
-        ("shared memory of one", f"{gpu.attribute(SHARED_PER_MULTIPROCESSOR)} bytes"),
-        ("shared memory of a block", f"{gpu.attribute(SHARED_PER_BLOCK)} bytes"),
-        ("L2 cache", quantity(gpu.attribute(L2_SIZE), "B")),
-        ("memory", quantity(runtime.memGetInfo()[1], "B")),
+        ("multiprocessors", f"{count}"),
+        ("shared memory of a block", f"{shared} bytes"),
+        ("clock", quantity(clock, "Hz")),
     ]
     return Found(aligned(rows), tables)
+
+
+def highest_clock(gpu: Gpu) -> float:
+    """Cycles a second of one busy thread, by the nanoseconds of the chip's own timer."""
+    out, watch = gpu.words(2), gpu.kernel(FILE, "watch")
+    for nanoseconds in (RISE, LOOK):
+        gpu.run(watch, 1, 1, out.data.ptr, nanoseconds)
+    cycles, passed = map(float, out.get())
+    return cycles / passed * 1e9
 
 
 def version(number: int) -> str:
@@ -59,3 +69,72 @@ def driver_version() -> str:
     if library.nvmlInit_v2() or library.nvmlSystemGetDriverVersion(buffer, VERSION_BYTES):
         return ""
     return buffer.value.decode()
+
+
+def memory(gpu: Gpu) -> Found:
+    """The bandwidth of reads by all threads of the chip."""
+    read = min(READ_BYTES, gpu.cupy.cuda.runtime.memGetInfo()[0] // 4)
+    shared, l2 = _shared_bandwidth(gpu), _l2_bandwidth(gpu)
+    dram = {"bandwidth": _dram_bandwidth(gpu, read), "copy": _copy(gpu, read)}
+    gpu.cupy.get_default_memory_pool().free_all_blocks()
+    rows = [
+        ("shared memory", f"{shared:.1f} bytes a cycle"),
+        ("L2 cache", quantity(l2, "B/s")),
+        ("DRAM", quantity(dram["bandwidth"], "B/s")),
+        ("a copy in DRAM", quantity(dram["copy"], "B/s")),
+    ]
+    tables = {"shared": {"bandwidth": shared}, "l2": {"bandwidth": l2}, "dram": dram}
+    return Found(aligned(rows), tables)
+
+
+def _shared_bandwidth(gpu: Gpu) -> float:
+    """Bytes that one multiprocessor reads in a cycle."""
+    kernel = gpu.kernel(FILE, "read_shared")
+    out, sink = gpu.words(gpu.multiprocessors), gpu.words(gpu.multiprocessors * THREADS)
+    for _ in range(2):  # the first loads the code
+        gpu.run(kernel, gpu.multiprocessors, THREADS, out.data.ptr, sink.data.ptr, SHARED_STEPS)
+    cycles = float(sorted(out.get())[gpu.multiprocessors // 2])
+    return CHUNK * SHARED_STEPS / cycles
+
+
+def _l2_bandwidth(gpu: Gpu) -> float:
+    """Bytes/s that all multiprocessors read together, of memory that the cache holds."""
+    chunks = max(1, int(gpu.attribute(L2_SIZE) * CACHED) // CHUNK)
+    blocks = BLOCKS * gpu.multiprocessors
+    return _bandwidth(gpu, chunks, 1, rounds=L2_BYTES // (blocks * CHUNK))
+
+
+def _dram_bandwidth(gpu: Gpu, size: int) -> float:
+    """Bytes/s of reading so many bytes once."""
+    blocks = BLOCKS * gpu.multiprocessors
+    return _bandwidth(gpu, blocks, max(1, size // (blocks * CHUNK)), rounds=1)
+
+
+def _bandwidth(gpu: Gpu, chunks: int, spans: int, rounds: int) -> float:
+    kernel = gpu.kernel(FILE, "read_global")
+    blocks = BLOCKS * gpu.multiprocessors
+    memory, sink = _filled(gpu, chunks * spans * CHUNK), gpu.words(blocks * THREADS)
+    counts = (chunks, spans, rounds)
+    seconds = gpu.seconds(
+        lambda: gpu.run(kernel, blocks, THREADS, memory.data.ptr, sink.data.ptr, *counts)
+    )
+    return blocks * CHUNK * spans * rounds / seconds
+
+
+def _copy(gpu: Gpu, size: int) -> float:
+    """Bytes/s read and written together."""
+    half = size // 2
+    source, target = _filled(gpu, half), gpu.words(half // 8)
+    copy = gpu.cupy.cuda.runtime.memcpyAsync
+    stream = gpu.cupy.cuda.get_current_stream().ptr
+    seconds = gpu.seconds(
+        lambda: copy(target.data.ptr, source.data.ptr, half, DEVICE_TO_DEVICE, stream)
+    )
+    return 2 * half / seconds
+
+
+def _filled(gpu: Gpu, size: int) -> Any:
+    """Memory full of its own addresses: zeros would take less power."""
+    memory = gpu.words(size // 8)
+    gpu.run(gpu.kernel(FILE, "fill"), -(-size // 2048), 256, memory.data.ptr, size // 8)
+    return memory

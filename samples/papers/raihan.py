@@ -8,6 +8,7 @@ from statistics import median
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.model.device_model import DeviceModel
 from mixpert_py.runtime.model.known_devices import find, model_of
+from mixpert_py.runtime.probes.gpu import Gpu
 from samples.papers import timed_products
 from samples.papers.exhibit import (
     Column,
@@ -18,6 +19,7 @@ from samples.papers.exhibit import (
     Published,
     Row,
 )
+from samples.papers.fragments import fragments as found_by
 from samples.papers.place import Place
 from samples.papers.roofline import device_name
 
@@ -27,22 +29,18 @@ ABSTRACT = "abstract, arXiv:1811.08309 (Titan V)"
 
 def fragments(place: Place) -> Found:
     """The elements that each of 32 threads holds, found by running the instructions."""
-    from mixpert_py.runtime.probes import fragments as probe
-    from mixpert_py.runtime.probes.gpu import Gpu
-
-    maps = probe.fragments(Gpu.current()).record
     rows: list[Row] = []
-    for name, parts in maps.items():
+    for name, parts in found_by(Gpu.current()).items():
         _, n, k = map(int, SHAPE.findall(name))
-        for operand, places in parts.items():
-            flat = [place for lane in places for place in lane]
+        for part in parts:
+            flat = part.places.ravel().tolist()
             rows.append(
                 {
                     "name": name,
-                    "operand": operand,
-                    "columns": k if operand == "A" else n,
+                    "operand": part.operand,
+                    "columns": k if part.operand == "A" else n,
                     "elements": len(set(flat)),
-                    "each": len(places[0]),
+                    "each": part.places.shape[1],
                     "copies": len(flat) // len(set(flat)),
                     "places": " ".join(map(str, flat)),
                 }

@@ -13,12 +13,12 @@ import pytest
 
 from mixpert_py.errors import MixPertError, PlanError, ProgramError
 from mixpert_py.runtime.model.known_devices import find
-from mixpert_py.runtime.probes import fragments
 from mixpert_py.runtime.probes.gpu import Gpu
 from samples.papers import (
     baselines,
     markidis,
     place,
+    raihan,
     roofline,
     run,
     shared_gpu,
@@ -27,6 +27,7 @@ from samples.papers import (
 )
 from samples.papers.compiling import compile_all
 from samples.papers.exhibit import Column, Found, Missing
+from samples.papers.fragments import Fragment
 from samples.papers.place import FP16, FP32, Place
 from tests.benchmarks import machine
 from tests.benchmarks.contenders import Contender, Parts
@@ -434,10 +435,12 @@ def test_the_page_is_made_of_what_is_kept(
 
 
 def test_fragments_are_kept_as_words(monkeypatch: pytest.MonkeyPatch, reference: Place) -> None:
-    places = {"A": np.arange(256), "B": np.arange(128), "C": np.arange(128)}
-    record = {FRAGMENT: {name: x.reshape(32, -1).tolist() for name, x in places.items()}}
+    sizes = {"A": (16, 16), "B": (16, 8), "C": (16, 8)}
+    parts = [
+        Fragment(name, m, n, np.arange(m * n).reshape(32, -1)) for name, (m, n) in sizes.items()
+    ]
     monkeypatch.setattr(Gpu, "current", classmethod(lambda cls: None))
-    monkeypatch.setattr(fragments, "fragments", lambda gpu: fragments.Found("", record=record))
+    monkeypatch.setattr(raihan, "found_by", lambda gpu: {FRAGMENT: parts})
     a, b, c = rows("raihan-fragments", reference)
     assert (a["columns"], b["columns"], c["columns"]) == (16, 8, 8)
     assert (a["elements"], a["each"], a["copies"]) == (256, 8, 1)

@@ -1,20 +1,14 @@
 """The probes on a real GPU: facts that hold of any, and some of Hopper."""
 
-from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import pytest
 
-from mixpert_py.runtime.probes.fragments import mma, wmma
 from mixpert_py.runtime.probes.gpu import Gpu
-from mixpert_py.runtime.probes.instructions import Timed, clock, timed
-from mixpert_py.runtime.probes.memory import memory
-from mixpert_py.runtime.probes.resources import resources
-from mixpert_py.runtime.probes.specs import specs
-from mixpert_py.runtime.probes.transfer import launch, transfer
-from tests.runtime.probes.documented import SHAPES, places
+from mixpert_py.runtime.probes.instructions import specs, timed
+from mixpert_py.runtime.probes.products import transfer
+from mixpert_py.runtime.probes.resources import memory, resources
 
 pytestmark = pytest.mark.gpu
 
@@ -27,7 +21,7 @@ def gpu() -> Gpu:
 
 
 @pytest.fixture(scope="module")
-def rows(gpu: Gpu) -> dict[str, Timed]:
+def rows(gpu: Gpu) -> dict[str, Any]:
     """The largest instruction of each kind, not all widths of wgmma."""
     found = {}
     for spec in specs(gpu.device.capability):
@@ -36,62 +30,30 @@ def rows(gpu: Gpu) -> dict[str, Timed]:
     return found
 
 
-def test_mma_fragments_are_those_that_ptx_documents(gpu: Gpu) -> None:
-    for number, (element, shape) in enumerate(SHAPES.items()):
-        for part in mma(gpu, number, shape):
-            np.testing.assert_array_equal(part.places, places(element)[part.operand])
-
-
-def test_every_element_of_wmma_is_held_by_as_many_threads(gpu: Gpu) -> None:
-    for part in wmma(gpu):
-        held = np.bincount(part.places.ravel(), minlength=256)
-        assert len(held) == 256
-        assert len(set(held)) == 1, part.operand
-
-
 def test_resources(gpu: Gpu) -> None:
     tables = resources(gpu).tables
     assert tables["device"] == gpu.device.name
     assert tables["chip"]["multiprocessors"] > 1
-    assert 48 * 1024 < tables["shared"]["per_block"] < tables["shared"]["per_multiprocessor"]
-    assert tables["registers"]["per_multiprocessor"] == 65536
-    assert tables["l2"]["size"] > 1 << 20
+    assert 5e8 < tables["chip"]["clock"] < 4e9
+    assert 48 * 1024 < tables["shared"]["per_block"] < 1 << 18
     assert tables["cuda"].count(".") == 1
-
-
-def test_clock(gpu: Gpu) -> None:
-    chip: Mapping[str, Any] = clock(gpu).tables["chip"]
-    assert 5e8 < chip["clock_loaded"] <= chip["clock"] * 1.02 < 4e9
-
-
-def test_launch(gpu: Gpu) -> None:
-    table = launch(gpu).tables["launch"]
-    assert 2e-7 < table["device"] < 2e-5
-    assert 2e-7 < table["host"] < 1e-4
 
 
 def test_memory(gpu: Gpu) -> None:
     tables = memory(gpu).tables
-    shared, l2, dram = (tables[name] for name in ("shared", "l2", "dram"))
     # Others may use the device meanwhile, which makes it slower, and never quicker than it is.
-    assert 0 < shared["bandwidth"] < 130
-    assert shared["latency"] > 10
-    assert shared["latency"] < l2["latency"]
-    assert 1e9 < dram["bandwidth"] < 1e14
-    assert 1e9 < dram["copy"] < 1e14
-    assert dram["latency"] > 1e-8
+    assert 0 < tables["shared"]["bandwidth"] < 130
+    assert 1e9 < tables["dram"]["bandwidth"] < tables["l2"]["bandwidth"]
+    assert 1e9 < tables["dram"]["copy"] < 1e14
 
 
 def test_transfer(gpu: Gpu) -> None:
     tables = transfer(gpu).tables
-    table = tables["transfer"]
-    assert 1e9 < table["to_device"] < 1e12
-    assert 1e9 < table["to_host"] < 1e12
-    assert 1e8 < table["staged"] < 1e12
+    assert 1e8 < tables["transfer"]["staged"] < 1e12
     assert tables["host"]["float32"] > 1e9
 
 
-def test_latencies_of_matrix_instructions(rows: dict[str, Timed], gpu: Gpu) -> None:
+def test_latencies_of_matrix_instructions(rows: dict[str, Any], gpu: Gpu) -> None:
     for spec in specs(gpu.device.capability):
         if row := rows.get(spec.name):
             # What another process computes on the GPU makes the chains of this one take longer.
@@ -99,7 +61,7 @@ def test_latencies_of_matrix_instructions(rows: dict[str, Timed], gpu: Gpu) -> N
             assert any(map(is_plausible, tries)), row
 
 
-def is_plausible(row: Timed) -> bool:
+def is_plausible(row: Any) -> bool:
     """Whether a row's cycles can be those of such an instruction: many of them that do not wait for
     one another take no longer than a chain in which they do.
     """
@@ -112,7 +74,7 @@ def is_plausible(row: Timed) -> bool:
     return True
 
 
-def test_rates_and_intervals_agree(rows: dict[str, Timed], gpu: Gpu) -> None:
+def test_rates_and_intervals_agree(rows: dict[str, Any], gpu: Gpu) -> None:
     """Both are of the same launches: the clock that they amount to is one of a GPU."""
     for spec in specs(gpu.device.capability):
         if row := rows.get(spec.name):
@@ -120,7 +82,7 @@ def test_rates_and_intervals_agree(rows: dict[str, Timed], gpu: Gpu) -> None:
             assert 5e8 < row.rate / a_cycle < 4e9, row
 
 
-def test_rates_of_elements(rows: dict[str, Timed]) -> None:
+def test_rates_of_elements(rows: dict[str, Any]) -> None:
     best: dict[str, float] = {}
     for row in rows.values():
         element = row.name.removesuffix(" registers").rpartition(" ")[2]
@@ -130,7 +92,7 @@ def test_rates_of_elements(rows: dict[str, Timed]) -> None:
     assert best["float16"] > 1.5 * best["tf32"] > 1.5 * best["float32"]
 
 
-def test_hopper(rows: dict[str, Timed], gpu: Gpu) -> None:
+def test_hopper(rows: dict[str, Any], gpu: Gpu) -> None:
     if gpu.device.capability != 90:
         pytest.skip("wgmma is of compute capability 9.0")
     name = "wgmma m64n256k32 int8"

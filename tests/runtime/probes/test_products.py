@@ -2,9 +2,12 @@
 
 import pytest
 
+from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model.tile import Tile
+from mixpert_py.runtime.probes import products as probe
 from mixpert_py.runtime.probes.gpu import Gpu
 from mixpert_py.runtime.probes.products import WAVES, kernel_row, line, products
+from tests.runtime.gpu.fake import FakeGpu
 
 
 def test_a_line_has_no_part_below_zero() -> None:
@@ -32,3 +35,22 @@ def test_measuring_one_scheme() -> None:
     assert all(1e-8 < k["step"] < 1e-5 for k in tables["kernel"])
     assert 1e11 < tables["packing"][0]["rate"] < 2e13
     assert tables["vendor"]["float32"] > 1e12
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    fake = FakeGpu()
+    fake.install(monkeypatch)
+    monkeypatch.setattr(probe, "MOVED", 32)
+    return fake
+
+
+def test_products_are_made(gpu: FakeGpu) -> None:
+    assert probe.staged() > 0
+    assert gpu.launches == [(1, 32, 32)] * 6
+
+
+def test_no_product_is_no_speed(gpu: FakeGpu) -> None:
+    gpu.memory = 0
+    with pytest.raises(DeviceError, match="NumPy arrays: out of memory"):
+        probe.staged()

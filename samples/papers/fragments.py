@@ -1,7 +1,4 @@
-"""The elements of A, B and C that each thread of a warp holds, found by running instructions.
-
-They are drawn as one SVG: A left of C, B above C, coloured by thread.
-"""
+"""The elements of A, B and C that each thread of a warp holds, found by running instructions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,10 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.probes.gpu import Found, Gpu
+from mixpert_py.runtime.kernels.compile import cuda_kernel
+from mixpert_py.runtime.probes.gpu import Gpu
 
 Places = NDArray[np.int64]
 
+PACKAGE = "samples.papers"  # has fragments.cu
 LANES = 32
 SUMS = 4  # registers of C of an mma.sync
 DIGITS = 2  # in base 16, of an element of B: fragments.cu
@@ -29,36 +28,20 @@ class Fragment:
     columns: int
     places: Places
 
-    def holders(self) -> list[list[list[tuple[int, int]]]]:
-        """The (lane, element) pairs of all threads that hold an element, by its row and column."""
-        held: list[list[list[tuple[int, int]]]] = [
-            [[] for _ in range(self.columns)] for _ in range(self.rows)
-        ]
-        for (lane, element), place in np.ndenumerate(self.places):
-            held[place // self.columns][place % self.columns].append((lane, element))
-        return held
 
-
-def fragments(gpu: Gpu) -> Found:
-    """wmma m16n16k16 and mma.sync m16n8k16 of float16, mma.sync m16n8k32 of int8."""
-    maps = {
+def fragments(gpu: Gpu) -> dict[str, list[Fragment]]:
+    """Those of wmma m16n16k16 and mma.sync m16n8k16 of float16, and mma.sync m16n8k32 of int8."""
+    return {
         "wmma m16n16k16 float16": wmma(gpu),
         "mma.sync m16n8k16 float16": mma(gpu, 0, (16, 8, 16)),
         "mma.sync m16n8k32 int8": mma(gpu, 1, (16, 8, 32)),
     }
-    record = {
-        name: {part.operand: part.places.tolist() for part in parts} for name, parts in maps.items()
-    }
-    return Found(
-        "\n\n".join(table(name, part) for name, parts in maps.items() for part in parts),
-        record=record,
-    )
 
 
 def mma(gpu: Gpu, element: int, shape: tuple[int, int, int]) -> list[Fragment]:
     """The fragments of an mma.sync. element: as fragments.cu numbers them."""
     m, _, k = shape
-    kernel = gpu.kernel("fragments.cu", "products", {"ELEMENT": element})
+    kernel = cuda_kernel("fragments.cu", "products", (("ELEMENT", element),), package=PACKAGE)
     out = gpu.cupy.empty((DIGITS, m * k, LANES * SUMS), "int32")
     gpu.run(kernel, DIGITS * m * k, LANES, out.data.ptr, m * k)
     return deduced(out.get(), shape)
@@ -68,7 +51,7 @@ def wmma(gpu: Gpu) -> list[Fragment]:
     """The fragments of wmma m16n16k16, from matrices whose elements say where they lie: A and C by
     rows, B by columns.
     """
-    kernel = gpu.kernel("fragments.cu", "loads", {"ELEMENT": 0})
+    kernel = cuda_kernel("fragments.cu", "loads", (("ELEMENT", 0),), package=PACKAGE)
     numbers = np.arange(WMMA * WMMA)
     halves, floats = (gpu.cupy.asarray(numbers.astype(kind)) for kind in ("float16", "float32"))
     out = gpu.cupy.empty((3, LANES, 8), "uint32")
@@ -145,14 +128,3 @@ def _places(
         for i, j in zip(outer, inner, strict=True)
     ]
     return np.array(places).reshape(LANES, -1)
-
-
-def table(name: str, part: Fragment) -> str:
-    """The matrix, each element as thread:element of who holds it, the first if several do."""
-    cells = [[f"{row[0][0]}:{row[0][1]}" for row in line] for line in part.holders()]
-    width = max(len(cell) for line in cells for cell in line)
-    copies = part.places.size // (part.rows * part.columns)
-    held = "" if copies == 1 else f", each held {copies} times"
-    lines = [f"{name}, {part.operand} ({part.rows} × {part.columns}), thread:element{held}"]
-    lines += [" ".join(cell.rjust(width) for cell in line) for line in cells]
-    return "\n".join(lines)

@@ -1,19 +1,12 @@
-"""Fragment maps from what products of single elements show, and how they are drawn."""
-
-from typing import Any
+"""Fragment maps from what products of single elements show."""
 
 import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.probes.fragments import Fragment, deduced, table
-from tests.runtime.probes.documented import SHAPES, places, products
-
-
-def fragments(found: dict[str, Any], element: str) -> list[Fragment]:
-    m, n, k = SHAPES[element]
-    sizes = {"A": (m, k), "B": (k, n), "C": (m, n)}
-    return [Fragment(name, *sizes[name], found[name]) for name in "ABC"]
+from mixpert_py.runtime.probes.gpu import Gpu
+from samples.papers.fragments import deduced, mma, wmma
+from tests.samples.documented_fragments import SHAPES, places, products
 
 
 @pytest.mark.parametrize("element", SHAPES)
@@ -53,13 +46,16 @@ def test_what_no_map_explains_is_refused() -> None:
             deduced(broken, SHAPES["float16"])
 
 
-def test_the_table_names_thread_and_element() -> None:
-    a, b, c = fragments(places("float16"), "float16")
-    lines = table("x", a).splitlines()
-    assert lines[0] == "x, A (16 × 16), thread:element"
-    assert lines[1].split()[:4] == ["0:0", "0:1", "1:0", "1:1"]
-    assert lines[9].split()[8:10] == ["0:6", "0:7"]
-    assert len(table("x", b).splitlines()) == 17
-    twice = Fragment("C", 16, 8, np.concatenate([c.places, c.places], axis=1))
-    assert table("x", twice).splitlines()[0].endswith("each held 2 times")
-    assert twice.holders()[0][1] == [(0, 1), (0, 5)]
+@pytest.mark.gpu
+def test_mma_fragments_are_those_that_ptx_documents() -> None:
+    for number, (element, shape) in enumerate(SHAPES.items()):
+        for part in mma(Gpu.current(), number, shape):
+            np.testing.assert_array_equal(part.places, places(element)[part.operand])
+
+
+@pytest.mark.gpu
+def test_every_element_of_wmma_is_held_by_as_many_threads() -> None:
+    for part in wmma(Gpu.current()):
+        held = np.bincount(part.places.ravel(), minlength=256)
+        assert len(held) == 256
+        assert len(set(held)) == 1, part.operand
