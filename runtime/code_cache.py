@@ -1,6 +1,6 @@
-"""Compiled code kept on disk: one file for what was compiled, replaced when that has changed.
+"""Cache of compiled code on disk: one file for each source, replaced when the source changes.
 
-Code that is loaded is code that is run, so a file is taken only if this user wrote it, and whole.
+Loaded code is executed, so a file is loaded only if this user wrote it, and wrote all of it.
 """
 
 from contextlib import suppress
@@ -13,10 +13,10 @@ DIGEST = sha256().digest_size
 
 
 class CodeCache:
-    """Payloads by place and state, in a folder of its own.
+    """Payloads by place and state, in one folder.
 
-    place: what was compiled, and how. state: what it was compiled from: as long as it is the same,
-    the payload is.
+    place: the name of the compiled source, with the settings of the compiler. state: a fingerprint
+    of the source; a payload is valid while it is unchanged.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""What is in force here and now: a scheme, a plan, a backend, a trace.
+"""The context of a call: the scheme, plan, backend and trace that are in force.
 
-A context variable overrides a process default. The default is there because a new thread starts
-with an empty context: it must still see the plan that the program runs under.
+A context variable overrides a default of the process. The default exists because a new thread
+starts with an empty context, and must still see the plan that the program runs under.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a call site is to run; `scheme` None: nobody chose, so what the program did before.
+    """The scheme that was chosen for a call site; None: nobody chose one.
 
-    guard: a check of its products, where a plan chose.
+    guard: the check of the products of a site whose scheme a plan chose.
     """
 
     scheme: str | None = None
@@ -42,27 +42,27 @@ UNCHOSEN = Choice()
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """That products which PyTorch makes itself are covered, see `products.below_autograd`.
+    """Products that PyTorch makes itself take schemes, see `products.below_autograd`.
 
-    plan, scheme: what a decorator was given for them, which comes before what is in force; the plan
-    before the scheme.
+    plan, scheme: arguments of a decorator, which override those that are in force. The plan
+    overrides the scheme.
     """
 
     plan: Plan | None = None
     scheme: str | None = None
 
     def given(self, site: str | None) -> tuple[str | None, int | None]:
-        """The scheme and block that are given for a site; None: what is in force decides."""
+        """The scheme and block that these arguments have for a site; (None, None) for neither."""
         entry = None if self.plan is None or site is None else self.plan.find(site)
         return (self.scheme, None) if entry is None else (entry.scheme, entry.block)
 
 
 @dataclass(slots=True, eq=False)
 class SchemeUse:
-    """Whether any product took a scheme that a block, a function or a cell names, and why not.
+    """Counts whether any product took the scheme that a block, a function or a cell names.
 
-    outer: the use that this one is nested in. has_products: whether any product was made by the
-    runtime, under whatever scheme.
+    outer: the use that this one is nested in. has_products: whether the runtime made any product,
+    under any scheme. reasons: why products did not take the scheme.
     """
 
     scheme: str
@@ -72,7 +72,7 @@ class SchemeUse:
     reasons: set[Reason] = field(default_factory=set)
 
     def note(self, choice: Choice, outcome: object) -> None:
-        """Count a product; outcome: its Reason where it did not take the scheme that was chosen."""
+        """Count a product. outcome: its Reason if it did not take the scheme that was chosen."""
         self.has_products = True
         if choice.scheme == self.scheme:
             if isinstance(outcome, Reason):
@@ -83,8 +83,8 @@ class SchemeUse:
             self.outer.note(choice, outcome)
 
     def why_not(self) -> str | None:
-        """One line on why every product that was to take the scheme is native; None: one did, or
-        there was no such product.
+        """One line that says why every product of the scheme ran natively; None if one took the
+        scheme, or there was no product.
         """
         if self.is_taken or self.scheme == "native" or not self.reasons:
             return None
@@ -103,19 +103,18 @@ def no_plans() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One state of affairs. Derive another with `dataclasses.replace`.
+    """All that decides how products are made. Derive another with `dataclasses.replace`.
 
-    find_plan: module (the first part of a site id) → its plan; asked once per site, when neither
-    `scheme` nor `plan` says anything about the module. backend: "reference", which may go on with
-    ":" and a device's name, "cuda" or None for automatic.
-    passing: the sites for which nobody chose a scheme, or "native" was chosen: small operands pass
-    there without a decision.
-    overrides_sites: `scheme` comes before the one that is written at a call site, too.
-    modules: which products that PyTorch makes itself are covered; None: none of them. finds_plans:
-    returns whether `find_plan` may find a plan for any module; it is called when a product needs to
-    know, since a program may set MIXPERT_PLAN itself. by_id: whether the plan is about the sites
-    that it names alone: no other is taken for one of them, and none that it lacks makes it stale.
-    uses: notes whether products take the scheme that a block, a function or a cell names.
+    scheme: for all sites; it overrides `plan`. backend: "reference" or "reference:DEVICE", "cuda",
+    or None for automatic. find_plan: module (the first part of a site id) → its plan; called once
+    per site, if neither `scheme` nor `plan` decides about the module. finds_plans: returns whether
+    `find_plan` may find a plan for any module; a program may set MIXPERT_PLAN itself.
+    overrides_sites: `scheme` also overrides schemes that are written at call sites. modules: how
+    products that PyTorch makes itself take schemes; None: they do not. by_id: whether the plan
+    decides only about the ids in it, so that a site is neither matched by its expression nor
+    reported as missing from a stale plan. uses: counts the products that take the scheme of a
+    block, a function or a cell. passing: sites at which small operands are multiplied natively
+    without a decision, because no scheme, or "native", was chosen.
     """
 
     scheme: str | None = None
@@ -128,7 +127,7 @@ class Context:
     finds_plans: Callable[[], bool] = no_plans
     by_id: bool = False
     uses: SchemeUse | None = None
-    # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
+    # Caches: `replace` makes empty ones, so that no choice outlives its plan.
     passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
     # Calls of small products that a trace does not see.
     counted: CountedCalls = field(
@@ -141,13 +140,13 @@ class Context:
     )
 
     def choice(self, site: str | None, *, forward: str | None = None) -> Choice:
-        """The choice for a call site, remembered after the first look-up.
+        """The choice for a call site, cached after the first look-up.
 
-        forward: the call site is one of PyTorch's own products, which no plan need know. Where none
-        does, it runs as this one does: itself, or that whose backward pass it is of.
+        forward: given for products that PyTorch makes itself, which a plan need not name: the site
+        of the forward product, whose choice a backward product without an entry takes.
 
-        Warns, once a site, where a plan knows the module and not the site: it is stale. Raises
-        PlanError for a scheme that is none.
+        Warns once for each site that a plan lacks although it has others of the same module: the
+        plan is stale. Raises PlanError for an unknown scheme.
         """
         found = self._choices.get(site)
         if found is None:
@@ -161,15 +160,15 @@ class Context:
         return found
 
     def plan_of(self, module: str) -> Plan | None:
-        """The plan that decides about the sites of a module; None where there is none."""
+        """The plan that decides about the sites of a module; None if there is none."""
         if self.plan is None or not knows(self.plan, module):
             return self.find_plan(module) or self.plan
         return self.plan
 
     def has_choices(self) -> bool:
-        """Return whether any call site may have a scheme, plan or backend of its own, or a trace.
+        """Return whether there is a scheme, a plan, a backend or a trace for any call site.
 
-        Where not, all products run by the default of their type.
+        If not, all products run by the default of their type.
         """
         modules = self.modules or Modules()
         given = self.scheme, self.plan, self.backend, self.trace, modules.plan, modules.scheme
@@ -206,7 +205,7 @@ class Context:
 
 
 def knows(plan: Plan, module: str) -> bool:
-    """Whether a plan has sites of a module: of others it was never meant to say anything."""
+    """Whether a plan has sites of a module. A plan does not decide about other modules."""
     return any(entry.id.startswith(f"{module}:") for entry in plan.site)
 
 
@@ -217,7 +216,7 @@ def _guard(site: str, entry: Site) -> "PlanGuard":
 
 
 def checked(choice: Choice) -> Choice:
-    """The choice. Raises PlanError where its scheme is unknown."""
+    """The choice itself. Raises PlanError if its scheme is unknown."""
     from mixpert_py.runtime.schemes import get
 
     get(choice.scheme or "native")
@@ -226,7 +225,7 @@ def checked(choice: Choice) -> Choice:
 
 @dataclass(slots=True, eq=False)
 class Override:
-    """One `use` that has begun: what it put in force, and what it was begun in."""
+    """One active `use`: its context, and the override that encloses it."""
 
     context: Context
     outer: Optional["Override"]
@@ -239,32 +238,32 @@ innermost: ContextVar[Override] = ContextVar("mixpert_innermost_override", defau
 
 
 def current() -> Context:
-    """What is in force for the calling code."""
+    """The context of the calling code."""
     return innermost.get().context
 
 
 def passes(site: str | None) -> bool:
-    """Whether a call of this site is known to be the native call and nothing else.
+    """Whether small products of this site are multiplied natively without a decision.
 
-    Stands before every product, so it asks nobody: the first call of a site is not known yet. Where
-    it is true the call is counted: the caller makes the native call, and asks nothing after it.
+    This is called before every product, so it only reads caches; it is False at a site's first
+    call. If it is True the call has been counted, and the caller makes the native call alone.
     """
     context = innermost.get().context
     return site in context.passing or next(context.counted.get(site, NONE), False)
 
 
 def is_initial() -> bool:
-    """Whether nobody has put anything in force in this process."""
+    """Whether no context has been set in this process."""
     return current() is INITIAL
 
 
 def default() -> Context:
-    """Return the context that is in force where nothing overrides it."""
+    """Return the process default, which holds wherever nothing overrides it."""
     return _process.context
 
 
 def set_default(context: Context) -> None:
-    """Replace the process default, which every thread sees that has no override of its own."""
+    """Replace the process default, which holds in every thread without an override."""
     _process.context = context
 
 
@@ -290,9 +289,11 @@ def use(context: Context) -> Iterator[Context]:
 
 
 def _end_out_of_turn(override: Override, seen: Override | None) -> None:
-    """A generator's `use` has ended before one that was begun in it, or in another thread or task.
+    """Remove the override of a generator's `use` that ended before a `use` that was begun inside
+    it, or in another thread or task.
 
-    Where it is, it is left out; where it is not seen, whoever ends there will do so.
+    If the override encloses `seen`, it is taken out of that chain at once; else it is marked, and
+    the thread or task whose chain has it skips it.
     """
     while seen is not None and seen.outer is not override:
         seen = seen.outer
@@ -303,7 +304,7 @@ def _end_out_of_turn(override: Override, seen: Override | None) -> None:
 
 
 def require_backend(name: str | None) -> None:
-    """Raise PlanError for a backend that is none, DeviceError for one that is not here."""
+    """Raise PlanError for an unknown backend, DeviceError for one that this machine lacks."""
     if name == "cuda":
         found = device.find()
         if isinstance(found, device.Absent):
@@ -321,9 +322,9 @@ def emulates(backend: str | None) -> bool:
 
 @cache
 def accumulations(backend: str | None) -> "Accumulations | None":
-    """How the chip that an emulating backend names adds up products; None: it names none.
+    """How the device that "reference:DEVICE" names accumulates products; None without a device.
 
-    Raises DeviceError where no model of that device is known, or it does not say.
+    Raises DeviceError if the device has no model, or its model does not describe accumulation.
     """
     device_name = (backend or "").partition(":")[2]
     if not device_name:

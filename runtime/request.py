@@ -86,10 +86,9 @@ pass_over(Call.run, call_native)
 
 
 class Settings(NamedTuple):
-    """The keyword arguments of one call; None: what is in force decides.
+    """The keyword arguments of one call; None: the context decides.
 
-    more_follow: this is one of several products of its site,
-    and not the last.
+    more_follow: whether the call of this site makes further products.
     """
 
     scheme: str | None = None
@@ -102,12 +101,12 @@ class Settings(NamedTuple):
 class Request(NamedTuple):
     """A product under a scheme, as every backend takes it.
 
-    a, b: arrays as np.matmul takes them, float32, float64 or complex, of one dimension or more,
-    where the backend's arrays are. scheme: an emulation, "faithful", or a cast. block: the segment
-    of K that shares an exponent, None for the scheme's own. out: an array of the result's shape and
-    type. left, right: an operand as the GPU's `pack_operand` packed it. traced: a trace is in
-    force, which asks for the share of outliers and for the time of transfers. native: makes the
-    products of casts. accumulation: the chip whose way of adding the reference backend follows.
+    a, b: arrays as np.matmul takes them, float32, float64 or complex, of one dimension or more, in
+    the backend's memory. scheme: an emulation, "faithful", or a cast. block: the segment of K that
+    shares an exponent, None for the scheme's own. out: an array of the result's shape and type.
+    left, right: an operand that `pack_operand` has packed in advance. traced: whether a trace asks
+    for the share of outliers and for the time of transfers. native: makes the products of casts.
+    accumulation: how the device that the reference backend emulates accumulates products.
     """
 
     a: Any
@@ -123,16 +122,16 @@ class Request(NamedTuple):
 
 
 def no_outliers() -> float:
-    """The share of outliers of a product whose blocks all stayed, or that nobody asks about."""
+    """The share of outliers of a product without any, or whose outliers are not counted."""
     return 0.0
 
 
 class Product(NamedTuple):
-    """A product that a backend made, and under which scheme.
+    """A product that a backend made. scheme: by which it was made.
 
-    outliers: returns the share of the operands' blocks that left the scheme's slices; it may wait
-    for the device, and what was packed stays in memory for as long as it is held. transfer: seconds
-    that moving NumPy arrays took, apart from the product; only where it is traced.
+    outliers: returns the share of the operands' blocks that are outliers. It may wait for the
+    device, and it keeps the packed operands in memory. transfer: seconds in which NumPy arrays were
+    moved and the device did not compute; measured only if the product is traced.
     """
 
     value: Any

@@ -1,9 +1,9 @@
-"""Threads that help to copy, because one thread reaches only a fraction of the memory's speed.
+"""Copier threads, because one thread reaches only a fraction of the memory's bandwidth.
 
-One thread is slower still when it writes to fresh pages, which it takes one by one. Work is divided
-into parts. The caller and the copiers take them from one list until none is left: a copier that
-comes late, or never, costs only time. The caller waits for copiers at work, even if it is
-interrupted, so that nobody writes to memory that it has left.
+One thread is even slower when it writes to fresh pages. A job is divided into parts. The calling
+thread and the copiers take parts from one list until it is empty, so a copier that starts late, or
+never, costs only time. The caller waits for the copiers at work, even if it is interrupted, so that
+none of them writes to memory that the caller has freed.
 """
 
 import os
@@ -15,15 +15,15 @@ from typing import Any
 
 from mixpert_py.runtime import processor
 
-MOST_COPIERS = 6  # they keep the memory busy; other cores are the program's
+MOST_COPIERS = 6  # enough for the memory's bandwidth; other cores are left to the program
 
 Part = Any
 
 
 class Job:
-    """A job: parts that nobody has taken yet, and the copiers at work.
+    """A job: the parts that no thread has taken yet, and the copiers at work.
 
-    work: takes parts from an iterator that threads share.
+    work: is called in each thread with an iterator over parts, which the threads share.
     """
 
     def __init__(self, work: Callable[[Iterator[Part]], None], parts: Iterable[Part]) -> None:
@@ -72,21 +72,21 @@ class Job:
         try:
             if errors:
                 raise errors[0]
-        finally:  # an error holds its frames, and they what it was about
+        finally:  # an exception keeps its frames alive, and they the arrays
             errors.clear()
 
     def stop(self) -> None:
         """Drop the remaining parts, and wait for copiers at work."""
         try:
             self._stop()
-        finally:  # where it was this that was interrupted
+        finally:  # again, if the first call was interrupted
             self._stop()
 
     def _stop(self) -> None:
         self._parts.clear()
         while self._helping:
             self._left.get()
-        self._work = _nothing  # what it holds is not kept with it
+        self._work = _nothing  # frees the arrays that the function refers to
 
 
 def _nothing(parts: Iterator[Part]) -> None:
@@ -94,7 +94,7 @@ def _nothing(parts: Iterator[Part]) -> None:
 
 
 class _Copiers:
-    """Threads that wait for jobs, started by the first job."""
+    """Threads that wait for jobs; the first job starts them."""
 
     def __init__(self) -> None:
         self.forget()
@@ -115,7 +115,7 @@ class _Copiers:
 
 
 def _started(jobs: "SimpleQueue[Job]", wanted: int) -> int:
-    """The number of running threads; smaller if no more can be started."""
+    """Start `wanted` threads; returns how many were started, fewer if the system refuses more."""
     for number in range(wanted):
         try:  # daemons: nobody waits for them at the end of a program
             Thread(target=_serve, args=(jobs,), name=f"copier {number}", daemon=True).start()

@@ -1,6 +1,6 @@
-"""Everything that is kept for a device between products: one record, made when it is first needed.
+"""The state of each device between products: one record, made when it is first needed.
 
-Caches of pure functions (kernels, tiles, launches) are not state: they stay beside their functions.
+Caches of pure functions (kernels, tiles, launches) are not part of it.
 """
 
 from dataclasses import dataclass, field
@@ -9,12 +9,11 @@ from typing import Any
 
 @dataclass(slots=True)
 class DeviceState:
-    """What products on one device leave for later ones.
+    """The state of one device.
 
-    refused: scheme → the message of a kernel that did not compile; asking again would take as long.
-    has_wider: whether kernels of a wider scheme compile, as far as is known; where they do not,
-    rows that leave the slices are repaired. streams, stagers: those for transfers that nobody uses
-    now. outlooks: of `speculation`, by shapes and types.
+    refused: scheme → the error of a kernel that did not compile, and is not compiled again.
+    has_wider: False once a kernel of a wider scheme did not compile; then outliers are repaired.
+    streams, stagers: idle ones, for transfers. outlooks: see `speculation`, by shapes and types.
     """
 
     refused: dict[str, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""Arrays on a GPU, of CuPy and other libraries, as CuPy arrays; and the way back.
+"""Borrows GPU arrays of CuPy and other libraries as CuPy arrays, and gives results back.
 
-No library is imported before an array on a GPU exists, because its user has imported one.
+Nothing here imports a library of GPU arrays: a program with such an array has imported it.
 """
 
 import sys
@@ -27,10 +27,10 @@ Library = Literal["cupy", "torch"]
 
 
 class Borrowed(NamedTuple):
-    """Operands as CuPy arrays, to be used inside `scope`, which sets their device and stream.
+    """Operands as CuPy arrays.
 
-    None: on the current ones. give_back: turns a result into an array of their library; None if it
-    is one.
+    scope: a context manager that selects their device and stream; None: they are the current ones.
+    give_back: turns a result into an array of the operands' library; None if that is CuPy.
     """
 
     a: Any
@@ -42,8 +42,8 @@ class Borrowed(NamedTuple):
 class Placement(NamedTuple):
     """The GPU of two operands.
 
-    borrow: returns them as CuPy arrays. is_full: whether the native product of float32 operands is
-    an FP32 product and not TF32; few products ask. library: their library, if `prepared` can
+    borrow: returns them as CuPy arrays. is_full: returns whether the native product of float32
+    operands is made in FP32 and not in TF32. library: the operands' library, if `prepared` can
     prepare its products.
     """
 
@@ -54,8 +54,8 @@ class Placement(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """Two operands on different devices. name: of each. move: how to move the second to the
-    first.
+    """Two operands on different devices. first, second: the names of the devices. move: how to
+    move the second operand to the first.
     """
 
     first: str
@@ -113,7 +113,7 @@ def placement(a: Any, b: Any) -> Placement | Apart | Reason | None:
             return _tensors(torch, a, b)
         return _by_dlpack(a, b) if kind is other else None
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
-        return Reason.NOT_AN_ARRAY  # in name only: being traced, batched, deleted …
+        return Reason.NOT_AN_ARRAY  # it has no memory: it is traced, batched, deleted …
 
 
 def borrow(placement: Placement, a: Any, b: Any) -> Borrowed | Reason:
@@ -168,17 +168,17 @@ def wait_for(x: Any) -> bool:
 
 
 def cupy_is_full() -> bool:
-    """Whether CuPy makes float32 products in FP32, because nobody has allowed TF32."""
+    """Whether CuPy makes float32 products in FP32, because TF32 is not allowed."""
     linalg = sys.modules["cupy"]._core._routines_linalg
     return bool(linalg.get_compute_type("f") != linalg.COMPUTE_TYPE_TF32)
 
 
 def torch_is_full() -> bool:
-    """Whether PyTorch makes float32 products in FP32, because nobody has allowed less."""
+    """Whether PyTorch makes float32 products in FP32, because TF32 and BF16 are not allowed."""
     torch = sys.modules["torch"]
     try:
         return bool(torch.get_float32_matmul_precision() == "highest")
-    except RuntimeError:  # it was told by its newer switches, which the older question refuses
+    except RuntimeError:  # the program set PyTorch's newer switches, with which this call fails
         return False
 
 
@@ -196,12 +196,12 @@ def native_if_sparse(a: Any, b: Any) -> Known | None:
 
 
 def native_if_needed(a: Any, b: Any) -> Known | None:
-    """Return NATIVE if PyTorch has to make a product of tensors itself."""
+    """Return NATIVE if only PyTorch can make a product of tensors, see `needed_by_torch`."""
     return None if needed_by_torch(sys.modules["torch"], a, b) is None else NATIVE
 
 
 def needed_by_torch(torch: Any, a: Any, b: Any) -> Reason | None:
-    """The reason why PyTorch has to make a product of tensors itself, found by cheap questions."""
+    """Why only PyTorch can make a product of tensors: gradients or autocast; None: others can."""
     if torch.is_autocast_enabled("cuda"):
         return Reason.AUTOCAST
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
@@ -238,9 +238,7 @@ def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
 
 
 class _Stream(NamedTuple):
-    """A stream by its address, in the form in which CuPy accepts foreign streams; PyTorch's lack
-    it.
-    """
+    """A stream by its address, with the method by which CuPy accepts streams of other libraries."""
 
     address: int
 
@@ -279,7 +277,7 @@ def _as_written(tensor: Any) -> Any:
 
 
 def _by_dlpack(a: Any, b: Any) -> Placement | Apart | Reason | None:
-    """Arrays of a library that follows the array API: its namespace takes results back."""
+    """The placement of arrays whose library follows the array API, with its `from_dlpack`."""
     if not hasattr(a, "__array_namespace__") or not hasattr(a, "__dlpack_device__"):
         return None
     (kind, number), other = a.__dlpack_device__(), b.__dlpack_device__()

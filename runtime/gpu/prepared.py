@@ -1,10 +1,10 @@
-"""Products with prepared launches, which later calls of the same signature find.
+"""Products by prepared launches, for the later calls of a signature.
 
 `PreparedProducts` holds, for one call signature (see `runtime.signatures`), the launches for each
 layout that operands have had. A call with a known layout costs two allocations and the launches. A
-call with a new layout, or on a stream that is being captured, is made directly. A stack whose axes
-kernels cannot walk as one, such as the heads in `x.view(b, t, h, d).transpose(1, 2)`, is copied
-first.
+call with a new layout, or on a CuPy stream that is being captured, takes the path of a first call.
+A stack whose axes kernels cannot walk as one, such as the heads in
+`x.view(b, t, h, d).transpose(1, 2)`, is copied first.
 """
 
 import math
@@ -40,8 +40,8 @@ from mixpert_py.runtime.request import Request, result_shape
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.signatures import NATIVE
 
-MOST_PRODUCTS = 1024  # that are kept in all, by any context
-MOST_LAYOUTS = 16  # of one signature: a program whose strides never repeat gains nothing by more
+MOST_PRODUCTS = 1024  # signatures, in the whole process
+MOST_LAYOUTS = 16  # of one signature: if strides do not repeat by then, more are of no use
 ALIGNED = VECTOR - 1  # the bits of an address on which kernels depend
 START = ~ALIGNED
 REAL = "fd"
@@ -117,7 +117,7 @@ class PreparedProducts:
             return None
         stream = cupy.cuda.get_current_stream().ptr
         if is_capturing(cupy.cuda, stream):
-            return None  # what a graph uses has to be kept
+            return None  # a graph would need the workspace later, when it is freed
         if not self._is_chosen and not cupy_is_full():
             return None
         try:
@@ -131,7 +131,7 @@ class PreparedProducts:
             workspace = cupy.cuda.alloc(ready.replay.bytes)
             addresses = first & START, second & START, result.data.ptr, workspace.ptr
             if (result.data.ptr | workspace.ptr) & ALIGNED:
-                return None  # an allocator of the program's own
+                return None  # by an allocator of the program, which aligns less
             ready.replay.enqueue(addresses, stream)
         except (cupy.cuda.memory.OutOfMemoryError, cupy.cuda.driver.CUDADriverError):
             return None
@@ -251,7 +251,7 @@ def prepared_tensors(
 
 
 def _record(request: Request) -> Ready | None:
-    """The launches of a product, without addresses; None if it is more than launches."""
+    """The launches of a product, without addresses; None if launches alone cannot make it."""
     a = request.a[np.newaxis, :] if request.a.ndim == 1 else request.a
     b = request.b[:, np.newaxis] if request.b.ndim == 1 else request.b
     if request.scheme in ("float64", "crt") or not all(map(_is_recordable, (a, b))):
@@ -276,7 +276,7 @@ def _record(request: Request) -> Ready | None:
 
 
 def _is_recordable(x: GpuArray) -> bool:
-    """Whether kernels read an operand, or a copy of it, as a whole."""
+    """Whether kernels can read an operand, or a copy of it: it is real and not empty."""
     return x.dtype.char in REAL and 0 not in x.shape
 
 

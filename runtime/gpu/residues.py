@@ -1,8 +1,8 @@
-"""Products of residues, and the remainder theorem: two launches for each matrix.
+"""The GEMM of residues, and the remainder theorem: two launches for each matrix.
 
-`kernels/residue_gemm.cu`, on Hopper, and `kernels/residue_gemm_sm80.cu`, elsewhere, make the INT8
-products modulo every p; `kernels/residue_result.cu` puts them together. What they compute, bit for
-bit, is in `schemes.residues`. Products of digits (`schemes.integers`) are one launch of a GEMM.
+`kernels/residue_gemm.cu` on Hopper, or `kernels/residue_gemm_sm80.cu` on other GPUs, makes the INT8
+products modulo each p; `kernels/residue_result.cu` combines them. `schemes.residues` defines their
+results bit for bit. A product of digits (`schemes.integers`) is one launch of a GEMM.
 """
 
 from functools import lru_cache
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 RESULT: Final = "residue_result.cu"
 TILE_M, TILE_N = TILE["left"], TILE["right"]
-GROUP = 8  # rows of tiles that blocks take together
+GROUP = 8  # rows of tiles that consecutive blocks share
 RESULT_THREADS = 128
-UNIT_ROWS, UNIT_COLUMNS = 64, 32  # of C, that a block of the result's kernel makes
-RESERVED: Final = 1024  # bytes of shared memory that the driver keeps of every block
+UNIT_ROWS, UNIT_COLUMNS = 64, 32  # of C, for one block of the kernel that combines residues
+RESERVED: Final = 1024  # bytes of each block's shared memory that the driver uses
 
 
 class Gemm(NamedTuple):
@@ -75,12 +75,11 @@ def gemm(
     stream: Stream,
     family: Family | None = None,
 ) -> Any:
-    """out = A·B, by operands that are packed by a scheme of residues, enqueued on a stream of the
-    current device. Returns the memory of what products leave, which a graph must keep; None where
-    they leave nothing.
+    """Enqueue out = A·B on a stream of the current device; a scheme of residues has packed A and B.
 
-    out: (m, n) or (batch, m, n), any strides but the last, which is one element. family: as of
-    `prepare`. Does not wait for the device. Raises DeviceError where a kernel does not compile.
+    out: (m, n) or (batch, m, n), any strides but the last, which is one element. family: see
+    `prepare`. Does not wait for the device. Returns the memory of the residues of C, which a CUDA
+    graph must keep alive; None if there are none. Raises DeviceError if a kernel does not compile.
     """
     kernels = prepare(scheme, out.dtype.name, out.data.device_id, family)
     (m, n), size = out.shape[-2:], out.itemsize
@@ -119,7 +118,7 @@ def tiles(m: int, n: int) -> tuple[int, int]:
 
 
 def scratch(scheme: Scheme, m: int, n: int) -> int:
-    """The bytes that a scheme's products leave: residues, or the lowest bytes of all orders but
+    """Bytes of a matrix's intermediate results: residues, or the lowest bytes of all orders but
     the last.
     """
     digits = digits_of(scheme)
@@ -129,8 +128,8 @@ def scratch(scheme: Scheme, m: int, n: int) -> int:
 
 
 class Kernels(NamedTuple):
-    """A scheme's kernels on a device. result: None where the GEMM makes it. how: the GEMM, of which
-    the device runs so many blocks at a time, with so many bytes of shared memory each.
+    """A scheme's kernels on a device. result: None if the GEMM itself makes the result. blocks: of
+    the GEMM, that the device runs at a time. shared: bytes of shared memory of each.
     """
 
     gemm: Kernel

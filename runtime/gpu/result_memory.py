@@ -1,9 +1,9 @@
 """Reuses the memory of NumPy results that come from a device.
 
-A fresh page costs the system more than writing to it, and all processes share the memory's speed.
-Memory of a large result is therefore kept when nobody uses the result any more, for the next one of
-its size. When it is used again it is page-locked, and the device writes to it directly. Kept and
-locked memory is a small share of the machine's.
+A fresh page costs the system more time than writing to it. Memory of a large result is therefore
+kept when the program drops the result, for the next result of that size. At its second use it is
+page-locked, so that the device writes to it directly. The kept and locked memory of a process is at
+most a small share of the machine's memory.
 """
 
 import os
@@ -21,9 +21,9 @@ import numpy as np
 
 from mixpert_py.runtime.request import Array
 
-LEAST_BYTES = 1 << 24  # smaller ones cost little, and many programs make them by the thousand
-SHARE = 1 / 16  # of the memory, each process
-ROOM = 1.25  # times what is asked for, at most
+LEAST_BYTES = 1 << 24  # smaller results cost little, and some programs make thousands of them
+SHARE = 1 / 16  # of the machine's memory, for each process
+ROOM = 1.25  # size of a reused block, relative to the result, at most
 
 PORTABLE = 1  # cudaHostRegisterPortable: for every device of the process
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -40,7 +40,7 @@ class Block:
     def lock(self) -> None:
         """Page-lock the block if possible."""
         if self.locked is None and locked_bytes() + self.memory.nbytes <= limit():
-            self.locked = True  # first: whatever interrupts, what is locked is not unmapped
+            self.locked = True  # before the call: an interrupt must not free locked memory
             _locked.append(self)
             try:
                 self.runtime.hostRegister(self.memory.ctypes.data, self.memory.nbytes, PORTABLE)
@@ -59,7 +59,7 @@ class Block:
 
 
 class Lease:
-    """The claim of an array and its views on a block, until the last of them is gone."""
+    """Owner of a block, as the base of an array and its views; returns it when all are gone."""
 
     def __init__(self, block: Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.block = block
@@ -69,17 +69,16 @@ class Lease:
         finalize(self, _take_back, block).atexit = False
 
 
-# The longest unused first. Whoever looks through takes a copy, in one step: as soon as anything is
-# allocated, garbage may be collected, and a block come back.
+# The longest unused block is first. Loops go over a copy, which is made in one step: any allocation
+# may collect garbage, and so return a block to this list.
 _idle: deque[Block] = deque()
 _locked: list[Block] = []
 
 
 def empty(xp: ModuleType, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array as from np.empty.
+    """An array as from np.empty. A large one reuses an idle block if one fits.
 
-    A large array uses earlier memory if there is some. It does not own this memory, so it cannot be
-    resized in place.
+    A large array does not own its memory, so it cannot be resized in place.
     """
     size = prod(shape) * dtype.itemsize
     if not LEAST_BYTES <= size <= limit():
@@ -128,7 +127,7 @@ def _fitting(size: int) -> Block | None:
 
 
 def _take_back(block: Block) -> None:
-    """Return a block. Any thread may run this wherever it frees anything, so it takes no lock."""
+    """Make a block idle. Garbage collection may call this in any thread, so it takes no lock."""
     _idle.append(block)
     while sum(block.memory.nbytes for block in _idle.copy()) > limit():
         try:

@@ -1,5 +1,5 @@
-"""Samples entries of a GPU product in float64 for a plan's guard, without waiting; and estimates
-the whole product's error, which waits.
+"""Errors of products on a GPU: of some entries, for the guard of a plan, without waiting for the
+device; or of the whole product, which waits.
 """
 
 import math
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class DeviceSample:
-    """Entries of a product of CuPy arrays, on their way to pinned host memory."""
+    """Some entries of a product of CuPy arrays, which are being copied to pinned host memory."""
 
     def __init__(self, a: GpuArray, b: GpuArray, product: GpuArray, turn: int) -> None:
         import cupy
@@ -42,9 +42,7 @@ class DeviceSample:
         return out
 
     def error(self, *, waits: bool) -> float | None:
-        """The error of these entries; None if they have not arrived and the caller does not
-        wait.
-        """
+        """The error of these entries; None if they have not arrived and `waits` is False."""
         if waits:
             self._event.synchronize()
         elif not self._event.done:
@@ -56,17 +54,17 @@ class DeviceSample:
 def sample(a: Any, b: Any, product: Any, turn: int) -> DeviceSample | None:
     """Enqueue the check of a product of arrays on one GPU, on the stream that made it.
 
-    a, b, product: arrays of one library. turn: other entries for another. None where a CUDA graph
-    is being captured, whose launches have no results yet, or where memory is full.
+    a, b, product: arrays of one library. turn: the seed of the choice of entries. Returns None
+    while a CUDA graph is being captured, whose launches have no results yet, or if memory is full.
     """
     return _beside(a, b, product, lambda x, y, z: DeviceSample(x, y, z, turn), full=None)
 
 
 def whole_error(a: Any, b: Any, product: Any, turn: int) -> float | None:
-    """About ‖C − Ĉ‖F / ‖C‖F of a product of arrays on one GPU; waits for the device.
+    """An estimate of ‖C − Ĉ‖F / ‖C‖F of a product of arrays on one GPU; waits for the device.
 
-    a, b, product: arrays of one library. turn: other vectors for another. NaN where not finite
-    entries are in the way, or memory is full; None where a CUDA graph is being captured.
+    a, b, product: arrays of one library. turn: the seed of the random vectors. NaN if entries are
+    not finite, or memory is full; None while a CUDA graph is being captured.
     """
     return _beside(a, b, product, lambda x, y, z: _whole_error(x, y, z, turn), full=math.nan)
 
@@ -82,8 +80,10 @@ def _whole_error(a: GpuArray, b: GpuArray, product: GpuArray, turn: int) -> floa
 def _beside(
     a: Any, b: Any, product: Any, work: Callable[[Any, Any, Any], T], *, full: T | None
 ) -> T | None:
-    """What `work` makes of arrays as CuPy's, on the stream that made the product; None where that
-    is being captured, or the arrays are not on one GPU, and `full` where memory is full.
+    """The result of `work` for the arrays as CuPy arrays, on the stream that made the product.
+
+    None if that stream is being captured, or the arrays are not on one GPU; `full` if memory is
+    full.
     """
     import cupy
 

@@ -33,8 +33,8 @@ class Batch:
 def matrices(x: GpuArray) -> Any:
     """x (…, rows, columns) as (count, rows, columns), or x itself if it is one matrix.
 
-    Axes along which the stack repeats itself are taken once. A view where strides allow it; the
-    matrices of a copy are by rows or by columns as they were, which kernels read differently.
+    Axes with stride 0, along which the stack repeats itself, are dropped. The result is a view if
+    strides allow it; a copy keeps the order, by rows or by columns, in which matrices are stored.
     """
     if x.ndim == 2:
         return x
@@ -63,7 +63,7 @@ def is_one_stack(x: GpuArray) -> bool:
 
 
 def is_by_columns(x: GpuArray) -> bool:
-    """Whether elements of a column of x are closer in memory than those of a row."""
+    """Whether x is stored by columns: its next row is nearer in memory than its next column."""
     return bool(abs(x.strides[-2]) < abs(x.strides[-1]))
 
 

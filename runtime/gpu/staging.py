@@ -1,7 +1,7 @@
-"""The means by which a thread moves arrays: a stream, and a little page-locked memory.
+"""Stagers: each thread that transfers arrays has a stream and two slots of page-locked memory.
 
-The device copies to and from page-locked memory alone, at its full speed. Slots that stay in a
-core's caches, filled and emptied in turn, load the host's memory hardly more than the moved data.
+The device reaches its full speed only with page-locked memory. The two slots are used in turn, and
+are small enough to stay in a core's caches, so staging adds little load to the host's memory.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ import numpy as np
 from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.request import Array
 
-SLOT_BYTES = 1 << 22  # of 16 cores, 8 at once: half or twice as much takes longer
+SLOT_BYTES = 1 << 22  # half or twice as much is slower, with 8 threads on 16 cores
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
 
 Place = tuple[Any, ...]
@@ -34,7 +34,7 @@ class Stager:
         self._turn = 0
 
     def slot(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """The other slot, as an array in C order. Waits until the device has finished with it."""
+        """The slot whose turn it is, as an array in C order. Waits until the device has left it."""
         self._turn = 1 - self._turn
         if self._used[self._turn] is not None:
             self._used[self._turn].synchronize()
@@ -42,7 +42,7 @@ class Stager:
         return held.reshape(shape)
 
     def use(self) -> Any:
-        """The event after which the device has finished with the slot."""
+        """Record the event after which the device no longer uses the slot."""
         self._used[self._turn] = event = self.stream.record()
         return event
 
@@ -89,7 +89,7 @@ def stager(xp: ModuleType) -> Iterator[Stager]:
     try:
         yield one
     except BaseException:
-        one.stream.synchronize()  # a slot may be in use that nobody has noted
+        one.stream.synchronize()  # a slot may be in use without an event
         raise
     finally:
         idle.append(one)
@@ -97,7 +97,7 @@ def stager(xp: ModuleType) -> Iterator[Stager]:
 
 @contextmanager
 def lacking_memory(xp: ModuleType) -> Iterator[None]:
-    """CuPy's error for a lack of memory; CuPy raises it for its pool only, in place of CUDA's."""
+    """Context manager: CUDA's error for a lack of memory becomes CuPy's OutOfMemoryError."""
     try:
         yield
     except xp.cuda.runtime.CUDARuntimeError as error:
@@ -107,7 +107,7 @@ def lacking_memory(xp: ModuleType) -> Iterator[None]:
 
 
 def pieces(shape: tuple[int, ...], most: int) -> Iterator[Place]:
-    """The places of all contiguous parts, of at most this many elements, in an array in C order."""
+    """Indices of contiguous parts of an array in C order, each of at most `most` elements."""
     each = prod(shape[1:])
     if 0 in shape:
         return

@@ -1,9 +1,9 @@
-"""Launches at addresses that come again, as CUDA graphs: one call of the driver in place of many.
+"""CUDA graphs of launches at addresses that occur again: one call of the driver in place of many.
 
-Memory pools hand out the same few blocks in turn, so that the products of a loop soon lie where
-earlier ones lay. A product of eight launches costs the host 40 to 50 µs, and as a graph 10 to 17;
-one of three launches 20, and 10. On a device that is busy with other work single launches are as
-good, and better: the first of them overlaps with the end of that work (up to 6 % at 2048³).
+Memory pools return the same few blocks in turn, so the products of a loop soon have the addresses
+of earlier ones. Eight launches take the host 40 to 50 µs, as a graph 10 to 17; three launches take
+20 µs, as a graph 10. On a busy device single launches are better, because the first one overlaps
+with the end of the work before it (up to 6 % at 2048³).
 
 Graphs are built of nodes, and not captured: a capture would make other threads' synchronizations
 fail. A graph runs in the CUDA context in which it was built, which is the device's primary one.
@@ -19,10 +19,11 @@ from typing import Any, Final, NamedTuple
 Addresses = tuple[int, ...]
 Pointer = ctypes.c_void_p
 
-FEWEST: Final = 3  # launches: of fewer, a graph costs the host as much
+FEWEST: Final = 3  # launches: for fewer, a graph costs the host as much time
 MOST: Final = 16  # graphs of one recording
-MOST_IN_ALL: Final = 512  # of the process: each keeps some memory of the driver's
-# Past MOST, the longest unused makes room for another if graphs were launched so often on average.
+MOST_IN_ALL: Final = 512  # graphs of the process: each takes some memory of the driver
+# At MOST graphs, a new one replaces the longest unused one only if each was launched so often, on
+# average.
 LAUNCHES_PER_GRAPH: Final = 8
 RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 KERNEL_NODE: Final = Struct("P7I4xPPPP")  # CUDA_KERNEL_NODE_PARAMS_v2
@@ -30,8 +31,8 @@ MEMSET_NODE: Final = Struct("QQIIQQ")  # CUDA_MEMSET_NODE_PARAMS
 
 
 class KernelNode(NamedTuple):
-    """A launch. shape: thread blocks, threads of each, bytes of shared memory; arguments: the
-    address of pointers to them.
+    """A launch. shape: thread blocks, threads of a block, bytes of shared memory. arguments: the
+    address of an array of pointers to the arguments.
     """
 
     kernel: int
@@ -50,7 +51,7 @@ class KernelNode(NamedTuple):
 
 
 class MemsetNode(NamedTuple):
-    """Bytes that become zero. address: the cell that holds where they begin."""
+    """Bytes that are set to zero. address: the cell that holds the address of the first one."""
 
     address: ctypes.c_uint64
     bytes: int
@@ -75,10 +76,10 @@ def _list_of(node: ctypes.c_void_p) -> tuple[Any, int]:
 
 
 class LaunchGraphs:
-    """The graphs of one recording, by the addresses of its arrays, the latest used last.
+    """The graphs of one recording, by the addresses of its arrays; the last used one is last.
 
-    Any number of threads may call at once: a graph is taken out while it is launched, which the
-    driver does not let two threads do.
+    Several threads may call at once. A graph is removed from the table while it is launched,
+    because the driver does not allow two threads to launch it at the same time.
     """
 
     __slots__ = ("_built", "_driver", "_given_up", "_graphs", "_launched", "_seen")
@@ -91,9 +92,10 @@ class LaunchGraphs:
         self._given_up = False
 
     def launch(self, addresses: Addresses, stream: int) -> bool:
-        """Launch the graph of these addresses, if there is one; whether that was so.
+        """Launch the graph of these addresses; returns False if there is none.
 
-        A graph that the driver does not launch is gone, and nothing of it was enqueued.
+        A graph that the driver refuses to launch is dropped: nothing was enqueued, and the result
+        is False.
         """
         graph = self._graphs.pop(addresses, None)
         if graph is None or graph.launch(stream):
@@ -103,7 +105,7 @@ class LaunchGraphs:
         return True
 
     def wants(self, addresses: Addresses) -> bool:
-        """Whether there should be a graph of these addresses: a former call had them, too."""
+        """Whether to build a graph for these addresses, because an earlier call had them too."""
         if addresses not in self._seen:
             if len(self._seen) >= 4 * MOST:
                 self._seen.clear()
@@ -113,7 +115,7 @@ class LaunchGraphs:
         return not (self._given_up or is_full or len(_graphs) >= MOST_IN_ALL)
 
     def build(self, addresses: Addresses, nodes: Sequence[Node]) -> None:
-        """Build the graph of these addresses; where the driver does not, no other is tried."""
+        """Build the graph of these addresses. If the driver fails, no other graph is tried."""
         graph = _built(self._driver, nodes)
         if graph is None:
             self._given_up = True
@@ -141,7 +143,7 @@ class _Graph:
         return int(self._driver.cuGraphLaunch(self._handle, stream))
 
 
-_graphs: weakref.WeakSet[_Graph] = weakref.WeakSet()  # all that there are
+_graphs: weakref.WeakSet[_Graph] = weakref.WeakSet()  # all graphs of the process
 
 
 def is_idle(driver: ctypes.CDLL, stream: int) -> bool:
@@ -155,9 +157,7 @@ def is_idle(driver: ctypes.CDLL, stream: int) -> bool:
 
 @contextmanager
 def relaxed(driver: ctypes.CDLL) -> Iterator[None]:
-    """Context manager: calls inside do not end captures of other threads, which they might do
-    otherwise.
-    """
+    """Context manager: calls inside it do not invalidate captures of other threads."""
     mode = ctypes.c_int(RELAXED)
     driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
     try:

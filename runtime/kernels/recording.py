@@ -1,10 +1,10 @@
-"""Launches that are recorded instead of made, to be made again and again at other addresses.
+"""Records the launches of a product, and replays them at other addresses.
 
-A product is a few launches whose parameters stay as they are from one call of a layout to the
-next, but for addresses. So it is recorded once: a `Recording` takes the place of the stream, and
-operands, result and workspace lie at bases that no device address has. A `Replay` makes the
-launches at real addresses, which costs the driver's own time and little more. On a stream that is
-idle, at addresses that come again, they are one launch of a CUDA graph.
+A product is a few launches. From call to call of one layout only the addresses in their parameters
+change. So the launches are recorded once: a `Recording` takes the place of the stream, and the
+operands, the result and the workspace have base addresses that no device has. A `Replay` replaces
+these by real addresses and launches, which costs little more than the driver's own time. If the
+stream is idle and the addresses have occurred before, all launches are one CUDA graph.
 """
 
 import ctypes
@@ -25,17 +25,17 @@ from mixpert_py.runtime.kernels.launch_graphs import (
 if TYPE_CHECKING:
     from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Arguments, Kernel
 
-# Which array an address is in. No address of a device reaches 2^58 (they have 57 bits at most), and
-# no size or stride; and a float64's bits do not fall between 2^58 and 2^61 but for magnitudes below
-# 1e-200, which no launch that is recorded takes.
+# A recorded address is one of these bases plus an offset. No device address, size or stride reaches
+# 2^58 (addresses have 57 bits at most). The bits of a float64 lie between 2^58 and 2^61 only for
+# magnitudes below 1e-200, which are no parameter of a recorded launch.
 SHIFT: Final = 58
 LEFT, RIGHT, RESULT, WORKSPACE = BASES = tuple(base << SHIFT for base in range(1, 5))
-UNIT: Final = 512  # bytes: where CuPy's memory pool, too, lets an allocation begin
-STREAM_OFFSET: Final = 32  # of the stream in the driver's launch configuration
+UNIT: Final = 512  # bytes: the alignment of allocations, as in CuPy's memory pool
+STREAM_OFFSET: Final = 32  # bytes, to the stream in the driver's launch configuration
 
 
 class Reserved(NamedTuple):
-    """Memory of a recording's workspace; `ptr` as CuPy's pointers have it."""
+    """Memory of a recording's workspace. ptr: its address, as in CuPy's pointers."""
 
     ptr: int
 
@@ -63,7 +63,7 @@ class Recording:
         self.bytes = 0
 
     def reserve(self, size: int) -> Reserved:
-        """Memory of the workspace, which begins as anything."""
+        """Uninitialized memory of the workspace, of `size` bytes."""
         found = Reserved(WORKSPACE + self.bytes)
         self.bytes += -(-size // UNIT) * UNIT
         return found
@@ -75,27 +75,27 @@ class Recording:
         shape: tuple[int, int, int],
         values: Iterable[float],
     ) -> None:
-        """Note a launch. shape: thread blocks, threads of each, bytes of shared memory."""
+        """Record a launch. shape: thread blocks, threads of a block, bytes of shared memory."""
         self.steps.append(_Launch(kernel, layout, shape, tuple(values)))
 
     def clear(self, address: int, size: int) -> None:
-        """Note that so many bytes become zero."""
+        """Record that `size` bytes are set to zero."""
         self.steps.append(_Clear(address, size))
 
 
 Stream = int | Recording
-LEGACY: Final = 1  # streams up to this one are CUDA's old default stream, which cannot be captured
+LEGACY: Final = 1  # streams 0 and 1 are CUDA's legacy default stream, which cannot be captured
 
 
 def is_capturing(cuda: Any, stream: Stream) -> bool:
-    """Whether what is enqueued on a stream goes into a CUDA graph. cuda: CuPy's module."""
+    """Whether a stream is being captured into a CUDA graph. cuda: CuPy's module."""
     if isinstance(stream, Recording) or stream <= LEGACY:
         return False
     return bool(cuda.runtime.streamIsCapturing(stream))
 
 
 def allocate(size: int, stream: Stream) -> Any:
-    """Memory of the current device for what is enqueued on a stream; `ptr` is its address.
+    """Memory of the current device, for use on a stream; `ptr` is its address.
 
     Raises CuPy's OutOfMemoryError.
     """
@@ -107,7 +107,7 @@ def allocate(size: int, stream: Stream) -> Any:
 
 
 def clear(address: int, size: int, stream: Stream) -> None:
-    """Enqueue that so many bytes become zero."""
+    """Enqueue that `size` bytes are set to zero."""
     if isinstance(stream, Recording):
         stream.clear(address, size)
         return
@@ -117,8 +117,8 @@ def clear(address: int, size: int, stream: Stream) -> None:
 
 
 class _Cells(NamedTuple):
-    """The places of an array's addresses in launch arguments, and their offsets from the array's
-    start.
+    """The cells in launch arguments that hold addresses of one array, each with its offset from
+    the start of the array.
     """
 
     cells: tuple[tuple[Any, int], ...]
@@ -129,11 +129,11 @@ class _Cells(NamedTuple):
 
 
 class _Bound:
-    """Arguments of all launches in memory of their own, as they were for the last call.
+    """The arguments of all launches, in memory, with the addresses of the last call.
 
-    calls: a function of the driver's and its arguments, each; nodes: the same for a graph.
-    addresses: of the arrays, in the order of BASES, and of the stream; cells: where these stand.
-    keep: what the arguments point to.
+    calls: for each launch, a function of the driver and its arguments; nodes: the same for a graph.
+    addresses: of the arrays, in the order of BASES, and of the stream; cells: where the arguments
+    hold them. keep: owns the memory that the arguments point to.
     """
 
     __slots__ = ("addresses", "calls", "cells", "keep", "nodes")
@@ -171,9 +171,9 @@ class _Bound:
 
 
 class Replay:
-    """The launches of a recording, at addresses that each call gives.
+    """The launches of a recording, at the addresses of each call.
 
-    Any number of threads may call at once: each takes arguments that no other is using.
+    Several threads may call at once: each takes arguments that no other thread is using.
     """
 
     __slots__ = ("_driver", "_free", "_graphs", "_steps", "bytes")
@@ -188,14 +188,15 @@ class Replay:
     def enqueue(
         self, addresses: tuple[int, int, int, int], stream: int, *, as_graph: bool = True
     ) -> None:
-        """Enqueue on a stream of the device of which the kernels are, which is the current one.
+        """Enqueue the launches on a stream of the current device, for which they were recorded.
 
-        addresses: of A, B, C and the workspace. as_graph: whether the launches may be one launch
-        of a graph; a stream that is being captured takes none. Does not wait for the device.
+        addresses: of A, B, C and the workspace. as_graph: whether they may be launched as one CUDA
+        graph, which a stream that is being captured does not accept. Does not wait for the device.
         Raises CuPy's CUDADriverError.
         """
         graphs = self._graphs if as_graph else None
-        # Behind other work the host's time is hidden, and single launches overlap with that better.
+        # On a busy stream the host's time is hidden, and single launches overlap better with the
+        # work before them.
         if graphs is not None and not is_idle(self._driver, stream):
             graphs = None
         if graphs is not None and graphs.launch(addresses, stream):
@@ -211,7 +212,7 @@ class Replay:
         self._free.append(bound)
 
     def _bound_at(self, addresses: tuple[int, int, int, int], stream: int) -> _Bound:
-        """Arguments with these addresses, which nobody else has."""
+        """Arguments with these addresses, which no other thread uses."""
         try:
             bound = self._free.pop()
         except IndexError:
@@ -225,7 +226,7 @@ class Replay:
 
 
 def parted(value: float) -> tuple[int, int]:
-    """The base that a value is past, and how far; (0, 0) for one that is no recorded address."""
+    """The base and the offset of a recorded address; (0, 0) for other values."""
     if isinstance(value, int) and (base := value >> SHIFT) in (1, 2, 3, 4):
         return base << SHIFT, value - (base << SHIFT)
     return 0, 0
