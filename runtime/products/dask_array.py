@@ -6,10 +6,9 @@ the kind of blocks that the program's own call gives. The context in force here 
 graph, since a worker has none. Dask is imported only where a program has made such an array.
 """
 
-import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
@@ -25,37 +24,33 @@ from mixpert_py.runtime.request import Call, Native, Settings, dot_shape, is_das
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.remote_trace import Origin, origin_of
 
-Index = tuple[int, ...]
+ROW, DEPTH, COLUMN = range(3)  # names of a matrix product's axes; those of stacks are negative
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Multiplies blocks, wherever a task of the graph runs, under the context of its site.
+    """Multiplies blocks, wherever a task of the graph runs.
 
-    function: the runtime's `matmul`, `tensordot` or `einsum`. first: the argument before blocks, if
-    there is one. summed: the positions in the result of the summed axes, of length 1, along which
-    the results of blocks are added. origin: the address of the trace that its calls belong to.
+    function: the runtime's, with all of its arguments but the blocks. summed: the number of summed
+    axes, which stand last in the result with length 1. settings: of the site, under the context
+    where the product was written. origin: the address of the trace that its calls belong to.
     """
 
     function: Native
-    first: tuple[str, ...]
-    options: Mapping[str, Any]
-    summed: Index
-    context: Context
-    site: str | None
+    summed: int
+    settings: Settings
     origin: Origin | None
 
     def __call__(self, *blocks: AnyArray) -> Any:
         trace = None if self.origin is None else self.origin.trace()
-        scheme = self.context.scheme
+        scheme, length, backend, site, _ = self.settings
         if scheme is None and not is_single(*(x.dtype.name for x in blocks)):
             scheme = "native"  # as these blocks are where nobody looks on
-        with use(replace(self.context, scheme=scheme, trace=trace)):
-            product = self.function(*self.first, *blocks, site=self.site, **self.options)
+        with use(Context(scheme, backend=backend, trace=trace)):
+            product = self.function(*blocks, site=site, block=length)
         if self.origin is not None and trace is not None:
             self.origin.send(trace)
-        axes = range(product.ndim + len(self.summed))
-        return product[tuple(None if axis in self.summed else slice(None) for axis in axes)]
+        return product[(..., *(None,) * self.summed)]
 
 
 def product(call: Call, settings: Settings, matmul: Native) -> Any | None:
@@ -75,7 +70,13 @@ def product(call: Call, settings: Settings, matmul: Native) -> Any | None:
     # np.dot multiplies each matrix of a with each one of b.
     pairs_all = call.shape_of is dot_shape and a.ndim > 1 and b.ndim > 2
     rows = a[(..., *(None,) * (b.ndim - 2), slice(None), slice(None))] if pairs_all else a
-    result = _matmul((rows, b), partial(_block, settings, matmul), wanted)
+    left = (*range(-rows.ndim, -2), ROW, DEPTH) if rows.ndim > 1 else (DEPTH,)
+    right = (*range(-b.ndim, -2), DEPTH, COLUMN) if b.ndim > 1 else (DEPTH,)
+    out = (
+        *range(-max(rows.ndim, b.ndim), -2),
+        *(axis for axis in (ROW, COLUMN) if axis in left + right),
+    )
+    result = _blockwise(settings, matmul, (rows, b), (left, right), out, wanted)
     if pairs_all:
         axes = list(range(result.ndim - 2))
         axes.insert(a.ndim - 2, result.ndim - 2)
@@ -104,17 +105,13 @@ def tensordot(
     if isinstance(pairs, Reason):
         return None
     left, right = map(tuple, pairs)
-    # As in dask.array.tensordot, whose sum over blocks this is.
-    numbers = [list(range(x.ndim)) for x in arrays]
-    numbers[1] = [number + len(numbers[0]) for number in numbers[1]]
-    for i, j in zip(left, right, strict=True):
-        numbers[1][j] = numbers[0][i]
-    free = [number for number in numbers[1] if number >= len(numbers[0])]
-    position = {number: at for at, number in enumerate((*numbers[0], *free))}
-    indices = [tuple(position[number] for number in operand) for operand in numbers]
-    block = _block(settings, function, tuple(sorted(left)), options={"axes": (left, right)})
-    result = _blockwise(block, len(position), arrays, indices, wanted)
-    return _stored(result.sum(axis=block.summed) if left else result, settings)
+    first = tuple(range(arrays[0].ndim))
+    summed = dict(zip(right, left, strict=True))
+    second = tuple(summed.get(j, arrays[0].ndim + j) for j in range(arrays[1].ndim))
+    out = tuple(axis for axis in first + second if axis not in left)
+    block = partial(function, axes=(left, right))
+    result = _blockwise(settings, block, arrays, (first, second), out, wanted)
+    return _stored(result, settings)
 
 
 def einsum(
@@ -137,21 +134,18 @@ def einsum(
     # Dask may cut operands finer so that blocks of the result are no larger than theirs.
     chunks = dict(zip(terms.output, wanted.chunks, strict=True))
     arrays = tuple(
-        _cut(x, [chunks.get(letter) for letter in letters])
+        x.rechunk(
+            {
+                axis: chunks[letter]
+                for axis, letter in enumerate(letters)
+                if letter in chunks and sum(chunks[letter]) == x.shape[axis]
+            }
+        )
         for x, letters in zip(arrays, terms.inputs, strict=True)
     )
-    sums = "".join(sorted(set("".join(terms.inputs)) - set(terms.output)))
-    out = terms.output + sums
-    block = _block(
-        settings,
-        function,
-        tuple(range(len(terms.output), len(out))),
-        first=(f"{','.join(terms.inputs)}->{terms.output}",),
-        options=dict(options),
-    )
-    numbers = [tuple(out.index(letter) for letter in letters) for letters in terms.inputs]
-    result = _blockwise(block, len(out), arrays, numbers, wanted)
-    return _stored(result.sum(axis=block.summed) if sums else result, settings)
+    block = partial(function, f"{','.join(terms.inputs)}->{terms.output}", **options)
+    result = _blockwise(settings, block, arrays, terms.inputs, terms.output, wanted)
+    return _stored(result, settings)
 
 
 def _arrays(wanted: AnyArray, *operands: object) -> tuple[Any, ...] | None:
@@ -183,83 +177,56 @@ def _may_differ(arrays: Sequence[AnyArray], settings: Settings) -> bool:
     return unchosen or (scheme is None and backend is not None)
 
 
-def _block(
+def _blockwise(
     settings: Settings,
     function: Native,
-    summed: Index,
-    *,
-    first: tuple[str, ...] = (),
-    options: Mapping[str, Any] | None = None,
-) -> Block:
-    """The function that multiplies the blocks of a call with these settings."""
-    context = current()
-    choice = context.choice(settings.site)
-    there = Context(
-        settings.scheme or choice.scheme,
-        backend=settings.backend or context.backend,
-    )
-    length = settings.block or (choice.block if settings.scheme is None else None)
-    given = dict(options or {}) | ({} if length is None else {"block": length})
-    return Block(function, first, given, summed, there, settings.site, origin_of(context.trace))
-
-
-def _matmul(arrays: Sequence[Any], block: Callable[[Index], Block], wanted: AnyArray) -> Any:
-    """As dask.array.matmul, which adds blocks without concatenating them, to save memory."""
-    import dask.array as da
-
-    a, b = arrays
-    rows = a if a.ndim > 1 else a[np.newaxis, :]
-    columns = b if b.ndim > 1 else b[:, np.newaxis]
-    ndim = max(rows.ndim, columns.ndim)
-    rows = rows[(np.newaxis,) * (ndim - rows.ndim)]
-    columns = columns[(np.newaxis,) * (ndim - columns.ndim)]
-    stack = tuple(range(ndim - 2))
-    numbers = [(*stack, ndim - 2, ndim - 1), (*stack, ndim - 1, ndim)]
-    result = _blockwise(block((ndim - 1,)), ndim + 1, (rows, columns), numbers, wanted)
-    if result.shape[-2] == 1:
-        result = result.squeeze(-2)
-    else:
-        result = da.reduction(
-            result, _added, _added, axis=ndim - 1, dtype=result.dtype, concatenate=False
-        )
-    if a.ndim == 1:
-        result = result.squeeze(-2)
-    return result.squeeze(-1) if b.ndim == 1 else result
-
-
-def _blockwise(
-    block: Block, ndim: int, arrays: Sequence[Any], indices: Sequence[Index], wanted: Any
+    arrays: Sequence[Any],
+    indices: Sequence[Sequence[Hashable]],
+    out: Sequence[Hashable],
+    wanted: AnyArray,
 ) -> Any:
-    """The products of all pairs of blocks with common indices, an axis of `ndim` for each index."""
+    """The products of all pairs of blocks with common indices, added over those that `out` lacks.
+
+    function: as in `Block`. indices: the name of each axis of the arrays. wanted: the program's
+    own result.
+    """
     import dask.array as da
     from dask.array.utils import meta_from_array
 
-    return da.blockwise(
+    summed = tuple(dict.fromkeys(axis for index in indices for axis in index if axis not in out))
+    context = current()
+    choice = context.choice(settings.site)
+    there = Settings(
+        settings.scheme or choice.scheme,
+        settings.block or (choice.block if settings.scheme is None else None),
+        settings.backend or context.backend,
+        settings.site,
+    )
+    block = Block(function, len(summed), there, origin_of(context.trace))
+    ndim = len(out) + len(summed)
+    result = da.blockwise(
         block,
-        tuple(range(ndim)),
-        *[part for pair in zip(arrays, indices, strict=True) for part in pair],
-        token=f"mixpert-{block.function.__name__}",
-        adjust_chunks=dict.fromkeys(block.summed, 1),
+        (*out, *summed),
+        *[part for pair in zip(arrays, map(tuple, indices), strict=True) for part in pair],
+        token="mixpert-product",
+        adjust_chunks=dict.fromkeys(summed, 1),
         dtype=wanted.dtype,
         meta=meta_from_array(wanted._meta, ndim=ndim, dtype=wanted.dtype),
         concatenate=False,
     )
+    if not summed:
+        return result
+    # As dask.array.matmul adds blocks: they are not concatenated, which saves memory.
+    axes = tuple(range(len(out), ndim))
+    return da.reduction(result, _added, _added, axes, dtype=result.dtype, concatenate=False)
 
 
-def _added(blocks: AnyArray | list[Any], axis: Index, keepdims: bool) -> Any:
-    """The sum of blocks that have length 1 along the axis, in their order."""
+def _added(blocks: AnyArray | list[Any], axis: tuple[int, ...], keepdims: bool) -> Any:
+    """The sum of blocks, or of lists of them, that have length 1 along the axes, in their order."""
+    while isinstance(blocks, list) and isinstance(blocks[0], list):
+        blocks = [block for part in blocks for block in part]
     total: Any = reduce(np.add, blocks) if isinstance(blocks, list) else blocks
-    return total if keepdims else total.squeeze(axis[0])
-
-
-def _cut(x: Any, chunks: Sequence[tuple[int, ...] | None]) -> Any:
-    """A Dask array in the chunks that are given for some axes."""
-    finer = {
-        axis: wanted
-        for axis, (wanted, size) in enumerate(zip(chunks, x.shape, strict=True))
-        if wanted is not None and sum(wanted) == size and not math.isnan(size)
-    }
-    return x.rechunk(finer) if finer else x
+    return total if keepdims else total.squeeze(axis)
 
 
 def _stored(result: AnyArray, settings: Settings) -> Any:

@@ -47,12 +47,9 @@ class Origin:
         sites = trace.take()
         if not sites:
             return
-        ours = _own.get(self.name) if self.process == os.getpid() else None
-        if ours is not None:
+        if self.process == os.getpid() and (ours := _own.get(self.name)) is not None:
             ours.merge(sites)
-            return
-        worker = _worker()
-        if worker is not None:
+        elif (worker := _distributed("get_worker")) is not None:
             worker.log_event(TOPIC, pickle.dumps((self.name, sites)))
 
 
@@ -72,13 +69,9 @@ def _collecting(name: str, levels: tuple[str, ...] | None) -> Trace:
 
 def _subscribe() -> None:
     """Let the current client, if there is one, receive records; one client for each scheduler."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
+    client = _distributed("default_client")
+    if client is None:
         return
-    try:
-        client = distributed.default_client()
-    except ValueError:
-        return  # there is none
     subscribed = {_scheduler(other) for other in _clients if other.status == "running"}
     if _scheduler(client) not in subscribed:
         _clients.add(client)
@@ -93,17 +86,13 @@ def _scheduler(client: Any) -> str | None:
 def _receive(content: bytes) -> None:
     """Add records to their trace. They are a pickle, as is every result of a task of the sender."""
     name, sites = pickle.loads(content)
-    trace = _own.get(name)
-    if trace is not None:
+    if (trace := _own.get(name)) is not None:
         trace.merge(sites)
 
 
-def _worker() -> Any | None:
-    """The worker whose task this thread runs; None if it runs none."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
+def _distributed(function: str) -> Any | None:
+    """What a function of `distributed` returns; None where it raises, or is not imported."""
     try:
-        return distributed.get_worker()
-    except ValueError:
+        return getattr(sys.modules.get("distributed"), function)()
+    except (AttributeError, ValueError):
         return None
