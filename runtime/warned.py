@@ -29,9 +29,9 @@ def call(native: Native, a: Any, b: Any, *rest: Any, **options: Any) -> Any:
     fails where a warning is an error.
     """
     if rest or options:
-        outputs = (*rest, options.get("out"))
-        if not all(out is None or _is_apart(out, a, b) for out in outputs):
-            return call_native(native, a, b, *rest, **options)
+        for out in (*rest, options.get("out")):
+            if out is not None and not _is_apart(out, a, b):
+                return call_native(native, a, b, *rest, **options)
     try:
         return native(a, b, *rest, **options)
     except RuntimeWarning as warning:
@@ -43,10 +43,13 @@ def call_method(a: Any, b: Any, *rest: Any, **options: Any) -> Any:
     return a.dot(b, *rest, **options)
 
 
-def _is_apart(out: Any, *operands: Any) -> bool:
-    arrays = (out, *operands)
-    is_known = all(type(x) is np.ndarray for x in arrays)
-    return is_known and not any(np.may_share_memory(out, x) for x in operands)
+def _is_apart(out: Any, a: Any, b: Any) -> bool:
+    """Whether arrays share no memory; False if that takes more than a look at their bounds."""
+    if not (type(out) is type(a) is type(b) is np.ndarray):
+        return False
+    if out.base is None and out is not a and out is not b and a.base is b.base is None:
+        return True  # each owns its memory
+    return not (np.may_share_memory(out, a) or np.may_share_memory(out, b))
 
 
 def again(warning: RuntimeWarning, native: Native, *operands: Any) -> Any:
