@@ -81,10 +81,9 @@ class Ratio:
         """The mean of two measurements of one ratio, each weighted by its precision, in logarithms.
 
         It is this one where the intervals have no value in common, since the other is then of
-        something else, and where this one's mean shows no gain.
+        something else.
         """
-        apart = self.least > other.most or self.most < other.least
-        if apart or self.mean > 1 - SMALLEST_GAIN:
+        if self.least > other.most or self.most < other.least:
             return self
         widths = [max(x.half_width, 1e-9) for x in (self, other)]
         weights = [1 / width**2 for width in widths]
@@ -92,6 +91,11 @@ class Ratio:
         mean = sum(w * x for w, x in zip(weights, logs, strict=True)) / sum(weights)
         half = 1 / sqrt(sum(weights))
         return Ratio(exp(mean), exp(mean - half), exp(min(mean + half, LARGEST)))
+
+    def of_part(self, part: float) -> "Ratio":
+        """The ratio of a whole of which a part, at most 1, has this one; the rest is unchanged."""
+        mean, least, most = (1 - part + part * x for x in (self.mean, self.least, self.most))
+        return Ratio(mean, least, most, self.freedom)
 
     @property
     def half_width(self) -> float:

@@ -132,7 +132,7 @@ def _verdict(tuned: "TuningResult", runs: str = "fresh processes") -> str:
     unit = clock_unit((found.native_lowered,))
     times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
     if tuned.reverted:
-        return f"Verified in {runs}: no faster ({times}); every product stays native."
+        return f"Verified in {runs}: no measurable gain ({times}); every product stays native."
     if not outcome.lowered:
         return UNCLEAR if tuned.unclear else "Every product stays native."
     error = f"error {error_text(found.error)}"

@@ -20,7 +20,7 @@ from mixpert_py.runtime.gpu.foreign import wait_for
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.request import Call, Settings, matmul_shape, result_shape
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.tracing.captures import CapturedCall, shared_out
+from mixpert_py.runtime.tracing.captures import CapturedCall, empty, shared_out
 from mixpert_py.runtime.tracing.local_errors import GROUP, MAX_ROWS, local_errors, sampled
 from mixpert_py.runtime.tracing.trace import SiteTrace
 from mixpert_py.tuner.ratio import LOOKS, Ratio, pairs_until_clear
@@ -33,7 +33,10 @@ ERROR_WORK = 1 << 27  # multiply-adds of a sample whose errors are measured: all
 
 
 class ProductTimes(msgspec.Struct, frozen=True):
-    """A captured product's time natively, and the ratio of that under a scheme, in turn with it."""
+    """A captured product's time natively, and the ratio of that under a scheme, in turn with it.
+
+    native: seconds of the whole product, also where a part of it was made.
+    """
 
     native: float
     ratio: Ratio
@@ -195,13 +198,13 @@ def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
     ours, native = _function(call, scheme), _function(call, "native")
     if not ours():
         return None
+    part = _work(matmul_shape(call.a, call.b)) / _work(call.shape)
     if call.native is None:
-        part = _work(matmul_shape(call.a, call.b)) / _work(call.shape)
         seconds = [_seconds(ours)]
         while len(seconds) < 2 * LOOKS[0] and perf_counter() < stop:
             seconds.append(_seconds(ours))
         natively = product.each * part
-        return ProductTimes(natively, Ratio.of([(natively, one) for one in seconds]))
+        return ProductTimes(product.each, Ratio.of([(natively, one) for one in seconds]))
 
     def pair(number: int) -> tuple[float, float]:
         first, second = (ours, native) if number % 2 else (native, ours)
@@ -212,7 +215,7 @@ def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
 
     native()
     pairs = pairs_until_clear(pair, lambda: perf_counter() < stop)
-    return ProductTimes(median(before for before, _ in pairs), Ratio.of(pairs))
+    return ProductTimes(median(before for before, _ in pairs) / part, Ratio.of(pairs))
 
 
 def _work(shape: Shape | Reason) -> int:
@@ -226,7 +229,8 @@ def _function(captured: CapturedCall, scheme: str) -> Callable[[], bool]:
     memory of results that are dropped at once to the system, and each product would wait for it.
     """
     native, a, b = captured.native or operator.matmul, captured.a, captured.b
-    out = np.empty(result_shape(a, b), np.result_type(a, b)) if captured.has_out else None
+    strides = captured.out_strides
+    out = empty(result_shape(a, b), np.result_type(a, b), strides) if strides else None
     call = Call(native, a, b, (), out, matmul_shape)
     settings = Settings(scheme=scheme)
     last: Any = None

@@ -32,7 +32,8 @@ def site_ratio(trace: SiteResult, found: Sequence[MeasuredProduct], scheme: str)
 
     found: the site's products, one for each shape that was measured. The ratio is that of the
     shapes, weighted with their parts of the site's time; shapes that were not measured are taken to
-    have the mean of the others.
+    have the mean of the others. Where the calls took longer in the program than alone, no scheme
+    saves the difference: the program's memory was new, say, or in no cache.
     """
     measured = [(one.shape, one.times[scheme]) for one in found if scheme in one.times]
     if not measured:
@@ -49,7 +50,11 @@ def site_ratio(trace: SiteResult, found: Sequence[MeasuredProduct], scheme: str)
         shape: parts.get(shape, 0.0) + left * work / sum(works.values())
         for shape, work in works.items()
     }
-    return _mean([_mean(its, [1.0] * len(its)) for its in by_shape.values()], weights.values())
+    ratio = _mean([_mean(its, [1.0] * len(its)) for its in by_shape.values()], weights.values())
+    calls = {(m, k, n): count for m, k, n, count in trace.shapes}
+    alone = {shape: times.native * calls.get(shape, 0) for shape, times in measured if times}
+    taken = trace.seconds * sum(parts.get(shape, 0.0) for shape in alone)
+    return ratio.of_part(sum(alone.values()) / taken) if 0 < sum(alone.values()) < taken else ratio
 
 
 @dataclass(frozen=True, slots=True)

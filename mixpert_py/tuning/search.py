@@ -40,7 +40,7 @@ from mixpert_py.tuning.paired import PairedTimes
 from mixpert_py.tuning.prepare import MOST_RUNS, Prepared
 from mixpert_py.tuning.verify import Verification, notes_on, summary, verify
 
-COUNTS = 0.05  # of the time: products that take less do not leave a tuning undecided
+COUNTS = 0.05  # of the time: products that take or save less do not leave a tuning undecided
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class TuningResult:
     """The result of a tuning.
 
     limits: of the errors. predicted: whether the search went by predicted times; device: the GPU
-    that they are for. reverted: the search found a plan, but in fresh processes that was no faster,
-    so `plan` is the start of the search. unclear: whether this machine did not tell if the plan is
+    that they are for. reverted: the search found a plan, but fresh processes showed no gain, so
+    `plan` is the start of the search. unclear: whether this machine did not tell if the plan is
     faster, or if any would be. hold_out: the plan's errors on the hold-outs; None where there were
     none. notes: sentences on what was compared, and on decisions and counts.
     """
@@ -70,8 +70,8 @@ class TuningResult:
         """The gain that every report shows."""
         if self.predicted or self.outcome.interrupted:
             return searched_gain(self.outcome, self.predicted)
-        timed = self.reverted or self.outcome.lowered
-        pace = self.verification.pace if timed else None
+        pace = self.verification.pace if self.outcome.lowered else None
+        pace = Pace.NOT_FASTER if self.reverted else pace
         return self.verification.gain(pace, self.outcome.start.seconds)
 
     @property
@@ -109,7 +109,9 @@ def tune_program(prepared: Prepared) -> TuningResult:
     outcome = replace(search(prepared, budget, options.search), budget=options.limits.budget)
     outcome, verification = _verified(prepared, outcome)
     complete = outcome.lowered and not outcome.interrupted
-    reverted = complete and not clock.predicts and verification.pace is Pace.NOT_FASTER
+    # A gain that is small by the products' own times, and that runs do not show, is none.
+    doubtful = (Pace.NOT_FASTER, *([Pace.UNCLEAR] if _saved(outcome) < COUNTS else []))
+    reverted = complete and not clock.predicts and verification.pace in doubtful
     unclear = not (reverted or clock.predicts or outcome.interrupted) and _is_unclear(
         outcome, verification
     )
@@ -154,7 +156,7 @@ def _kept(options: TuningOptions, budget: float, *, is_lowered: bool) -> list[st
 
 
 def _taken_back(outcome: Outcome, start: Schemes) -> Outcome:
-    """The outcome of a search whose plan was no faster when it was verified: the start."""
+    """The outcome of a search whose plan showed no gain when it was verified: the start."""
     verdicts = tuple(
         replace(
             verdict,
@@ -250,6 +252,11 @@ def _verified(prepared: Prepared, outcome: Outcome) -> tuple[Outcome, Verificati
         except KeyboardInterrupt:
             outcome = replace(outcome, interrupted=True)
     return outcome, summary(baseline.natives, baseline.natives)
+
+
+def _saved(outcome: Outcome) -> float:
+    """The part of the program's time that the plan saves by the search's figures."""
+    return 1 - outcome.best.seconds / outcome.start.seconds if outcome.start.seconds else 0.0
 
 
 def _is_unclear(outcome: Outcome, verification: Verification) -> bool:

@@ -19,7 +19,7 @@ from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Criterion, Plan, Site, module_of
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.tuner.ratio import OF_RUNS, Pace, Ratio
+from mixpert_py.tuner.ratio import OF_RUNS, SMALLEST_GAIN, Pace, Ratio
 from mixpert_py.tuner.records import largest_of_each
 from mixpert_py.tuner.report.record import Gain, finite
 from mixpert_py.tuning.baseline import establish
@@ -35,6 +35,7 @@ from mixpert_py.tuning.project_sites import (
 from mixpert_py.tuning.record import criteria
 
 LEAST_PAIRS, MOST_PAIRS = 3, len(OF_RUNS) + 1  # of runs that are timed: the two looks at them
+FEWEST_PAIRS = 2  # after a long search, where times of products alone are known as well
 RELATIVE = ("frobenius", "max-relative", "mred")  # criteria whose budget is a relative error
 DIFFERENCE = 1e-2  # of printed numbers that counts beside other criteria
 MOST_COUNTS = 3  # that a line lists
@@ -90,9 +91,7 @@ class Verification:
     @property
     def _carried(self) -> Ratio:
         part = min(self.native_lowered / self.native_seconds, 1.0) if self.native_seconds else 0.0
-        ratio = self.ratio
-        mean, least, most = (1 - part + part * x for x in (ratio.mean, ratio.least, ratio.most))
-        return Ratio(mean, least, most, ratio.freedom)
+        return self.ratio.of_part(part)
 
     @property
     def _is_lost(self) -> bool:
@@ -145,11 +144,12 @@ def verify(
     """Run a plan as often as the program without it, in turn.
 
     timed: whether the times of runs mean something; then there are pairs until they tell which is
-    faster, in about so many runs at most. alone: the ratio of the lowered products that were made
-    by themselves, with which that of the runs is pooled. Raises BudgetError if it is over a
-    budget, ProgramError if it fails.
+    faster, in so many runs at most, but the fewest pairs in any case. alone: the ratio of the
+    lowered products that were made by themselves, with which that of the runs is pooled. Raises
+    BudgetError if it is over a budget, ProgramError if it fails.
     """
-    most = max(LEAST_PAIRS, min(runs // 2, MOST_PAIRS)) if timed else 1
+    least = LEAST_PAIRS if alone is None else FEWEST_PAIRS
+    most = max(least, min(runs // 2, MOST_PAIRS)) if timed else 1
     natives, planned = _run_in_turn(experiment, reference, plan, most=most, alone=alone)
     found = summary(natives, planned, lowered_by(plan), alone)
     found = replace(found, printed=_different_line(experiment, planned[-1]))
@@ -272,12 +272,15 @@ def pair_ratio(
 ) -> Ratio:
     """The time in the lowered products under a plan over their native time, by pairs of runs.
 
-    lowered: None for whole runs. alone: see `verify`.
+    lowered: None for whole runs. alone: see `verify`; it counts where the pairs show a gain.
     """
     pairs = zip(natives, planned, strict=True)
     times = [(_seconds_in(a, lowered), _seconds_in(b, lowered)) for a, b in pairs]
     found = Ratio.of(times, OF_RUNS)
-    return found if alone is None else found.pooled(alone)
+    # The median: one pair that the machine disturbed does not outweigh two others.
+    if alone is None or median(b / a if a else 1.0 for a, b in times) > 1 - SMALLEST_GAIN:
+        return found
+    return found.pooled(alone)
 
 
 def _seconds_in(run: ProgramRun, sites: Sequence[str] | None) -> float:

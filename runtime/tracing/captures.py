@@ -20,6 +20,8 @@ from mixpert_py.runtime.request import Call, Native
 MAX_BYTES = 1 << 29  # of all captured operands
 MAX_ELEMENTS = 1 << 24  # of one; of larger ones rows of A and columns of B are left out
 LEAST_ROWS = 128  # that are not left out, however long they are
+PAGE = 4096  # bytes of memory
+LEAST_ROW = 512  # bytes: copies of shorter rows are not spread over pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,8 @@ class CapturedCall:
     """A call whose operands were copied, or a part. shape: (m, k, n) of the whole call.
 
     native: the function that makes the product as the program made it; None where that is bound to
-    the program's own operands, as an einsum's is. has_out: whether the program gave an array for
-    the result. threads: of BLAS, where the program may have set their number itself.
+    the program's own operands, as an einsum's is. out_strides: of the array that the program gave
+    for the result, if any. threads: of BLAS, where the program may have set their number itself.
     """
 
     site: str
@@ -36,7 +38,7 @@ class CapturedCall:
     native: Native | None
     a: Any
     b: Any
-    has_out: bool = False
+    out_strides: tuple[int, ...] | None = None
     threads: int | None = None
 
     @property
@@ -74,8 +76,9 @@ class Captures:
             ):
                 a, b = _first(call.a, -2), _first(call.b, -1)
                 native = operator.matmul if call.takes_tensors else _unbound(call.native)
-                has_out = type(call.destination) is np.ndarray
-                found = CapturedCall(key[0], shape, native, a, b, has_out, _blas_threads())
+                out = call.destination
+                strides = out.strides if type(out) is np.ndarray else None
+                found = CapturedCall(key[0], shape, native, a, b, strides, _blas_threads())
                 if self._make_room(found):
                     left, right = _copies(a, b)
                     self._calls[key] = replace(found, a=left, b=right)
@@ -137,9 +140,44 @@ def _copies(a: Any, b: Any) -> tuple[Any, Any]:
 
 def _copy(x: Any) -> Any:
     """A copy with the same layout, on which the speed of a product depends."""
-    return x.detach().clone() if hasattr(x, "detach") else x.copy(order="K")
+    if hasattr(x, "detach"):
+        return x.detach().clone()
+    if not isinstance(x, np.ndarray) or not _has_rows(x.shape, x.itemsize, x.strides):
+        return x.copy(order="K")
+    made = empty(x.shape, x.dtype, x.strides)
+    made[...] = x
+    return made
+
+
+def empty(shape: tuple[int, ...], dtype: "np.dtype[Any]", strides: tuple[int, ...]) -> Any:
+    """An empty array. Of a matrix each row begins where one of a matrix of such strides does within
+    a page of memory: how much of it a cache can hold at a time depends on that.
+    """
+    if not _has_rows(shape, dtype.itemsize, strides):
+        return np.empty(shape, dtype)
+    if strides[0] < strides[1]:
+        return empty(shape[::-1], dtype, strides[::-1]).T
+    row = shape[1] * dtype.itemsize
+    return np.empty((shape[0], _pitch(row, strides[0])), np.uint8)[:, :row].view(dtype)
+
+
+def _pitch(row: int, stride: int) -> int:
+    """Bytes from row to row of a copy. row: bytes of a row; stride: from row to row, at least."""
+    return row + (stride - row) % PAGE
+
+
+def _has_rows(shape: tuple[int, ...], itemsize: int, strides: tuple[int, ...]) -> bool:
+    """Whether an array is a matrix whose rows, or columns, lie in memory one after the other."""
+    if len(shape) != 2:
+        return False
+    (least, length), (most, _) = sorted(zip(strides, shape, strict=True))
+    return least == itemsize and LEAST_ROW <= length * itemsize <= most
 
 
 def _bytes(x: Any) -> int:
+    """The memory of an operand's copy."""
     itemsize: int = x.itemsize
+    if isinstance(x, np.ndarray) and _has_rows(x.shape, itemsize, x.strides):
+        rows = x.shape[x.strides.index(max(x.strides))]
+        return rows * _pitch(x.size // rows * itemsize, max(x.strides)) if rows else 0
     return int(prod(x.shape)) * itemsize

@@ -76,7 +76,7 @@ def test_two_measurements_of_one_ratio_are_pooled_by_their_precision() -> None:
 
 def test_what_contradicts_a_measurement_is_not_pooled_with_it() -> None:
     other = Ratio(0.8, 0.78, 0.82)
-    for found in (Ratio(1.0, 0.95, 1.05), Ratio(1.3, 0.12, 14.0), Ratio(0.5, 0.45, 0.55)):
+    for found in (Ratio(1.0, 0.95, 1.05), Ratio(0.5, 0.45, 0.55)):
         assert found.pooled(other) == found
 
 

@@ -123,7 +123,7 @@ class Record(Entry, frozen=True, kw_only=True):
     criterion: None where the values have limits of their own: all errors that are not one value's
     are shares of a budget then, the largest of those that the values take.
     plan: what the search found; schemes: what the plan file says. reverted: whether a plan was
-    found and taken back, since it was no faster: `plan` is the start of the search then. unclear:
+    found and taken back, since it showed no gain: `plan` is the start of the search then. unclear:
     whether the machine did not tell if the plan is faster. gain: the time before and after, that
     all reports show; error: of the search's own runs. hold_out: the plan's largest error on other
     inputs, hold_outs; hold_out_rate: the part of such inputs that is over the budget at most.

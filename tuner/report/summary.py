@@ -191,7 +191,7 @@ def verdict(record: Record, found: Sequence[Row]) -> str:
     if record.interrupted:
         sentences.append("Interrupted: this is the best plan so far, and it was not verified.")
     if record.reverted:
-        return "A plan was found, but it was no faster in fresh processes: every product stays."
+        return "A plan was found, but fresh processes show no gain: every product stays."
     start = record.trials[0].error if record.trials else record.error
     if start is None or (record.budget is not None and start > record.budget):
         sentences.append("Over the budget before anything is lowered.")

@@ -29,7 +29,7 @@ def site(seconds: float, *shapes: tuple[int, int, int, int]) -> SiteResult:
 
 
 def product(shape: tuple[int, int, int], ratio: float | None) -> MeasuredProduct:
-    times = None if ratio is None else ProductTimes(1.0, Ratio(ratio))
+    times = None if ratio is None else ProductTimes(9.0, Ratio(ratio))
     return MeasuredProduct("s", shape, {}, {"float32": times})
 
 

@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,7 +142,18 @@ def test_a_plan_that_is_not_faster_in_fresh_processes_is_taken_back(
     assert entry["verification"] is None
     assert entry["gain"]["before"] == entry["gain"]["after"]
     assert entry["gain"]["verdict"] == "not faster"
-    assert "no faster" in _verdict(found)
+    assert "no measurable gain" in _verdict(found)
+
+
+def test_a_small_gain_that_fresh_processes_do_not_show_is_none(
+    chain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says(monkeypatch, WIDE)
+    found = paired(chain, Ratio(0.95, 0.93, 0.97), SLOWER)  # of half the time: 2.5 %
+    assert found.reverted
+    assert not found.unclear
+    assert found.gain.verdict == "not faster"
+    assert "no measurable gain" in _verdict(found)
 
 
 class Runs:
@@ -169,7 +181,7 @@ def run(seconds: float) -> ProgramRun:
 
 
 def pairs(
-    native: Sequence[float], planned: Sequence[float], *, timed: bool = True, **most: int
+    native: Sequence[float], planned: Sequence[float], *, timed: bool = True, **most: Any
 ) -> tuple[str, Pace]:
     runs = Runs(native, planned)
     found = verify(runs, {}, {"s": "float32"}, timed=timed, **most)  # type: ignore[arg-type]
@@ -190,9 +202,18 @@ def test_there_is_an_end_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(order), pace) == (2 * MOST_PAIRS, Pace.UNCLEAR)
     order, pace = pairs([1.0, 2.0] * 2, [2.0, 1.0] * 2, runs=8)
     assert (len(order), pace) == (8, Pace.UNCLEAR)
+    order, pace = pairs([1.0, 2.0] * 2, [2.0, 1.0] * 2, runs=5, alone=FASTER)
+    assert (len(order), pace) == (4, Pace.UNCLEAR)
     monkeypatch.setattr(module, "SECONDS", -1.0)
     order, pace = pairs([1.0, 2.0, 1.0, 2.0], [2.0, 1.0, 1.0, 1.0])
     assert (len(order), pace) == (2 * LEAST_PAIRS, Pace.UNCLEAR)
+
+
+def test_times_of_products_alone_count_where_most_pairs_show_a_gain() -> None:
+    alone = Ratio(0.7, 0.65, 0.75)
+    one_disturbed, no_gain = [1.4, 1.4, 4.0], [1.4, 2.0, 2.1]
+    assert pairs([2.0] * 3, one_disturbed, runs=6, alone=alone)[1] is Pace.FASTER
+    assert pairs([2.0] * 3, no_gain, runs=6, alone=alone)[1] is Pace.UNCLEAR
 
 
 def test_where_times_mean_nothing_there_is_one_pair() -> None:

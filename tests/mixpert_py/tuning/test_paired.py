@@ -74,6 +74,14 @@ def test_shapes_that_were_not_measured_are_like_the_others() -> None:
     assert (found.mean, found.least, found.most) == pytest.approx((0.5, 0.4, 0.625))
 
 
+def test_what_calls_take_in_the_program_alone_is_saved_by_no_scheme() -> None:
+    slow = trace(small=2)  # takes 1 s
+    times = ProductTimes(0.25, FAST)  # twice makes half of it
+    found = site_ratio(slow, [MeasuredProduct("s", SMALL, {}, {"float32": times})], "float32")
+    assert isinstance(found, Ratio)
+    assert (found.mean, found.least, found.most) == pytest.approx((0.75, 0.7, 0.8125))
+
+
 def test_a_shape_that_does_not_take_the_scheme_stays_native() -> None:
     found = site_ratio(
         trace(small=2, large=1), [product(SMALL, FAST), product(LARGE, None)], "float32"

@@ -74,6 +74,20 @@ def test_of_large_operands_some_rows_and_columns_are_kept(monkeypatch: pytest.Mo
     assert shapes == [((20, 50), (50, 20)), ((8, 500), (500, 8)), ((5000,), (5000,))]
 
 
+def test_rows_of_a_copy_begin_where_those_of_the_operand_do_within_a_page() -> None:
+    found, whole = Captures(), np.arange(100.0 * 1024).reshape(100, 1024)
+    a, b = whole[:, :192], whole[:50, :192].T  # from row to row, or column to column, two pages
+    found.add("s:1", (100, 192, 50), DTYPES, call(a, b))
+    (one,) = found.calls
+    assert (one.a.strides, one.b.strides) == ((4096, 8), (8, 4096))
+    np.testing.assert_array_equal(one.a, a)
+    np.testing.assert_array_equal(one.b, b)
+    assert one.nbytes == 4096 * (100 + 50)
+    narrow = Captures()
+    narrow.add("s:1", (100, 2, 50), DTYPES, call(whole[:, :2], np.ones((2, 50))))
+    assert narrow.calls[0].nbytes == 8 * (200 + 100)
+
+
 def test_what_is_an_array_in_name_only_is_not_captured() -> None:
     class Traced:
         ndim, size, shape, itemsize = 2, 4, (2, 2), 8
