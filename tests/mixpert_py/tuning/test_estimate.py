@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
-from mixpert_py.execution.products import MeasuredProduct, ProductTimes
+from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
 from mixpert_py.runtime.model import known_devices
-from mixpert_py.tuner.ratio import Ratio
 from mixpert_py.tuning import estimate as module
 from mixpert_py.tuning.baseline import DeviceCost
 from mixpert_py.tuning.estimate import estimate, short_name
@@ -26,11 +23,6 @@ d = a.T @ a
 def site(seconds: float, *shapes: tuple[int, int, int, int]) -> SiteResult:
     calls = sum(count for *_, count in shapes)
     return SiteResult(calls, seconds, list(shapes), {"native": calls}, {}, {"float64": calls}, {})
-
-
-def product(shape: tuple[int, int, int], ratio: float | None) -> MeasuredProduct:
-    times = None if ratio is None else ProductTimes(9.0, Ratio(ratio))
-    return MeasuredProduct("s", shape, {}, {"float32": times})
 
 
 def test_predictions_are_those_of_the_devices_models(tmp_path: Path) -> None:
@@ -59,28 +51,6 @@ def test_every_device_is_found_by_its_short_name() -> None:
         assert known_devices.find(short_name(device).lower()).device == device
     assert short_name("NVIDIA A100-SXM4-80GB") == "A100"
     assert short_name("NVIDIA GeForce RTX 3090") == "RTX 3090"
-
-
-def test_times_here_are_those_of_the_run_times_the_ratio_of_each_shape() -> None:
-    trace = site(9.0, (2, 2, 2, 1), (4, 2, 4, 2))  # 1 and 8 parts of the time
-    found = [product((2, 2, 2), 0.5), product((4, 2, 4), 0.25)]
-    assert module._times_here(trace, found, ["float32", "int8x6"]) == {
-        "native": 9.0,
-        "float32": pytest.approx(0.5 + 2.0),
-    }
-
-
-def test_shapes_that_were_not_measured_are_like_the_others() -> None:
-    trace = site(9.0, (2, 2, 2, 1), (4, 2, 4, 2))
-    times = module._times_here(trace, [product((4, 2, 4), 0.5)], ["float32"])
-    assert times["float32"] == pytest.approx(4.5)
-
-
-def test_a_shape_that_the_scheme_does_not_take_stays_native() -> None:
-    trace = site(9.0, (2, 2, 2, 1), (4, 2, 4, 2))
-    found = [product((2, 2, 2), None), product((4, 2, 4), 0.5)]
-    assert module._times_here(trace, found, ["float32"])["float32"] == pytest.approx(1.0 + 4.0)
-    assert "float32" not in module._times_here(trace, found[:1], ["float32"])
 
 
 def test_the_worst_error_of_a_site_counts() -> None:
