@@ -14,6 +14,7 @@ from rich.text import Text
 
 from mixpert_py.doctor import Finding
 from mixpert_py.plan import Criterion, Plan
+from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
 from mixpert_py.sources.source_files import shown_path
 from mixpert_py.tuner.report.fitted import CALLERS, EXPRESSION, Column, fitted
@@ -322,6 +323,10 @@ def place_text(path: str, line: int | None) -> str:
 
 
 def _hints(records: Records, several: bool) -> Iterator[str]:
+    """What schemes for GPUs would lose: where there is a GPU, or one is emulated."""
+    ran = {name for record in records for name in record["schemes"]}
+    if ran <= {"native", "float32", "float64"} and not device.may_be_here():
+        return
     for record in records:
         line = _line(record, several)
         place = f"line {line}" if record["line"] else record["expression"]

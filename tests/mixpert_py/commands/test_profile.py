@@ -86,7 +86,8 @@ def test_the_record_and_the_report_say_it(script: Path, tmp_path: Path, mixpert:
 
 
 def test_a_profile_of_a_run(script: Path, tmp_path: Path, mixpert: Mixpert) -> None:
-    done = mixpert("run", "--profile", "--json", "run.json", "m.py")
+    emulated = ("--backend", "reference", "--scheme", "int8x6")
+    done = mixpert("run", "--profile", "--json", "run.json", *emulated, "m.py")
     assert done.code == 0
     assert "cancels" in done.err
     assert done.err.count("small entries along K") == 1
@@ -100,7 +101,7 @@ def test_a_profile_of_a_run(script: Path, tmp_path: Path, mixpert: Mixpert) -> N
     assert loop["cancellation"] > 1
     assert 2 < loop["spread"] < 6
     assert loop["int8_loss"] < 1
-    again = mixpert("run", "--json", "again.json", "m.py")
+    again = mixpert("run", "--json", "again.json", *emulated, "m.py")
     assert again.code == 0
     same = ("id", "calls", "sampled", "spread", "int8_loss", "cancellation", "fed_by")
     others = {entry["id"]: entry for entry in json.loads((tmp_path / "again.json").read_text())}
