@@ -118,7 +118,8 @@ def print_tuned(tuned: "TuningResult", runs: str = "fresh processes") -> None:
         Report(tuned.outcome, tuned.limits.metric, tuned.predicted, tuned.device, tuned.gain)
     )
     console.print()
-    console.print(Text(_verdict(tuned, runs)))
+    if said := _verdict(tuned, runs):
+        console.print(Text(said))
     if tuned.limits.only is None:
         for value in tuned.plan.criterion:
             console.print(Text(f"  {value_line(value)}"))
@@ -133,9 +134,9 @@ def _verdict(tuned: "TuningResult", runs: str = "fresh processes") -> str:
     unit = clock_unit((found.native_lowered,))
     times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
     if tuned.reverted:
-        return f"Verified in {runs}: no measurable gain ({times}); every product stays native."
+        return f"In {runs} the plan that was found showed no gain ({times})."
     if not outcome.lowered:
-        return UNCLEAR if tuned.unclear else "Every product stays native."
+        return UNCLEAR if tuned.unclear else ""
     error = f"error {error_text(found.error)}"
     if tuned.limits.only is None:
         error = f"errors at most {share_text(found.error)} of their budgets"

@@ -26,7 +26,6 @@ from mixpert_py.sources.imported import (
 )
 from mixpert_py.sources.packages import matches, relative, top
 from mixpert_py.sources.source_files import shown_path
-from mixpert_py.tuning.unsuited import why_native
 
 INPUT = re.compile(rb"\b(?:stdin|input|fileinput)\b")
 TORCH = "torch"
@@ -51,11 +50,6 @@ class ProjectSites:
     sources: tuple[str, ...]
     reads_input: bool = False
     uses_torch: bool = False
-
-    def place(self, site: str) -> str:
-        """A site's file and line, as a person writes them."""
-        file, line = self.files[site], self.sites[site].line
-        return f"{shown_path(file)}:{line}"
 
     def file_shown(self, site: str) -> str:
         """The file of a site; empty where only the program's own file has products."""
@@ -257,21 +251,9 @@ def handed_input(program: Program, project: ProjectSites) -> bytes | None:
 
 
 def untuned(project: ProjectSites, first: ProgramRun) -> list[str]:
-    """A line for each product of the first run that cannot be tuned, with the reason."""
-    lines = []
-    for site in first.result.elsewhere:
-        if site in project.sites:
-            lines.append(_line(project, site, "only processes that the program starts call it"))
-    for site, trace in first.result.sites.items():
-        if site not in project.sites:
-            module = site.partition(":")[0]
-            lines.append(f"{site}: not tuned: the source does not show the import of {module}")
-        elif all(0 in shape[:3] for shape in trace.shapes):
-            kinds = ", ".join(trace.dtypes)
-            why = why_native(trace) or f"no product of arrays that a scheme takes ({kinds})"
-            lines.append(_line(project, site, why))
-    return lines
-
-
-def _line(project: ProjectSites, site: str, reason: str) -> str:
-    return f"{project.place(site)}: {project.sites[site].expression}: not tuned: {reason}"
+    """A line for each product of the first run that a tuning's table lacks, with the reason."""
+    return [
+        f"{site}: not tuned: the source does not show the import of {site.partition(':')[0]}"
+        for site in first.result.sites
+        if site not in project.sites
+    ]

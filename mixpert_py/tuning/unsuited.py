@@ -31,6 +31,8 @@ def why_native(trace: SiteResult) -> str:
         return f"integers: products of {_dtypes([trace])} have to stay exact"
     if reason == SINGLE:
         return f"{_dtypes([trace])}: a processor has no faster level"
+    if not reason and all(0 in shape[:3] for shape in trace.shapes):
+        return f"no product of arrays that a scheme takes ({', '.join(trace.dtypes)})"
     return MEANING[reason].rstrip(".") if reason else ""
 
 

@@ -32,3 +32,8 @@ def test_products_that_take_alike_have_one_time_and_others_a_range() -> None:
     assert alike == "1,000 products of about 1 µs: too small for any level"
     found = why_all_native({"a": small, "b": site(long, 2, 0.02)})
     assert found == "902 products of 1 µs to 10.0 ms: too small or too narrow for any level"
+
+
+def test_what_is_no_product_of_arrays_says_of_what_it_is() -> None:
+    found = SiteResult(1, 0.1, [(0, 0, 0, 1)], {}, {}, {"list": 1}, {})
+    assert why_native(found) == "no product of arrays that a scheme takes (list)"
