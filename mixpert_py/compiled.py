@@ -5,10 +5,12 @@ the runtime's operators. The plan, scheme and backend in force during compilatio
 are in force at a later call, the graph is compiled again for them.
 """
 
+import contextlib
 import copy
 import hashlib
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -78,6 +80,7 @@ def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., 
     again = torch.fx.GraphModule(model, copy.deepcopy(model.graph))
     tracing = torch._guards.TracingContext.try_get()
     known: list[tuple[Context, Callable[..., Any]]] = []
+    caller = _program_line()
 
     def compile_for(context: Context, graph: Any) -> Callable[..., Any]:
         from torch._inductor import config
@@ -86,7 +89,7 @@ def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., 
         others = patches.get(PASS) or getattr(config, PASS) or ()
         chained = others if isinstance(others, list | tuple) else (others,)
         made: Callable[..., Any] = compile_fx(
-            graph, inputs, config_patches={**patches, PASS: _pass_class()(context, chained)}
+            graph, inputs, config_patches={**patches, PASS: _pass_class()(context, chained, caller)}
         )
         return made
 
@@ -157,14 +160,14 @@ def _pass_class() -> type[Any]:
         passes.
         """
 
-        def __init__(self, context: Context, chained: Sequence[Any]) -> None:
-            self._context, self._chained = context, chained
+        def __init__(self, context: Context, chained: Sequence[Any], caller: str) -> None:
+            self._context, self._chained, self._caller = context, chained, caller
 
         def __call__(self, graph: Graph, **inference: bool) -> None:
             for other in self._chained:
                 other(graph, **(inference if isinstance(other, knowing) else {}))
             with use(self._context):
-                _pass(graph, self._context)
+                _pass(graph, self._context, self._caller)
 
         def uuid(self) -> Any:
             """The key of compiled code in PyTorch's caches. Code with chosen schemes contains call
@@ -190,13 +193,12 @@ def _version() -> str:
     return hashlib.sha256(texts).hexdigest()
 
 
-def _pass(graph: Graph, context: Context) -> None:
-    """Replace the products of a graph that gain."""
+def _pass(graph: Graph, context: Context, caller: str) -> None:
+    """Replace the products of a graph that gain. caller: the line of the program that calls it."""
     from mixpert_py.passes.fx import products as pass_over_graphs
     from mixpert_py.runtime.products import graph_operators
 
-    folders = (_folder(sys.modules["torch"]), _folder(mixpert_py))
-    for product in list(pass_over_graphs.products(graph, folders)):
+    for product in list(pass_over_graphs.products(graph, _own_folders(), caller)):
         chosen = _choice(product, context)
         if chosen is None:
             continue
@@ -231,5 +233,29 @@ def _choice(product: "GraphProduct", context: Context) -> tuple[Any, ...] | None
     return site, scheme, block, backend
 
 
-def _folder(package: Any) -> str:
-    return os.path.join(os.path.dirname(package.__file__), "")
+def _program_line() -> str:
+    """The innermost line of the program that is running, as a stack trace has it; empty if this
+    thread runs no line of the program.
+    """
+    own = *_own_folders(), contextlib.__file__
+    frame = sys._getframe()
+    while frame.f_code.co_filename.startswith(own):
+        if frame.f_back is None:
+            return ""
+        frame = frame.f_back
+    code = frame.f_code
+    line, last, start, end = [*code.co_positions()][frame.f_lasti // 2]
+    summary = traceback.FrameSummary(
+        *(code.co_filename, line or frame.f_lineno, code.co_name),
+        end_lineno=last,
+        colno=start,
+        end_colno=end,
+    )
+    return "".join(traceback.StackSummary.from_list([summary]).format())
+
+
+@cache
+def _own_folders() -> tuple[str, ...]:
+    """The folders of PyTorch and of this package."""
+    packages: tuple[Any, ...] = sys.modules["torch"], mixpert_py
+    return tuple(os.path.join(os.path.dirname(package.__file__), "") for package in packages)

@@ -254,6 +254,8 @@ def stale_lines(program: Program, hook: ImportHook, trace: "Trace") -> list[str]
     modules = [program.module, *(module for _, module in hook.rewritten.values())]
     lines = []
     modules = [*dict.fromkeys([*modules, *map(module_of, sites)])]
+    files = {module: path for path, module in hook.rewritten.values()}
+    files[program.module] = program.filename
     given = context.plan
     if given is not None and given.site and not any(contexts.knows(given, it) for it in modules):
         names = {entry.id.partition(":")[0] for entry in given.site}
@@ -268,12 +270,28 @@ def stale_lines(program: Program, hook: ImportHook, trace: "Trace") -> list[str]
                 lines.append(f"{_shown(program, places, site)}: not in the plan (stale?)")
         known = {entry.id for entry in found.values() if entry is not None}
         for entry in plan.site:
-            written = entry.id.encode() in program.source  # a call in a rewritten file
-            is_shown = entry.id.startswith(f"{module}:") and is_in_source(entry.id)
-            if is_shown and entry.id not in known and not written:
+            forward = entry.id.replace(".backward#", "#")
+            written = forward.encode() in program.source  # a call in a rewritten file
+            if entry.id in known or written or module_of(entry.id) != module:
+                continue
+            if is_in_source(entry.id) or not _has_torch_site(found, files.get(module), forward):
                 expression = f" ({entry.expression})" if entry.expression else ""
                 lines.append(f"{entry.id}{expression}: in the plan, and not in the program")
     return lines
+
+
+def _has_torch_site(sites: Iterable[str], path: str | None, forward: str) -> bool:
+    """Whether a module has the forward product of a call site that PyTorch makes itself: among its
+    call sites, or, where that is PyTorch's as well, as an expression of its file. True for a file
+    that is not Python's text, a notebook or an archive. A renamed function does not matter.
+    """
+    from mixpert_py.passes.fx.products import may_have
+
+    tail = forward.partition("/")[2]
+    if is_in_source(forward):
+        return any(site.endswith(f"/{tail}") for site in sites)
+    is_text = path is not None and path.endswith(".py") and os.path.isfile(path)
+    return not is_text or may_have(path or "", forward)
 
 
 def _shown(program: Program, places: Places, site: str) -> str:

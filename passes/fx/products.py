@@ -62,16 +62,17 @@ class GraphProduct:
         return a, b
 
 
-def products(graph: Any, own_folders: tuple[str, ...]) -> Iterator[GraphProduct]:
+def products(graph: Any, own_folders: tuple[str, ...], caller: str) -> Iterator[GraphProduct]:
     """The products of a graph, in order.
 
-    own_folders: folders of PyTorch's and the runtime's files, which are not the program's.
+    own_folders: folders of PyTorch's and the runtime's files, which are not the program's. caller:
+    the stack trace of the call that compiles the graph, for a graph of PyTorch's own code alone.
     """
     for node in list(graph.nodes):
         operator = operator_of(node)
         if operator is None:
             continue
-        place = _place(node.meta.get("stack_trace") or "", own_folders)
+        place = _place(caller + (node.meta.get("stack_trace") or ""), own_folders)
         noted = (node.meta.get("custom") or {}).get(SITE)
         yield GraphProduct(
             node=node,
@@ -157,17 +158,28 @@ def _site(operator: str, place: _Place) -> str:
     """The id of a call site that no rewritten code names: the same whenever it is compiled, and
     that which `runtime.products.torch_sites` finds where the same line is not compiled.
     """
-    digest = hashlib.sha256(place.text.encode()).hexdigest()[:DIGITS]
     module = module_name(place.path) if os.path.isfile(place.path) else MAIN
     found = _expressions(place.path).get((place.line, place.column))
-    function, number = found or (place.function, 0)
+    function, number, digest = found or (place.function, 0, _digest(place.text))
     return f"{module}:{function}/torch_{KINDS[operator]}~{digest}#{number}"
 
 
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def may_have(path: str, site: str) -> bool:
+    """Whether a file has an expression that may make the products of a call site of this kind; the
+    function that the site names may have another name now.
+    """
+    tail = site.partition("~")[2]
+    return any(f"{digest}#{n}" == tail for _, n, digest in _expressions(path).values())
+
+
 @lru_cache(maxsize=64)
-def _expressions(path: str) -> Mapping[tuple[int, int], tuple[str, int]]:
+def _expressions(path: str) -> Mapping[tuple[int, int], tuple[str, int, str]]:
     """Line and column of each expression of a file, as a `_Place` has them → the qualified name of
-    its function, and how many of the same text come before it there.
+    its function, how many of the same text come before it there, and the text's digest.
     """
     lines = linecache.getlines(path) if os.path.isfile(path) else []
     try:
@@ -192,7 +204,7 @@ def _expressions(path: str) -> Mapping[tuple[int, int], tuple[str, int]]:
     counts: Counter[tuple[ast.AST, str]] = Counter()
     numbered = {}
     for key, (names, scope, text) in sorted(found.items(), key=lambda item: item[0]):
-        numbered[key] = names, counts[scope, text]
+        numbered[key] = names, counts[scope, text], _digest(text)
         counts[scope, text] += 1
     return numbered
 

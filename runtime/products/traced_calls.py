@@ -70,7 +70,7 @@ def follow() -> None:
                 function._torchdynamo_disable = True  # type: ignore[attr-defined]
             else:
                 substitute(function, skip_signature_check=True)(_traced(native))
-            _skip(function)  # where it is not read in a graph, it is called from between two
+            skip(function)  # where it is not read in a graph, it is called from between two
 
 
 def _native_of(function: FunctionType) -> Callable[..., Any] | None:
@@ -118,7 +118,7 @@ def _traced(default: Callable[..., Any]) -> Callable[..., Any]:
     return noted if hasattr(torch.fx.traceback, "annotate") else plain  # from 2.9 on
 
 
-def _skip(function: FunctionType) -> None:
+def skip(function: Any) -> None:
     """Make Dynamo skip calls of a function, and all calls below them."""
     try:
         dynamo: Any = import_module("torch._C._dynamo.eval_frame")

@@ -234,22 +234,38 @@ class Attention(torch.nn.Module):  # type: ignore[misc, name-defined]
         return torch.einsum("bij,bkj->bik", y, y) + sum(rows) + (lambda z: z @ z.mT)(y)
 
 
-def test_the_same_module_has_the_same_sites_eager_and_compiled() -> None:
+def sites(*nets: Any) -> set[str]:
+    """The call sites of a training step of modules that are called one after the other."""
     from mixpert_py.runtime.context import Context, Modules, use
     from mixpert_py.runtime.modules import covered_for
     from mixpert_py.runtime.tracing.trace import Trace
 
-    def sites(net: Any) -> set[str]:
-        trace = Trace()
-        context = Context("native", backend="reference", trace=trace, modules=Modules())
-        with covered_for("reference", takes_small=True), use(context):
-            net(torch.randn(2, 4, 8)).sum().backward()
-        return set(trace.sites)
+    trace, x = Trace(), torch.randn(2, 4, 8)
+    context = Context("native", backend="reference", trace=trace, modules=Modules())
+    with covered_for("reference", takes_small=True), use(context):
+        first, *others = nets
+        x = first(x)
+        for other in others:
+            x = other(x)[0]
+        x.sum().backward()
+    return set(trace.sites)
 
+
+def test_the_same_module_has_the_same_sites_eager_and_compiled() -> None:
     net = Attention()
     eager = sites(net)
     assert eager == sites(torch.compile(net))
     assert len(eager) == 2 * 9
+
+
+@pytest.mark.filterwarnings("error:Dynamo does not know:UserWarning")
+@pytest.mark.parametrize("second", [torch.nn.Linear(8, 4), torch.nn.GRU(8, 4)])
+def test_a_module_of_pytorchs_own_has_the_site_of_its_call(second: Any) -> None:
+    """Dynamo leaves a GRU uncompiled."""
+    nets = torch.nn.Linear(8, 8), second
+    eager = sites(*nets)
+    assert eager == sites(*map(torch.compile, nets))
+    assert len(eager) == 2 * 2
 
 
 PROGRAM = """
