@@ -1,5 +1,6 @@
 """The plan: which scheme each call site runs, kept as a TOML file that people read and edit."""
 
+import hashlib
 import os
 import re
 from collections.abc import Collection
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tomlkit.items import AoT, Table
 
 SCHEMA = 1
+DIGITS = 6  # of the hash in the id of a product of PyTorch's own
 # Those of PyTorch's backward passes are their forward products', with a word.
 SITE_ID = r"^[^:/~#\s]+:[^/~#\s]+/[a-z_]+~[0-9a-f]+(\.backward)?#[0-9]+\Z"
 
@@ -98,6 +100,19 @@ def module_name(path: str | os.PathLike[str]) -> str:
         folder, name = os.path.split(folder)
         parts.insert(0, name)
     return module_in_ids(".".join(parts) or os.path.basename(folder))
+
+
+def torch_site(path: str, function: str, operator: str, text: str, number: int) -> str:
+    """The id of a call site whose products PyTorch makes itself, the same eager and compiled.
+
+    path: the file; code that is in no file is in `__main__`. operator: mm, addmm, bmm or baddbmm.
+    text: of the source's line, from where the call begins. number: of such calls before it in the
+    function.
+    """
+    module = module_name(path) if os.path.isfile(path) else "__main__"
+    kind = "bmm" if operator.endswith("bmm") else "mm"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+    return f"{module}:{function}/torch_{kind}~{digest}#{number}"
 
 
 def module_of(site: str) -> str:

@@ -285,13 +285,13 @@ def _has_torch_site(sites: Iterable[str], path: str | None, forward: str) -> boo
     call sites, or, where that is PyTorch's as well, as an expression of its file. True for a file
     that is not Python's text, a notebook or an archive. A renamed function does not matter.
     """
-    from mixpert_py.passes.fx.products import may_have
+    from mixpert_py.passes.fx.products import ends_of_sites
 
     tail = forward.partition("/")[2]
     if is_in_source(forward):
         return any(site.endswith(f"/{tail}") for site in sites)
     is_text = path is not None and path.endswith(".py") and os.path.isfile(path)
-    return not is_text or may_have(path or "", forward)
+    return not is_text or forward.partition("~")[2] in ends_of_sites(path or "")
 
 
 def _shown(program: Program, places: Places, site: str) -> str:

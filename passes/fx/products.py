@@ -8,7 +8,6 @@ Inductor fuses with what follows. The graph is given as it is: nothing here impo
 """
 
 import ast
-import hashlib
 import linecache
 import os
 import re
@@ -19,17 +18,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from mixpert_py.plan import module_name
+from mixpert_py.plan import torch_site
 
 SITE = "mixpert"  # the key of what rewritten code notes of its products in a graph
 OPERATORS: Mapping[str, int] = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}  # name → first operand
 KINDS: Mapping[str, str] = {"mm": "mm", "addmm": "mm", "bmm": "bmm", "baddbmm": "bmm"}
-MAIN = "__main__"  # the module in ids of code that is in no file
 # Expressions that Python gives a function of their own.
 SCOPES: dict[type[ast.AST], str] = {ast.GeneratorExp: "<genexpr>"}
 if sys.version_info < (3, 12):
     SCOPES |= {ast.ListComp: "<listcomp>", ast.SetComp: "<setcomp>", ast.DictComp: "<dictcomp>"}
-DIGITS = 6  # of the hash in an id
 FRAME = re.compile(r'  File "(?P<path>.+)", line (?P<line>\d+), in (?P<function>.+)')
 
 Node = Any  # torch.fx.Node
@@ -158,28 +155,24 @@ def _site(operator: str, place: _Place) -> str:
     """The id of a call site that no rewritten code names: the same whenever it is compiled, and
     that which `runtime.products.torch_sites` finds where the same line is not compiled.
     """
-    module = module_name(place.path) if os.path.isfile(place.path) else MAIN
     found = _expressions(place.path).get((place.line, place.column))
-    function, number, digest = found or (place.function, 0, _digest(place.text))
-    return f"{module}:{function}/torch_{KINDS[operator]}~{digest}#{number}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
-
-
-def may_have(path: str, site: str) -> bool:
-    """Whether a file has an expression that may make the products of a call site of this kind; the
-    function that the site names may have another name now.
-    """
-    tail = site.partition("~")[2]
-    return any(f"{digest}#{n}" == tail for _, n, digest in _expressions(path).values())
+    function, text, number = found or (place.function, place.text, 0)
+    return torch_site(place.path, function, operator, text, number)
 
 
 @lru_cache(maxsize=64)
-def _expressions(path: str) -> Mapping[tuple[int, int], tuple[str, int, str]]:
+def ends_of_sites(path: str) -> frozenset[str]:
+    """The ends of the ids that products of PyTorch's own may have in a file: hash and number, which
+    stay where a function is renamed.
+    """
+    sites = (torch_site("", names, "mm", text, n) for names, text, n in _expressions(path).values())
+    return frozenset(site.partition("~")[2] for site in sites)
+
+
+@lru_cache(maxsize=64)
+def _expressions(path: str) -> Mapping[tuple[int, int], tuple[str, str, int]]:
     """Line and column of each expression of a file, as a `_Place` has them → the qualified name of
-    its function, how many of the same text come before it there, and the text's digest.
+    its function, its text, and how many of the same text come before it there.
     """
     lines = linecache.getlines(path) if os.path.isfile(path) else []
     try:
@@ -204,7 +197,7 @@ def _expressions(path: str) -> Mapping[tuple[int, int], tuple[str, int, str]]:
     counts: Counter[tuple[ast.AST, str]] = Counter()
     numbered = {}
     for key, (names, scope, text) in sorted(found.items(), key=lambda item: item[0]):
-        numbered[key] = names, counts[scope, text], _digest(text)
+        numbered[key] = names, text, counts[scope, text]
         counts[scope, text] += 1
     return numbered
 

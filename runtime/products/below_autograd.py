@@ -21,6 +21,7 @@ from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.gpu import device
+from mixpert_py.runtime.products.tensors import on_arrays
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
 from mixpert_py.runtime.products.traced_calls import skip
 from mixpert_py.runtime.request import Call, Product, bmm_shape, mm_shape
@@ -158,10 +159,11 @@ class Hook:
     def _product(self, caller: Caller, operands: tuple[Any, ...], native: "_Native") -> Any:
         """A·B by its scheme, or the native result; None: that is to be made."""
         context, settings, shape_of = caller.context, caller.settings, OPERATORS[native.name]
-        if self._on_host:
-            return self._on_numpy(caller, native)
         a, b = native.a, native.b
         call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
+        if self._on_host:
+            value = _carried_out(on_arrays(call), caller)
+            return None if value is None else self._torch.from_numpy(value)
         is_traced = context.trace is not None and not caller.is_rewritten
         if not is_traced and settings.scheme is None and settings.block is None:
             value = kept_product(context, settings.site, shape_of, True, a, b)
@@ -176,20 +178,6 @@ class Hook:
             if value is not None:
                 return value
         return _carried_out(call, caller)
-
-    def _on_numpy(self, caller: Caller, native: "_Native") -> Any:
-        """The same of tensors in the host's memory."""
-        a, b = native.a, native.b
-        left, right = (x.detach().resolve_conj().resolve_neg().numpy() for x in (a, b))
-
-        def of_arrays(x: Tensor, y: Tensor) -> Any:
-            if x is left and y is right:
-                return native(a, b).numpy()
-            return native(*map(self._torch.from_numpy, (x, y))).numpy()
-
-        call = Call(of_arrays, left, right, (), None, OPERATORS[native.name])
-        value = _carried_out(call, caller)
-        return None if value is None else self._torch.from_numpy(value)
 
 
 class _Native:

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.dtypes import default_scheme, name_of
 from mixpert_py.runtime.gpu import foreign
-from mixpert_py.runtime.products.tensors import SHAPES, torch_matmul
+from mixpert_py.runtime.products.tensors import SHAPES, on_arrays, torch_matmul
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Call
+from mixpert_py.runtime.request import Call, Settings
 from mixpert_py.runtime.select import scheme_on_device
 from mixpert_py.runtime.signatures import NATIVE
 
@@ -74,8 +74,9 @@ def _library() -> Any:
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
     for name in SHAPES:
         library.define(SCHEMA.format(name), tags=tags)
-        library.impl(name, _on_gpu(torch, getattr(torch, name)), "CUDA")
-        library.impl(name, _on_cpu(torch), "CPU")
+        native = getattr(torch, name)
+        library.impl(name, _on_gpu(torch, native), "CUDA")
+        library.impl(name, _on_cpu(native), "CPU")
         torch.library.register_fake(f"mixpert::{name}", _fake, lib=library)
     return library
 
@@ -116,13 +117,15 @@ def _captured(
     return native(a, b) if value is None or value is NATIVE else value
 
 
-def _on_cpu(torch: Any) -> Callable[..., Any]:
+def _on_cpu(native: Callable[..., Any]) -> Callable[..., Any]:
+    from_numpy = sys.modules["torch"].from_numpy
+
     def product(
         a: Any, b: Any, site: str, scheme: str | None, block: int | None, backend: str | None
     ) -> Any:
-        left, right = (x.detach().numpy() for x in (a, b))
-        settings = {"scheme": scheme, "block": block, "backend": backend}
-        result = matmul(left, right, site=site or None, native=np.matmul, **settings)
-        return torch.from_numpy(np.ascontiguousarray(result))
+        shape_of = SHAPES[native.__name__]
+        call = on_arrays(Call(native, a, b, (), None, shape_of, takes_tensors=True))
+        result = carry_out(call, Settings(scheme, block, backend, site or None))[0]
+        return from_numpy(np.ascontiguousarray(result))
 
     return product

@@ -10,7 +10,6 @@ that it has given last, when a product is made forward, is that of the node whic
 products of the backward pass. So those are looked up by the number of the node that is running.
 """
 
-import hashlib
 import linecache
 import os
 import sys
@@ -21,7 +20,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any, Final, NamedTuple
 
 import mixpert_py.runtime
-from mixpert_py.plan import module_name
+from mixpert_py.plan import torch_site
 from mixpert_py.runtime.api import carry_out, chosen_by_call
 from mixpert_py.runtime.context import Choice, Context, current
 from mixpert_py.runtime.request import Settings
@@ -29,10 +28,6 @@ from mixpert_py.runtime.request import Settings
 # Nodes of autograd that are remembered at least, for a backward pass soon follows; and positions
 # in code.
 MOST: Final = 1 << 16
-DIGITS: Final = 6  # of an expression's digest in an id
-MAIN: Final = "__main__"  # the module in ids of code that is in no file
-# The kinds of product that ids tell apart, by the operators that make them.
-KINDS: Final = {"mm": "mm", "addmm": "mm", "bmm": "bmm", "baddbmm": "bmm"}
 
 # Whose code a file is.
 USER, TORCH, OURS = 0, 1, 2
@@ -192,11 +187,11 @@ class Sites:
         """The caller for a product that PyTorch makes itself, at a position in the program."""
         if user is None:  # there is no Python code of one
             return self._caller(context, None, None)
-        code, kind = user.f_code, KINDS[name]
-        key = kind, id(code), user.f_lasti
+        code = user.f_code
+        key = name, id(code), user.f_lasti
         found = self._positions.get(key)
         if found is None:
-            site = _new_site(kind, code, user.f_lasti)
+            site = _new_site(name, code, user.f_lasti)
             caller = self._caller(context, site, site)
             if len(self._positions) >= MOST:
                 self._positions.clear()
@@ -281,8 +276,8 @@ def backward_of(site: str) -> str:
     return f"{start}.backward#{number}" if start else f"{site}.backward"
 
 
-def _new_site(kind: str, code: CodeType, offset: int) -> str:
-    """The id of the products of a kind that a call makes; `places` then has where that stands.
+def _new_site(operator: str, code: CodeType, offset: int) -> str:
+    """The id of the products that a call makes by an operator; `places` then has where that stands.
 
     PyTorch's compiler tells where an expression begins, and not where it ends: so the rest of its
     line is what the id is made of.
@@ -296,10 +291,8 @@ def _new_site(kind: str, code: CodeType, offset: int) -> str:
         if it[0] is not None and it[2] is not None and _text(path, it[0], it[2]) == text
     }
     number = sum(it < (line or 0, start or 0) for it in alike)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
-    module = module_name(path) if os.path.isfile(path) else MAIN
     function = code.co_qualname.replace(".<locals>", "")
-    site = f"{module}:{function}/torch_{kind}~{digest}#{number}"
+    site = torch_site(path, function, operator, text, number)
     shown = _text(path, line, start, end if last == line else None)
     places[site] = Place(path, line or code.co_firstlineno, shown)
     return site
