@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -237,21 +238,12 @@ def _program_line() -> str:
     """The innermost line of the program that is running, as a stack trace has it; empty if this
     thread runs no line of the program.
     """
-    own = *_own_folders(), contextlib.__file__
-    frame = sys._getframe()
-    while frame.f_code.co_filename.startswith(own):
-        if frame.f_back is None:
-            return ""
+    own, frame = (*_own_folders(), contextlib.__file__), sys._getframe().f_back
+    while frame is not None and frame.f_code.co_filename.startswith(own):
         frame = frame.f_back
-    code = frame.f_code
-    line, last, start, end = [*code.co_positions()][frame.f_lasti // 2]
-    summary = traceback.FrameSummary(
-        *(code.co_filename, line or frame.f_lineno, code.co_name),
-        end_lineno=last,
-        colno=start,
-        end_colno=end,
-    )
-    return "".join(traceback.StackSummary.from_list([summary]).format())
+    if frame is None:
+        return ""
+    return "".join(traceback.format_tb(TracebackType(None, frame, frame.f_lasti, frame.f_lineno)))
 
 
 @cache

@@ -10,6 +10,7 @@ backward pass runs in a thread of PyTorch's own, which has no context and no Pyt
 products run in the context of the forward ones that they belong to, see `torch_sites`.
 """
 
+import sys
 import warnings
 from collections.abc import Callable
 from types import ModuleType
@@ -21,7 +22,6 @@ from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.gpu import device
-from mixpert_py.runtime.products.tensors import on_arrays
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
 from mixpert_py.runtime.products.traced_calls import skip
 from mixpert_py.runtime.request import Call, Product, bmm_shape, mm_shape
@@ -216,6 +216,21 @@ class _Native:
         if a is self.a and b is self.b:
             return self.original()
         return self._kernels[PRODUCTS.get(self.name, self.name)](self._keys, a, b)
+
+
+def on_arrays(call: Call) -> Call:
+    """A call on tensors in the host's memory as one on NumPy arrays of the same memory, which the
+    reference backend can make.
+    """
+    torch: Any = sys.modules["torch"]
+    a, b = (x.detach().resolve_conj().resolve_neg().numpy() for x in (call.a, call.b))
+
+    def native(x: Any, y: Any) -> Any:
+        if x is a and y is b:
+            return call.native(call.a, call.b).numpy()
+        return call.native(*map(torch.from_numpy, (x, y))).numpy()
+
+    return call._replace(native=native, a=a, b=b, takes_tensors=False)
 
 
 def _carried_out(call: Call, caller: Caller) -> Any:

@@ -16,7 +16,8 @@ from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.dtypes import default_scheme, name_of
 from mixpert_py.runtime.gpu import foreign
-from mixpert_py.runtime.products.tensors import SHAPES, on_arrays, torch_matmul
+from mixpert_py.runtime.products.below_autograd import on_arrays
+from mixpert_py.runtime.products.tensors import SHAPES, torch_matmul
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Settings
 from mixpert_py.runtime.select import scheme_on_device
@@ -74,9 +75,8 @@ def _library() -> Any:
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
     for name in SHAPES:
         library.define(SCHEMA.format(name), tags=tags)
-        native = getattr(torch, name)
-        library.impl(name, _on_gpu(torch, native), "CUDA")
-        library.impl(name, _on_cpu(native), "CPU")
+        for key in ("CPU", "CUDA"):
+            library.impl(name, _implementation(torch, getattr(torch, name)), key)
         torch.library.register_fake(f"mixpert::{name}", _fake, lib=library)
     return library
 
@@ -85,12 +85,16 @@ def _fake(a: Any, b: Any, *settings: Any) -> Any:
     return a.new_empty((*a.shape[:-1], b.shape[-1]))
 
 
-def _on_gpu(torch: Any, native: Callable[..., Any]) -> Callable[..., Any]:
-    is_capturing = torch.cuda.is_current_stream_capturing
+def _implementation(torch: Any, native: Callable[..., Any]) -> Callable[..., Any]:
+    is_capturing, shape_of = torch.cuda.is_current_stream_capturing, SHAPES[native.__name__]
 
     def product(
         a: Any, b: Any, site: str, scheme: str | None, block: int | None, backend: str | None
     ) -> Any:
+        if a.is_cpu:
+            call = on_arrays(Call(native, a, b, (), None, shape_of))
+            result = carry_out(call, Settings(scheme, block, backend, site or None))[0]
+            return torch.from_numpy(np.ascontiguousarray(result))
         if is_capturing():
             return _captured(native, a, b, scheme, block)
         return torch_matmul(
@@ -115,17 +119,3 @@ def _captured(
     ready = prepared_tensors(taken, block, a, b, is_chosen=scheme is not None)
     value = None if ready is None else ready(a, b)
     return native(a, b) if value is None or value is NATIVE else value
-
-
-def _on_cpu(native: Callable[..., Any]) -> Callable[..., Any]:
-    from_numpy = sys.modules["torch"].from_numpy
-
-    def product(
-        a: Any, b: Any, site: str, scheme: str | None, block: int | None, backend: str | None
-    ) -> Any:
-        shape_of = SHAPES[native.__name__]
-        call = on_arrays(Call(native, a, b, (), None, shape_of, takes_tensors=True))
-        result = carry_out(call, Settings(scheme, block, backend, site or None))[0]
-        return from_numpy(np.ascontiguousarray(result))
-
-    return product

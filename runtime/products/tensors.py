@@ -4,7 +4,6 @@
 which PyTorch makes itself, such as F.linear, addmm and einsum.
 """
 
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -90,21 +89,6 @@ def torch_call(
 
 
 pass_over(torch_call)
-
-
-def on_arrays(call: Call) -> Call:
-    """A call on tensors in the host's memory, below autograd, as one on NumPy arrays of the same
-    memory: so the reference backend can make it.
-    """
-    torch: Any = sys.modules["torch"]
-    a, b = (x.detach().resolve_conj().resolve_neg().numpy() for x in (call.a, call.b))
-
-    def native(x: Any, y: Any) -> Any:
-        if x is a and y is b:
-            return call.native(call.a, call.b).numpy()
-        return call.native(*map(torch.from_numpy, (x, y))).numpy()
-
-    return call._replace(native=native, a=a, b=b, takes_tensors=False)
 
 
 def _is_on_host(x: Any) -> bool:
