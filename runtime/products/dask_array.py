@@ -183,7 +183,7 @@ def _blockwise(
     arrays: Sequence[Any],
     indices: Sequence[Sequence[Hashable]],
     out: Sequence[Hashable],
-    wanted: AnyArray,
+    wanted: Any,
 ) -> Any:
     """The products of all pairs of blocks with common indices, added over those that `out` lacks.
 
