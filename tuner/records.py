@@ -150,11 +150,6 @@ class Measurement:
     outliers: Mapping[str, float] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def in_products(self) -> float:
-        """The time of all products together."""
-        return sum(self.site_seconds.values())
-
 
 def median_of(runs: Sequence[Measurement]) -> Measurement:
     """Repeated runs of one plan as one: medians of the times, the largest error.

@@ -38,13 +38,7 @@ if TYPE_CHECKING:
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
 
-SEARCHES = (
-    "predictive",
-    "greedy",
-    "exhaustive",
-    "random",
-)  # tuner.tune has them, and imports NumPy
-
+SEARCHES = ("predictive", "greedy", "exhaustive", "random")  # as tuner.tune, which imports NumPy
 SEED = "{seed}"
 MOST_SEEDS = 10_000
 LADDERS = ("auto", "int8", "crt", "mixpert", "fp16", "cpu")  # runtime.schemes has all but the first
@@ -70,7 +64,6 @@ class Options:
     margin: str | None
     hold_outs: tuple[str, ...]
     seeds: str | None
-    hold_out_budgets: tuple[str, ...]
     output: str | None
     resume: bool
     as_json: bool
@@ -124,8 +117,6 @@ class Options:
 
     def require_consistent(self) -> None:
         """Raise UsageError for a value that is none, and for options that exclude one another."""
-        if self.hold_out_budgets and not self.hold_outs:
-            raise click.UsageError("--hold-out-error is for --hold-out")
         require_seconds(self.time_limit)
         workers = self.workers
         if workers != "gpus" and not (workers.isdecimal() and int(workers)):
@@ -292,13 +283,6 @@ def _seeds(text: str) -> range:
     help="Numbers that stand for {seed} in --hold-out, one after the other: 59 for '1..59'.",
 )
 @click.option(
-    "--hold-out-error",
-    "hold_out_budgets",
-    multiple=True,
-    metavar="[VALUE=]BUDGET",
-    help="As --error, there; default: the same.",
-)
-@click.option(
     "-o",
     "--output",
     metavar="PLAN",
@@ -364,7 +348,6 @@ def _settings(options: Options, taken: list[str]) -> "TuningOptions":
     options, stricter = options.stricter()
     metrics = parse_named("--criterion", options.criteria)
     limits = limits_from(parse_budgets("--error", options.budgets), metrics)
-    there = parse_budgets("--hold-out-error", options.hold_out_budgets)
     options.require_consistent()
     backend = options.backend
     if options.device is not None:
@@ -380,7 +363,6 @@ def _settings(options: Options, taken: list[str]) -> "TuningOptions":
         options.search,
         command=shlex.join(["mixpert", *sys.argv[1:2], *taken, *sys.argv[2:]]),
         hold_outs=options.other_arguments(),
-        hold_out_limits=limits_from(there, metrics) if there else None,
         reference=options.reference,
         ladder=options.ladder,
         workers=None if options.workers == "gpus" else int(options.workers),

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import isfinite, nan, prod
 from typing import Any
 
@@ -86,41 +86,11 @@ class Estimate:
         return sum(product.seconds for product in self.products)
 
     def record(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "seconds": self.seconds,
-            "products_seconds": self.products_seconds,
-            "share": self.share,
-            "ceiling": _number(gains.ceiling(self.share)),
-            "unmeasured": self.unmeasured,
-            "children": self.children,
-            "unsuited": self.unsuited,
-            "places": [
-                {
-                    "device": place.device,
-                    "gain": _number(place.gain),
-                    "error": _number(place.error),
-                    "plan": dict(place.plan),
-                    "scheme": place.scheme,
-                }
-                for place in self.places
-            ],
-            "products": [
-                {
-                    "id": one.id,
-                    "path": one.path,
-                    "line": one.line,
-                    "expression": one.expression,
-                    "calls": one.calls,
-                    "seconds": one.seconds,
-                    "errors": {scheme: _number(error) for scheme, error in one.errors.items()},
-                    "speeds": {place: dict(speeds) for place, speeds in one.speeds.items()},
-                    "callers": dict(one.callers),
-                    "unsuited": one.unsuited,
-                }
-                for one in self.products
-            ],
-        }
+        """Plain data for JSON, with None for numbers that are not finite."""
+        ceiling = gains.ceiling(self.share)
+        added = {"products_seconds": self.products_seconds, "ceiling": ceiling}
+        found: dict[str, Any] = _finite({**asdict(self), **added})
+        return found
 
 
 def estimate(
@@ -341,6 +311,10 @@ def _products(
     return made
 
 
-def _number(x: float) -> float | None:
-    """A number as JSON has it: None where it is not finite."""
-    return x if isfinite(x) else None
+def _finite(value: Any) -> Any:
+    """Data with None in place of numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

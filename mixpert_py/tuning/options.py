@@ -226,7 +226,7 @@ class TuningOptions:
     compare: variables, files, `stdout` and `sinks` that are compared; none: the default ones.
     time_limit: seconds that a run may take; None: a multiple of the native runs. reference:
     FLOAT64 or NATIVE. hold_outs: other arguments, under each of which the plan must be within
-    hold_out_limits (None: `limits`) too. packages: those whose modules are rewritten as well.
+    `limits` too. packages: those whose modules are rewritten as well.
 
     Of `mixpert tune` alone: search: one of `tuner.tune.SEARCHES`. command: as it was typed. ladder:
     one of `runtime.schemes.LADDERS`, or AUTO. workers: runs at a time; None: one for each GPU.
@@ -243,7 +243,6 @@ class TuningOptions:
     search: str = DEFAULT_SEARCH
     command: str = ""
     hold_outs: tuple[tuple[str, ...], ...] = ()
-    hold_out_limits: Limits | None = None
     reference: str = FLOAT64
     ladder: str = AUTO
     workers: int | None = 1

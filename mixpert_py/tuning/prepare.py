@@ -333,7 +333,7 @@ def _hold_outs(
     others = [
         Experiment(
             replace(program, argv=(program.argv[0], *arguments)),
-            replace(options, limits=options.hold_out_limits or options.limits),
+            options,
             flow,
             blocks=experiment.blocks,
             on_run=on_run,
@@ -454,7 +454,6 @@ def _subject(
     """
     origin = provenance(program, options.backend, options.command, threads)
     gpu = gpus.usable(options.backend)
-    there = options.hold_out_limits
     packages = [[package.name, package.version] for package in described(options.packages)]
     return {
         **({"packages": packages} if packages else {}),
@@ -468,7 +467,7 @@ def _subject(
         "compare": options.compare,
         "backend": origin.backend,
         "search": [options.search, options.until, options.stricter, options.margin],
-        "hold_out": [options.hold_outs, there and there.record()],
+        "hold_out": options.hold_outs,
         "ladder": options.ladder,
         "gpu": None if gpu is None else gpu.name,
         "locked": {site: [entry.scheme, entry.block] for site, entry in locked.items()},

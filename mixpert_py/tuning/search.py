@@ -5,10 +5,9 @@ While the search waits for a run, `Speculation` makes runs that it may ask for n
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import TracebackType
 
 import msgspec
 
@@ -222,7 +221,7 @@ def search(prepared: Prepared, budget: float, kind: str, measure: Measure | None
         guard = HangGuard(made, prepared.problem.start)
 
         def expect(plans: Sequence[Schemes]) -> None:
-            speculation.expect([*plans[:1], *filter(guard.allows, plans[1:])])
+            speculation.expect(list(filter(guard.allows, plans)))
 
         outcome = tune(
             guard,
@@ -271,92 +270,41 @@ def _is_unclear(outcome: Outcome, verification: Verification) -> bool:
 
 
 class Speculation:
-    """Measures the requested plan in the calling thread, and expected ones in other threads.
+    """Measures the requested plan, and expected ones ahead, in threads; used in a `with`.
 
-    measure: makes one run, in several threads at a time. runs: how many are made at a time, the
-    requested one among them. An exception of a thread is raised where its plan is requested. Used
-    in a `with`, at whose end the threads are stopped. interrupted: whether Ctrl-C came just then.
+    measure: makes one run, in several threads at a time. runs: how many are made at a time. An
+    exception of a thread is raised where its plan is requested. At the end of the `with` the
+    threads are stopped. interrupted: whether Ctrl-C came just then.
     """
 
     def __init__(self, measure: Measure, runs: int) -> None:
         self._measure = measure
         self._begun: dict[PlanKey, Future[Measurement]] = {}
-        self._expected: list[Schemes] = []
-        self._changed = threading.Condition()
         self._stop = threading.Event()
+        self._pool = ThreadPoolExecutor(runs, "", process.stop.set, (self._stop,))
         self.interrupted = False
-        self._may_begin = runs - 1  # of the threads; one run is left to the caller
-        count = runs if runs > 1 else 0
-        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(count)]
 
     def __enter__(self) -> "Speculation":
-        for thread in self._threads:
-            thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with deferred_signals() as interrupt:  # a second Ctrl-C must not leave processes behind
             self._stop.set()
-            with self._changed:
-                self._changed.notify_all()
-            for thread in self._threads:
-                thread.join()
+            self._pool.shutdown(cancel_futures=True)
             try:
                 interrupt.check()
             except KeyboardInterrupt:
                 self.interrupted = True
 
     def __call__(self, plan: Schemes) -> Measurement:
-        """The run that was made speculatively, or one made now. Ctrl-C raises KeyboardInterrupt."""
-        with self._changed:
-            found = self._begun.pop(plan_key(plan), None)
-            self._expected = [other for other in self._expected if other != plan]
-        if found is None:
-            return self._measure(plan)
-        self._let_begin(1)
-        try:
-            with deferred_signals() as interrupt, interrupt.let_through():
-                return found.result()
-        finally:
-            self._let_begin(-1)
+        """The run that was made ahead, or is made now. Ctrl-C raises KeyboardInterrupt."""
+        found = self._begun.pop(plan_key(plan), None) or self._pool.submit(self._measure, plan)
+        with deferred_signals() as interrupt, interrupt.let_through():
+            return found.result()
 
     def expect(self, plans: Sequence[Schemes]) -> None:
-        """Make these next, if there is time, and no others that have not been begun."""
-        with self._changed:
-            # The first is requested at once, and made by the caller.
-            self._expected = [plan for plan in plans[1:] if plan_key(plan) not in self._begun]
-            self._changed.notify_all()
-
-    def _work(self) -> None:
-        process.stop.set(self._stop)
-        while (begun := self._next()) is not None:
-            plan, future = begun
-            try:
-                future.set_result(self._measure(plan))
-            except BaseException as error:
-                future.set_exception(error)
-            self._let_begin(1)
-
-    def _let_begin(self, more: int) -> None:
-        with self._changed:
-            self._may_begin += more
-            self._changed.notify_all()
-
-    def _is_due(self) -> bool:
-        return self._stop.is_set() or (self._may_begin > 0 and bool(self._expected))
-
-    def _next(self) -> tuple[Schemes, Future[Measurement]] | None:
-        """The next expected plan, once there is one; None at the end."""
-        with self._changed:
-            self._changed.wait_for(self._is_due)
-            if self._stop.is_set():
-                return None
-            self._may_begin -= 1
-            plan = self._expected.pop(0)
-            future = self._begun[plan_key(plan)] = Future()
-            return plan, future
+        """Make these next, and no others that have not been begun. The first is requested next."""
+        self._begun = {key: made for key, made in self._begun.items() if not made.cancel()}
+        for plan in plans:
+            if (key := plan_key(plan)) not in self._begun:
+                self._begun[key] = self._pool.submit(self._measure, plan)

@@ -89,7 +89,6 @@ def test_a_plan_holds_on_every_hold_out(tmp_path: Path, mixpert: Mixpert) -> Non
     ("options", "message"),
     [
         (["--hold-out", "'"], "--hold-out: No closing quotation"),
-        (["--hold-out-error", "1e-3"], "--hold-out-error is for --hold-out"),
         (["--hold-out", "--seed {seed}"], "--hold-out --seed {seed}: {seed} takes --seeds"),
         (["--hold-out", "1", "--seeds", "1..2"], "--seeds are for {seed} in --hold-out"),
         (["--seeds", "1..2"], "--seeds are for {seed} in --hold-out"),

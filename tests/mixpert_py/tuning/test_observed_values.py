@@ -130,9 +130,6 @@ def test_a_hold_out_has_budgets_by_value_too(program: Path) -> None:
     held = tuned(ALL, hold_outs=(("x",),))
     assert schemes(held) == {"matmul": "float32", "dot": "float32"}
     assert {value.name for value in held.plan.criterion if value.holdout} == {"logits", "loss"}
-    there = Limits(None, {"loss": Limit(1e-12)})
-    strict = tuned(ALL, hold_outs=(("x",),), hold_out_limits=there)
-    assert schemes(strict)["dot"] == "native"
 
 
 @pytest.mark.usefixtures("program")
@@ -165,7 +162,6 @@ BAD = [
     ("twice", ["--error", "loss=1", "--error", "loss=2"], "'loss' stands twice"),
     ("no budget", ["--error", "loss=1", "--criterion", "logits=max"], "--error logits=BUDGET"),
     ("an unknown criterion", ["--error", "1", "--criterion", "loss=x"], "unknown criterion 'x'"),
-    ("no hold-out", ["--error", "1", "--hold-out-error", "loss=1"], "is for --hold-out"),
 ]
 
 
