@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.products.in_place import imatmul as imatmul
     from mixpert_py.runtime.products.in_place import target as target
     from mixpert_py.runtime.products.inner import inner as inner
+    from mixpert_py.runtime.products.inner import matvec as matvec
+    from mixpert_py.runtime.products.inner import vecdot as vecdot
+    from mixpert_py.runtime.products.inner import vecmat as vecmat
     from mixpert_py.runtime.products.multi_dot import multi_dot as multi_dot
     from mixpert_py.runtime.products.tensordot import tensordot as tensordot
     from mixpert_py.runtime.products.tensors import torch_call as torch_call
     from mixpert_py.runtime.products.tensors import torch_matmul as torch_matmul
-    from mixpert_py.runtime.products.vectors import matvec as matvec
-    from mixpert_py.runtime.products.vectors import vecdot as vecdot
-    from mixpert_py.runtime.products.vectors import vecmat as vecmat
     from mixpert_py.runtime.products.xp import reduce_product as reduce_product
     from mixpert_py.runtime.products.xp import xp_product as xp_product
     from mixpert_py.runtime.schemes import schemes as schemes
@@ -83,7 +83,7 @@ _HOMES = {
     "install": "mixpert_py.import_hook",
     "load_plan": "mixpert_py.config",
     "matmul": "mixpert_py.runtime.api",
-    "matvec": "mixpert_py.runtime.products.vectors",
+    "matvec": "mixpert_py.runtime.products.inner",
     "multi_dot": "mixpert_py.runtime.products.multi_dot",
     "observe": "mixpert_py.observation",
     "pack": "mixpert_py.runtime.packed_array",
@@ -94,8 +94,8 @@ _HOMES = {
     "tensordot": "mixpert_py.runtime.products.tensordot",
     "torch_call": "mixpert_py.runtime.products.tensors",
     "torch_matmul": "mixpert_py.runtime.products.tensors",
-    "vecdot": "mixpert_py.runtime.products.vectors",
-    "vecmat": "mixpert_py.runtime.products.vectors",
+    "vecdot": "mixpert_py.runtime.products.inner",
+    "vecmat": "mixpert_py.runtime.products.inner",
     "xp_product": "mixpert_py.runtime.products.xp",
 }
 # `%load_ext mixpert_py` looks for these.

@@ -46,7 +46,7 @@ from mixpert_py.errors import (
 )
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import running, tracebacks
-from mixpert_py.launch.callers import Callers
+from mixpert_py.launch.running import Callers
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts

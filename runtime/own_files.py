@@ -2,7 +2,8 @@
 
 Such a file and its folder belong to the user, nobody else may write to them, and neither is a link.
 The folders above, and those that links among them lead to, belong to the user or to root, and not
-everybody may put another in the place of what is in them.
+everybody may put another in the place of what is in them. `CodeCache` keeps compiled code in such
+files: one for each source, replaced when the source changes.
 """
 
 import errno
@@ -10,12 +11,15 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 FOLDER_MODE = 0o700
 WRITABLE_BY_OTHERS = 0o022
 # Opening a pipe waits for a writer, unless it is told not to.
 READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+DIGEST = sha256().digest_size
 
 
 def folder(*names: str) -> Path:
@@ -101,3 +105,34 @@ def _is_ours(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
     if not hasattr(os, "getuid"):  # owners and modes mean something on POSIX only
         return True
     return status.st_uid == os.getuid() and not status.st_mode & WRITABLE_BY_OTHERS
+
+
+class CodeCache:
+    """Payloads by place and state, in one folder.
+
+    place: the name of the compiled source, with the settings of the compiler. state: a fingerprint
+    of the source; a payload is valid while it is unchanged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def load(self, place: bytes, state: bytes) -> bytes | None:
+        """The payload kept for a place in this state; None where there is none to be trusted."""
+        content = read(self._file(place)) or b""
+        head, payload = content[: 2 * DIGEST], content[2 * DIGEST :]
+        return payload if head == _head(place, state, payload) else None
+
+    def keep(self, place: bytes, state: bytes, payload: bytes) -> None:
+        """Keep a payload, if that can be done."""
+        with suppress(OSError):
+            write(self._file(place), _head(place, state, payload) + payload)
+
+    def _file(self, place: bytes) -> Path:
+        return self.folder / sha256(place).hexdigest()
+
+
+def _head(place: bytes, state: bytes, payload: bytes) -> bytes:
+    """The header of a cached file: it names the owner, and shows that the file is whole."""
+    key = sha256(sha256(place).digest() + sha256(state).digest()).digest()
+    return key + sha256(payload).digest()

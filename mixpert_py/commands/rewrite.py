@@ -18,8 +18,7 @@ from mixpert_py.commands.program import (
 )
 
 if TYPE_CHECKING:
-    from mixpert_py.sources.output import Outcome, Task
-    from mixpert_py.sources.rewriting import Rewritten
+    from mixpert_py.sources.rewriting import Outcome, Rewritten, Task
     from mixpert_py.sources.source_files import SourceFile
 
 
@@ -167,7 +166,7 @@ def _standard_input() -> "tuple[bytes, SourceFile]":
 
 def _task(options: Options, count: int) -> "Task":
     """The command's task for so many files."""
-    from mixpert_py.sources.output import Task
+    from mixpert_py.sources.rewriting import Task
 
     return Task(
         preview=options.preview,
@@ -180,7 +179,7 @@ def _task(options: Options, count: int) -> "Task":
 
 def _finish(results: "Iterable[Rewritten]", task: "Task", options: Options) -> int:
     """Show or write each file as it is finished, and return the exit code."""
-    from mixpert_py.sources.output import Tally, deliver
+    from mixpert_py.sources.rewriting import Tally, deliver
 
     tally = Tally()
     records = []

@@ -173,7 +173,7 @@ def _trace(options: Options, program: "Program", hook: "ImportHook") -> "Trace |
     shows = options.profile or options.json_path
     if not shows and not options.strict:
         return None
-    from mixpert_py.launch.callers import Callers, files_of
+    from mixpert_py.launch.running import Callers, files_of
     from mixpert_py.runtime.tracing.trace import Trace
 
     trace = Trace(()) if shows else Trace()

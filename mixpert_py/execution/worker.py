@@ -28,7 +28,7 @@ from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.files import hold
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher, tracebacks
-from mixpert_py.launch.callers import Callers, files_of
+from mixpert_py.launch.running import Callers, files_of
 from mixpert_py.observation import observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts

@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 import mixpert_py
 from mixpert_py import __version__, config
-from mixpert_py.errors import SourceError
+from mixpert_py.errors import PlanError, SourceError
+from mixpert_py.passes.pipeline import pragmas
 from mixpert_py.plan import Plan
-from mixpert_py.runtime.code_cache import CodeCache
+from mixpert_py.runtime.own_files import CodeCache
 
 ALIAS = "_mixpert"  # how the name of the added import begins
-
 Setting = dict[str, str | int | None]
 
 
@@ -92,9 +92,8 @@ def rewritten_tree(
 ) -> ast.Module:
     """The rewritten tree; runtime calls that the source already has also get schemes and blocks."""
     from mixpert_py.passes.pipeline import rewrite_tree
-    from mixpert_py.sources import comments
 
-    comments.require_known(source, module)
+    require_known_comments(source, module)
     tree = rewrite_tree(source, module, file, plan, scheme)
     name_everywhere(_imported_names(tree.body))
     if plan is None and scheme is None:
@@ -199,3 +198,31 @@ def _version() -> tuple[object, ...]:
     own = Path(__file__)
     files = [own, *sorted((own.parents[1] / "passes").rglob("*.py"))]
     return (__version__, *((f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files))
+
+
+def require_known_comments(source: bytes, module: str) -> None:
+    """Raise SourceError, naming the line, for an unknown `# mixpert:` comment.
+
+    A file without a product is not checked. The passes cannot do this, because they know no
+    schemes.
+    """
+    wrong = unknown_comment(source, module)
+    if wrong is not None:
+        line, reason = wrong
+        raise SourceError(f"{module}: line {line}: {reason}")
+
+
+def unknown_comment(source: bytes, module: str) -> tuple[int, str] | None:
+    """The first line with an unknown comment, and what is wrong with it."""
+    found = pragmas(source, module)
+    wrong = {
+        line: f"{comment!r} is not known: wanted `# mixpert: off`, `# mixpert: off-file` or "
+        "`# mixpert: scheme=NAME`"
+        for line, comment in found.unknown.items()
+    }
+    for line, name in found.schemes.items():
+        try:
+            config.check_scheme(name)
+        except PlanError as error:
+            wrong[line] = str(error)
+    return min(wrong.items(), default=None)

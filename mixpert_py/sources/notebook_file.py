@@ -21,7 +21,7 @@ from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies, rewrite
 from mixpert_py.passes.source import parse
 from mixpert_py.plan import Plan
-from mixpert_py.sources import comments
+from mixpert_py.sources.in_memory import unknown_comment
 from mixpert_py.sources.source_files import MAX_NOTEBOOK_BYTES
 
 FORMAT = 4
@@ -229,8 +229,8 @@ class _Program:
         return tuple(placed), tuple(self.cells[cell].number for cell in cells)
 
     def require_known_comments(self, source: bytes, module: str, added: bool) -> None:
-        """`comments.require_known`, with the line counted in its cell. added: as in `placed`."""
-        wrong = comments.problem(source, module)
+        """`in_memory.require_known`, with the line counted in its cell. added: as in `placed`."""
+        wrong = unknown_comment(source, module)
         if wrong is not None:
             line, reason = wrong
             line -= 1 + added

@@ -1,18 +1,22 @@
 """`mixpert tune` from a prepared program to its plan: search, verification, and the plan's entries.
 
-While the search waits for a run, `Speculation` makes runs that it may ask for next.
+While the search waits for a run, `Speculation` makes runs that it may ask for next. `HangGuard`
+refuses plans that are likely to hang: such a run takes the whole time limit, which may be minutes.
+Iterations that wait for a small residual hang at each level that is not accurate enough, and a
+search would try them all.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from mixpert_py.errors import BudgetError
 from mixpert_py.execution import process
+from mixpert_py.execution.executor import is_timeout
 from mixpert_py.interrupts import deferred_signals
 from mixpert_py.plan import Criterion, Plan
 from mixpert_py.sources.packages import described
@@ -32,7 +36,6 @@ from mixpert_py.tuner.report.unit import budget_text, share_text
 from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning import record
 from mixpert_py.tuning.decisions import decisive_products
-from mixpert_py.tuning.hangs import HangGuard
 from mixpert_py.tuning.hold_out import HoldOutErrors
 from mixpert_py.tuning.options import Limits, TuningOptions
 from mixpert_py.tuning.paired import PairedTimes
@@ -40,6 +43,8 @@ from mixpert_py.tuning.prepare import MOST_RUNS, Prepared
 from mixpert_py.tuning.verify import Verification, notes_on, summary, verify
 
 COUNTS = 0.05  # of the time: products that take or save less do not leave a tuning undecided
+Lowering = tuple[str, str]
+"""Site, scheme."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,3 +313,63 @@ class Speculation:
         for plan in plans:
             if (key := plan_key(plan)) not in self._begun:
                 self._begun[key] = self._pool.submit(self._measure, plan)
+
+
+@dataclass(slots=True)
+class HangGuard:
+    """A `Measure` that makes runs by another one, and refuses those that are likely to hang.
+
+    start: the plan that a search begins with; only what differs from it can be the cause of a hang.
+
+    A site that was the only suspect in a run that hung is not lowered again, at no level. Where
+    several were suspects, no two of them are lowered together until runs that end in time have
+    cleared them: a search then finds the cause by lowering them one by one. A run clears the
+    schemes that it ended under.
+    """
+
+    measure: Measure
+    start: Mapping[str, str]
+    _cleared: set[Lowering] = field(default_factory=set)
+    _guilty: dict[str, str] = field(default_factory=dict)  # site → scheme that it hung under
+    _suspects: list[set[str]] = field(default_factory=list)  # sites, for each unexplained hang
+
+    def __call__(self, plan: Mapping[str, str], /) -> Measurement:
+        problem = self._refusal(plan)
+        if problem:
+            return Measurement(0.0, float("nan"), {}, problem)
+        measured = self.measure(plan)
+        lowered = self._uncleared(plan)
+        if measured.problem is None:
+            self._cleared |= lowered
+        elif is_timeout(measured.problem):
+            self._blame(lowered)
+        return measured
+
+    def allows(self, plan: Mapping[str, str]) -> bool:
+        """Return whether this guard would run a plan."""
+        return not self._refusal(plan)
+
+    def _uncleared(self, plan: Mapping[str, str]) -> set[Lowering]:
+        """Return the sites that a plan lowers, and to which schemes, that no run has cleared."""
+        changed = {
+            (site, scheme) for site, scheme in plan.items() if scheme != self.start.get(site)
+        }
+        return changed - self._cleared
+
+    def _refusal(self, plan: Mapping[str, str]) -> str:
+        """Why a plan is not run; empty if it is."""
+        sites = {site for site, _ in self._uncleared(plan)}
+        for site in sorted(sites & self._guilty.keys()):
+            return f"not run: the program ran into its time limit under {self._guilty[site]} here"
+        if any(len(sites & suspects) > 1 for suspects in self._suspects):
+            return "not run: the program ran into its time limit with several of these lowered"
+        return ""
+
+    def _blame(self, lowered: set[Lowering]) -> None:
+        """Learn from a hang under a plan that lowers these."""
+        if len(lowered) == 1:
+            ((site, scheme),) = lowered
+            self._guilty[site] = scheme
+            self._suspects = [suspects for suspects in self._suspects if site not in suspects]
+        elif lowered:
+            self._suspects.append({site for site, _ in lowered})

@@ -18,12 +18,12 @@ from typing import Any, Literal, TypeVar
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import own_files
-from mixpert_py.runtime.code_cache import CodeCache
 from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.abi import HEADERS
 from mixpert_py.runtime.kernels.kernel import Kernel, cuda_driver
 from mixpert_py.runtime.kernels.numba_ptx import compiled
 from mixpert_py.runtime.kernels.ptx import CLUSTERED, Order, gated, ordered
+from mixpert_py.runtime.own_files import CodeCache
 
 T = TypeVar("T")
 

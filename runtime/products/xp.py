@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import current, innermost
 from mixpert_py.runtime.products.einsum import einsum
-from mixpert_py.runtime.products.inner import inner
+from mixpert_py.runtime.products.inner import inner, matvec, vecdot, vecmat
 from mixpert_py.runtime.products.multi_dot import multi_dot
 from mixpert_py.runtime.products.rearranged import as_arrays
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.products.tensors import torch_matmul
-from mixpert_py.runtime.products.vectors import matvec, vecdot, vecmat
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.request import Native
 from mixpert_py.runtime.worth import is_small_on_device

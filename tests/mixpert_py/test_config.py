@@ -7,7 +7,7 @@ import pytest
 
 from mixpert_py import config
 from mixpert_py.errors import PlanError
-from mixpert_py.runtime.code_cache import CodeCache
+from mixpert_py.runtime.own_files import CodeCache
 from tests.mixpert_py.command import Mixpert, forked
 
 PROGRAM = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.runtime.code_cache import CodeCache
+from mixpert_py.runtime.own_files import CodeCache
 
 
 @pytest.fixture

@@ -1,16 +1,20 @@
-"""A tuning as one HTML page, with its styles and pictures inside."""
+"""A tuning as one HTML page: its figures, its pictures, and the source with its products."""
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report import charts, figures, operands, summary
-from mixpert_py.tuner.report.listing import listing
+from mixpert_py.tuner.report import figures, operands, summary
+from mixpert_py.tuner.report.figures import GROUND, INK, LEVELS, SOFT
 from mixpert_py.tuner.report.record import OperatorEntry, Record
-from mixpert_py.tuner.report.summary import Program, counted
+from mixpert_py.tuner.report.summary import Program, Row, chosen, counted, error_name, time_unit
 from mixpert_py.tuner.report.unit import error_text
 
 if TYPE_CHECKING:
@@ -33,6 +37,13 @@ SHARED = (
 )
 TRIALS_SHOWN = 60
 CHANGES_SHOWN = 3
+NEAR = 4  # lines above and below a product that are not folded
+LEAST_FOLD = 4  # fewer lines are not folded
+# Lines as Python's tokenizer counts them, with their ends: spans are offsets in this very text.
+LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+Mark = tuple[int, int, Row]
+KEPT = LEVELS[3]
+MAX_NUMBERED = 30  # plans, more of which have no room for numbers
 
 
 def page(record: Record, program: Program) -> str:
@@ -60,8 +71,8 @@ def page(record: Record, program: Program) -> str:
         headline_unit=summary.time_unit(record),
         error=summary.reached(record),
         kept=sum(trial.reason == Reason.KEPT for trial in record.trials[1:]),
-        plane=Markup(charts.plane(record)),
-        inputs=Markup(charts.inputs(record)),
+        plane=Markup(plane(record)),
+        inputs=Markup(inputs(record)),
         sampled=operands.sampled_rows(found),
         listing=listing(program.text, program.spans, found),
         css=Markup(_file("page.css")),
@@ -114,3 +125,122 @@ def calls_text(entry: OperatorEntry) -> str:
     if shapes[1:]:
         parts.append(counted(len(shapes) - 1, "more shape"))
     return ", ".join([*parts, counted(entry.calls, "call")])
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a line. row: the operator that it belongs to, None outside of products."""
+
+    text: str
+    row: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the source. begin: the operators that begin in it, by number."""
+
+    number: int
+    pieces: tuple[Piece, ...]
+    begin: tuple[Row, ...]
+    has_product: bool
+
+
+def listing(
+    text: str, spans: Mapping[str, tuple[int, int]], rows: Sequence[Row]
+) -> list[tuple[list[Line], bool]]:
+    """The lines in groups, each with whether it is folded away.
+
+    spans: site → the offsets at which its product begins and ends in the text.
+    """
+    marks = [(*spans[row.entry.id], row) for row in rows if row.entry.id in spans]
+    lines: list[Line] = []
+    near: set[int] = set()
+    for at, found in enumerate(LINE.finditer(text)):
+        here = [mark for mark in marks if mark[0] < found.end() and found.start() < mark[1]]
+        if here:
+            near |= set(range(at - NEAR, at + NEAR + 1))
+        begin = sorted((row for start, _, row in here if start >= found.start()), key=_number)
+        pieces = tuple(_pieces(text, *found.span(), here))
+        lines.append(Line(at + 1, pieces, tuple(begin), bool(here)))
+    groups = groupby(lines, key=lambda line: line.number - 1 in near)
+    return [
+        (some, not is_near and len(some) >= LEAST_FOLD)
+        for is_near, group in groups
+        for some in [list(group)]
+    ]
+
+
+def _number(row: Row) -> int:
+    return row.number
+
+
+def _pieces(text: str, start: int, end: int, marks: Sequence[Mark]) -> Iterator[Piece]:
+    """A line, cut where a product begins or ends; a piece belongs to the innermost product."""
+    cuts = {start, end} | {min(max(cut, start), end) for mark in marks for cut in mark[:2]}
+    for left, right in pairwise(sorted(cuts)):
+        piece = text[left:right].rstrip("\r\n")
+        around = [mark for mark in marks if mark[0] <= left and right <= mark[1]]
+        if not around or not piece.strip():
+            yield Piece(piece, None)
+            continue
+        _, _, row = min(around, key=lambda mark: mark[1] - mark[0])
+        yield Piece(piece, row)
+
+
+def plane(record: Record) -> str:
+    """Every plan at its time and its error, on logarithmic axes; empty where none has a time.
+
+    A plan whose run failed, or whose time is unknown, has no place in it.
+    """
+    unit, best = time_unit(record), chosen(record)
+    ran = [trial for trial in record.trials if trial.time and not trial.problem]
+    if not ran:
+        return ""
+    with figures.style():
+        figure, (axes,) = figures.panels(1)
+        budget = record.budget
+        known = [*(trial.error for trial in ran), *([] if budget is None else [budget])]
+        figures.errors_axis(axes, known, error_name(record))
+        places = [
+            ((trial.time or 0.0) * unit.per_second, figures.place(axes, trial.error))
+            for trial in ran
+        ]
+        kept = [
+            place for trial, place in zip(ran, places, strict=True) if trial.reason == Reason.KEPT
+        ]
+        if kept:
+            axes.plot(*zip(*kept, strict=True), color=KEPT, alpha=0.5)
+        for trial, (x, y) in zip(ran, places, strict=True):
+            is_kept, is_start = trial.reason == Reason.KEPT, trial is record.trials[0]
+            color = INK if is_start else KEPT if is_kept else SOFT
+            fill = color if is_start or is_kept else GROUND
+            axes.plot(x, y, "s" if is_start else "o", color=color, markerfacecolor=fill)
+            number = [f"#{1 + record.trials.index(trial)}"] * (len(ran) <= MAX_NUMBERED)
+            name = ", ".join(number + ["start"] * is_start + ["chosen"] * (trial is best))
+            axes.annotate(name, (x, y), xytext=(8, 6), textcoords="offset points")
+            if trial is best:
+                axes.plot(x, y, "o", color=KEPT, markerfacecolor="none", markersize=13)
+        figures.budget_line(axes, budget)
+        axes.set_xscale("log")
+        figures.plain_ticks(axes, [x for x, _ in places])
+        axes.set_xlabel(f"time of the program, {unit.name}  (← faster)")
+        return figures.svg(figure, "Time and error of every plan that was run")
+
+
+def inputs(record: Record) -> str:
+    """The error on each other input, the smallest first; empty for fewer than two inputs."""
+    errors = sorted(entry.error for entry in record.hold_outs if entry.error is not None)
+    if len(errors) < 2:
+        return ""
+    # Where values have budgets of their own, errors are shares of them.
+    limit = record.budget if record.criterion else 1.0
+    with figures.style():
+        figure, (axes,) = figures.panels(1, 2.8)
+        known = [*errors, *([] if limit is None else [limit])]
+        figures.errors_axis(axes, known, error_name(record))
+        heights = [figures.place(axes, error) for error in errors]
+        axes.plot(range(1, len(errors) + 1), heights, "o", color=KEPT, markersize=4)
+        figures.budget_line(axes, limit)
+        axes.set_xticks([])
+        axes.set_xlabel("other inputs, by their errors")
+        return figures.svg(figure, "The error on each other input")

@@ -9,8 +9,8 @@ from mixpert_py.execution.executor import is_timeout
 from mixpert_py.launch import launcher
 from mixpert_py.tuner.records import Measurement, Operator, Outcome
 from mixpert_py.tuner.tune import SEARCHES
-from mixpert_py.tuning.hangs import HangGuard
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.search import HangGuard
 from tests.mixpert_py.tuning.tuned_program import tuned_program
 from tests.tuner.table_program import tune
 

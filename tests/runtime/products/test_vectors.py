@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.products.vectors import matvec, vecdot, vecmat
+from mixpert_py.runtime.products.inner import matvec, vecdot, vecmat
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.operands import OPERANDS, outcome, same
 from tests.runtime.without_gpu import FORCES, SITE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mixpert_py.tuner.report.listing import NEAR, Line, listing
+from mixpert_py.tuner.report.page import NEAR, Line, listing
 from mixpert_py.tuner.report.summary import Program, rows
 from tests.tuner.report.records import A, B, small
 

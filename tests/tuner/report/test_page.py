@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mixpert_py.errors import MixPertError
-from mixpert_py.tuner.report import charts, figures
+from mixpert_py.tuner.report import figures
 from mixpert_py.tuner.report import page as pages
 from mixpert_py.tuner.report.page import TRIALS_SHOWN, calls_text, page
 from mixpert_py.tuner.report.record import Gain, InputEntry, Record
@@ -162,23 +162,23 @@ def test_the_errors_on_other_inputs() -> None:
     errors = (3e-5, 1e-7, 0.0, 2e-6)
     entries = [InputEntry(arguments=f"--seed {at}", error=e) for at, e in enumerate(errors)]
     record = msgspec.structs.replace(small(), hold_outs=entries, hold_out=3e-5, hold_out_rate=0.05)
-    picture = charts.inputs(record)
+    picture = pages.inputs(record)
     assert "budget 1e-4" in picture
     assert "exact" in picture
     assert 'id="inputs"' in page(record, Program("m.py"))
     one = msgspec.structs.replace(record, hold_outs=entries[:1])
-    assert charts.inputs(one) == ""
+    assert pages.inputs(one) == ""
     assert 'id="inputs"' not in page(one, Program("m.py"))
 
 
 def test_an_error_that_is_not_finite_is_above() -> None:
-    assert "not finite" in charts.plane(not_finite())
-    assert "not finite" not in charts.plane(small())
+    assert "not finite" in pages.plane(not_finite())
+    assert "not finite" not in pages.plane(small())
 
 
 def test_pictures_are_the_same_each_time_and_follow_the_page() -> None:
-    picture = charts.plane(small())
-    assert picture == charts.plane(small())
+    picture = pages.plane(small())
+    assert picture == pages.plane(small())
     assert "var(--over)" in picture
     assert not re.search(r"#0000|#0001", picture)
 
