@@ -22,7 +22,6 @@ from typing import NamedTuple
 import mixpert_py
 from mixpert_py import __version__, config
 from mixpert_py.errors import PlanError, SourceError
-from mixpert_py.passes.pipeline import pragmas
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.own_files import CodeCache
 
@@ -214,6 +213,8 @@ def require_known_comments(source: bytes, module: str) -> None:
 
 def unknown_comment(source: bytes, module: str) -> tuple[int, str] | None:
     """The first line with an unknown comment, and what is wrong with it."""
+    from mixpert_py.passes.pipeline import pragmas  # not above: cached code needs no pass
+
     found = pragmas(source, module)
     wrong = {
         line: f"{comment!r} is not known: wanted `# mixpert: off`, `# mixpert: off-file` or "
