@@ -7,7 +7,7 @@ from rich.text import Text
 from mixpert_py.commands.tables import console, place_text
 from mixpert_py.tuner.estimate import ceiling, times_text
 from mixpert_py.tuner.report.fitted import Column, fitted
-from mixpert_py.tuner.report.summary import callers_text
+from mixpert_py.tuner.report.summary import SHORT_PROGRAM, START_UP, callers_text
 from mixpert_py.tuner.report.unit import clock_unit, error_text
 from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
 
@@ -118,6 +118,8 @@ def _notes(found: Estimate, budget: float) -> Iterator[str]:
     if found.unmeasured >= WORTH_NAMING:
         part = 100 * found.unmeasured
         yield f"{part:.0f} % of the products' time was not measured: taken to be like the rest."
+    if found.seconds < SHORT_PROGRAM and found.places[0].gain >= LEAST:
+        yield START_UP
     if found.seconds < SHORT:
         yield "The run is so short that its times are uncertain: let it do more."
     if found.uncounted:

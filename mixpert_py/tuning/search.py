@@ -32,6 +32,7 @@ from mixpert_py.tuner.records import (
 )
 from mixpert_py.tuner.report.operands import small_entries
 from mixpert_py.tuner.report.record import Gain, searched_gain
+from mixpert_py.tuner.report.summary import SHORT_PROGRAM, START_UP
 from mixpert_py.tuner.report.unit import budget_text, share_text
 from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning import record
@@ -124,6 +125,7 @@ def tune_program(prepared: Prepared) -> TuningResult:
     hold_out = prepared.hold_outs.errors() if prepared.hold_outs and judged else None
     notes = (
         *_notes(prepared, outcome, verification),
+        *_start_up(verification, is_timed=complete and not clock.predicts),
         *_kept(options, budget, is_lowered=outcome.lowered and not reverted),
     )
     if reverted:
@@ -157,6 +159,12 @@ def _kept(options: TuningOptions, budget: float, *, is_lowered: bool) -> list[st
     searched = f", {budget_text(budget)}" if options.limits.only else ""
     part = share_text(1 - options.margin)
     return [f"Tuned to {part} of the budget{searched}; the rest is kept for other data."]
+
+
+def _start_up(verification: Verification, *, is_timed: bool) -> list[str]:
+    """A sentence on the time that `mixpert run` adds, where a short program is faster."""
+    is_faster = is_timed and verification.pace is Pace.FASTER
+    return [START_UP] if is_faster and verification.native_seconds < SHORT_PROGRAM else []
 
 
 def _taken_back(outcome: Outcome, start: Schemes) -> Outcome:

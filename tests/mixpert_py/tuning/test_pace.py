@@ -17,7 +17,7 @@ from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuner.ratio import Pace, Ratio
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report.summary import MEANING
+from mixpert_py.tuner.report.summary import MEANING, START_UP
 from mixpert_py.tuning import prepare
 from mixpert_py.tuning import verify as module
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
@@ -65,6 +65,7 @@ def test_only_what_is_faster_for_certain_is_lowered(
     assert not found.unclear
     assert not found.predicted
     assert found.plan.provenance.gain == ""
+    assert START_UP in found.notes  # since the chain takes less than two seconds
     assert [site.ms for site in found.plan.site] == [5e3, 1e4]
 
 
