@@ -34,7 +34,7 @@ from mixpert_py.runtime.request import (
     matmul_shape,
 )
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.select import why_not_float32
+from mixpert_py.runtime.select import are_integers, why_not_lower
 from mixpert_py.runtime.signatures import (
     NATIVE,
     below_modes,
@@ -45,7 +45,7 @@ from mixpert_py.runtime.signatures import (
 from mixpert_py.runtime.tracing.counted import NONE, CountedCalls
 from mixpert_py.runtime.tracing.trace import Trace, TracedCall
 from mixpert_py.runtime.warned import again
-from mixpert_py.runtime.worth import MIN_ELEMENTS_TO_MOVE
+from mixpert_py.runtime.worth import LAST_INTEGER, MIN_ELEMENTS_TO_MOVE, is_small, may_be_exact
 
 # Arguments of ours, which no native function takes.
 OWN = frozenset({"scheme", "backend", "block"})
@@ -94,8 +94,12 @@ def matmul(
             context = innermost.get().context
             try:
                 if type(a) is type(b) is ndarray:
-                    if a.size < MIN_ELEMENTS_TO_MOVE and (
-                        site in context.passing or next(context.counted.get(site, NONE), False)
+                    if (
+                        a.size < MIN_ELEMENTS_TO_MOVE
+                        and (a.dtype.num > LAST_INTEGER or not may_be_exact(a, b))
+                        and (
+                            site in context.passing or next(context.counted.get(site, NONE), False)
+                        )
                     ):
                         return a @ b if native is None else native(a, b)
                 else:
@@ -143,8 +147,12 @@ def dot(
             context = innermost.get().context
             try:
                 if type(a) is type(b) is ndarray:
-                    if a.size < MIN_ELEMENTS_TO_MOVE and (
-                        site in context.passing or next(context.counted.get(site, NONE), False)
+                    if (
+                        a.size < MIN_ELEMENTS_TO_MOVE
+                        and (a.dtype.num > LAST_INTEGER or not may_be_exact(a, b))
+                        and (
+                            site in context.passing or next(context.counted.get(site, NONE), False)
+                        )
                     ):
                         return native(a, b)
                 else:
@@ -178,8 +186,12 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
             context = innermost.get().context
             try:
                 if type(a) is type(b) is ndarray:
-                    if a.size < MIN_ELEMENTS_TO_MOVE and (
-                        site in context.passing or next(context.counted.get(site, NONE), False)
+                    if (
+                        a.size < MIN_ELEMENTS_TO_MOVE
+                        and (a.dtype.num > LAST_INTEGER or not may_be_exact(a, b))
+                        and (
+                            site in context.passing or next(context.counted.get(site, NONE), False)
+                        )
                     ):
                         return a.dot(b)
                 else:
@@ -223,7 +235,7 @@ def _function(native: Native | None) -> Native:
 
 def _passes(a: Any, b: Any, site: str | None, options: Iterable[str]) -> bool:
     """Whether a call of a site that passes has no arguments but the native function's own."""
-    if not (type(a) is type(b) is ndarray) or a.size >= MIN_ELEMENTS_TO_MOVE:
+    if not (type(a) is type(b) is ndarray) or not is_small(a, b):
         return False
     return OWN.isdisjoint(options) and passes(site)
 
@@ -362,7 +374,7 @@ def _record(
         seconds,
         outliers,
         0.0 if product is None else product.transfer,
-        None if counted is None else why_not_float32(call, shape),
+        None if counted is None else why_not_lower(call, shape),
     )
     line = None if trace.caller is None or site is None else trace.caller(site)
     trace.add(site, traced, line=line)
@@ -382,12 +394,14 @@ def _sample(trace: Trace, site: str | None, call: Call, shape: Shape) -> None:
     if (trace.levels is None and trace.captures is None) or not _is_intact(call):
         return
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
-    known = dtypes[0] in PRECISION and dtypes[1] in PRECISION
-    if not known or not trace.samples(site, "operands", (shape, dtypes)):
+    has_schemes = dtypes[0] in PRECISION and dtypes[1] in PRECISION
+    if not (has_schemes or are_integers(call.a, call.b)) or not trace.samples(
+        site, "operands", (shape, dtypes)
+    ):
         return
     if trace.captures is not None:
         trace.captures.add(site, shape, dtypes, call)
-    if trace.levels is not None:
+    if trace.levels is not None and has_schemes:
         from mixpert_py.runtime.tracing.operand_statistics import operand_statistics
 
         found = operand_statistics(call.a, call.b, trace.levels)

@@ -37,6 +37,11 @@ def real_products(*names: str) -> int:
     return 1 << sum(name.startswith("complex") for name in names)
 
 
+def are_whole(*names: str) -> bool:
+    """Whether all of some types are of integers or booleans."""
+    return all(name.startswith(("int", "uint", "bool")) for name in names)
+
+
 @lru_cache(maxsize=64)
 def name_of(dtype: Any) -> str:
     """A dtype's name, which NumPy composes anew each time; PyTorch's without its module."""

@@ -72,7 +72,7 @@ def execute(
     if isinstance(product, Reason):
         return product if selection.is_chosen or product in REPORTED else None
     out = selection.request.out
-    if guard is not None:
+    if guard is not None and product.scheme != "exact":
         is_fine = True
         # Once the product lies where an operand was, no native one can be made.
         is_final = product.value is out and not (

@@ -15,6 +15,7 @@ class Reason(StrEnum):
     SPARSE = "sparse operand"
     SCALAR = "scalar operand"
     INTEGER = "integer dtype"
+    NO_INTEGERS = "no integers"
     DTYPE = "dtype without a scheme"
     SHAPE = "shapes do not match"
     DIMENSIONS = "no product of two matrices"
@@ -44,7 +45,8 @@ MEANING: Mapping[str, str] = {
     Reason.SUBCLASS: "An operand's class may multiply in its own way, as np.matrix does.",
     Reason.SPARSE: "Sparse matrices are multiplied by their own library.",
     Reason.SCALAR: "An operand is a number: nothing is summed.",
-    Reason.INTEGER: "Products of integers are exact as they are.",
+    Reason.INTEGER: "Integers on a GPU, and integers times floats, are multiplied as before.",
+    Reason.NO_INTEGERS: "`exact` is for products of integers and booleans.",
     Reason.DTYPE: "Schemes are for float32, float64, complex64 and complex128.",
     Reason.SHAPE: "The program's own product decides about such shapes, or raises.",
     Reason.DIMENSIONS: "It is no product of two matrices, or of stacks of them.",
@@ -64,5 +66,5 @@ MEANING: Mapping[str, str] = {
     Reason.FORKED: "A process that was forked after CUDA was started cannot use the GPU.",
     Reason.NO_KERNEL: "This GPU has no kernel for the scheme; NumPy emulates it, if asked to.",
     Reason.KERNEL: "The kernel could not be compiled or started on this GPU.",
-    Reason.MEMORY: "The GPU has too little memory left for the slices.",
+    Reason.MEMORY: "There is too little memory left for the slices.",
 }

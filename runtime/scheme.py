@@ -190,12 +190,13 @@ class Alternative:
     """An entry of the registry that is no emulation.
 
     kind: "native", the original call; "cast", operands cast to `dtype`, multiplied natively and
-    cast back to the type the original would give; "choice", a scheme chosen per call. error: as a
+    cast back to the type the original would give; "choice", a scheme chosen per call; "exact", of
+    integers, with the native product's bits. error: as a
     scheme's; 0 where it is no larger than that of the product it stands for.
     """
 
     name: str
-    kind: Literal["native", "cast", "choice"]
+    kind: Literal["native", "cast", "choice", "exact"]
     cost: float
     error: float = 0.0
     dtype: str | None = None

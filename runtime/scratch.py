@@ -5,6 +5,7 @@ at the next call: that can cost as much as the product itself. What a caller of 
 never lies in such memory.
 """
 
+import math
 from types import TracebackType
 from typing import Any
 
@@ -47,7 +48,7 @@ class Scratch:
     def empty(self, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> Array:
         """An array in C order whose entries may be anything."""
         found = np.empty(0, dtype)
-        size = int(np.prod(shape)) * found.itemsize
+        size = math.prod(shape) * found.itemsize
         if size < LEAST_BYTES:
             return np.empty(shape, dtype)
         block = _taken_block(size)

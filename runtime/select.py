@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import worth
+from mixpert_py.runtime import exact_integers, worth
 from mixpert_py.runtime.context import Choice, Context, accumulations, emulates
 from mixpert_py.runtime.dtypes import (
     PRECISION,
@@ -159,6 +159,13 @@ def _on_host(
             type(call.a) in device_of or not all(map(foreign.may_be_on_device, _types(call)))
         )
         return Declined(shape if is_chosen else None, NATIVE if lasts else None)
+    if are_integers(call.a, call.b):  # under any scheme: nothing is lowered
+        if call.destination is not None and not _takes_result(call.destination, call):
+            return Declined(Reason.OUT if is_chosen else None)
+        request = request._replace(scheme="exact")
+        return Selection(exact_integers.multiply, request, is_chosen=is_chosen)
+    if request.scheme == "exact":
+        return Declined(Reason.NO_INTEGERS)
     if not is_chosen:
         scheme = default_scheme(*_dtypes(call))
         if scheme is None or worth.is_too_short(scheme, shape[1]):
@@ -184,15 +191,28 @@ def _on_host(
     return Selection(transfer.multiply, request)
 
 
-def why_not_float32(call: Call, shape: Shape | Reason) -> Reason | None:
-    """Why a product that is on no GPU would stay native under `float32`; None: it would not, or it
-    is one of float32 already.
+def why_not_lower(call: Call, shape: Shape | Reason) -> Reason | None:
+    """Why a product that is on no GPU would stay native under `float32`, or `exact` if it is one of
+    integers; None: it would not, or it is one of float32 already.
     """
     if isinstance(shape, Reason):
         return shape
     if type(call.a) is not np.ndarray or type(call.b) is not np.ndarray:
         return None
+    if are_integers(call.a, call.b):
+        return None if worth.may_be_exact(call.a, call.b) else Reason.TOO_SMALL
     return _unsuited(call) or worth.why_not_cast(call.a, call.b, shape)
+
+
+def are_integers(*operands: Any) -> bool:
+    """Whether operands are arrays that NumPy multiplies as integers or booleans. Those in another
+    byte order than the machine's do not count.
+    """
+    if not all(type(x) is np.ndarray and x.dtype.isnative for x in operands):
+        return False
+    dtypes = [x.dtype for x in operands]
+    last = max(dtype.num for dtype in (*dtypes, np.result_type(*dtypes)))
+    return last <= worth.LAST_INTEGER
 
 
 def _unsuited(call: Call) -> Reason | None:
@@ -279,6 +299,8 @@ def scheme_on_device(
     if dtypes[0] not in PRECISION or dtypes[1] not in PRECISION:
         x = call.b if dtypes[0] in PRECISION else call.a
         return DTYPES.get(getattr(x.dtype, "kind", ""), Reason.DTYPE)
+    if scheme == "exact":
+        return Reason.NO_INTEGERS
     if out is not None and not takes_result_on_device(out, call):
         return Reason.OUT
     if _is_own_precision(scheme, dtypes):

@@ -62,6 +62,27 @@ MIN_K = 48
 # move every element once, the product reads each min(m, n, k) times. Measured between 32 and 60.
 MIN_THICKNESS: Final = 48
 
+# Seconds of the parts of products of NumPy integers, measured on one core of a server. NumPy's loop
+# takes longer where the columns of the right matrix lie apart in memory and leave the processor's
+# cache; np.einsum's is quicker for narrow types; that of booleans ends at the first true pair.
+INTEGER_LOOP = 0.38e-9  # for each multiplication
+INTEGER_LOOP_APART = 0.7e-9
+BYTES_APART = 1 << 16  # of the right matrix
+EINSUM_BYTE = 0.04e-9  # for each byte of each multiplication
+BOOLEAN_RESULT = 5e-9  # for each element of the result
+# The same of products by floating point.
+EXACT_START = 40e-6
+EXACT_MATRIX = 0.4e-6  # for each matrix of a stack
+EXACT_CAST = 1.5e-9  # for each element of an operand: its range is read, and it is cast
+EXACT_RESULT = 1.5e-9  # for each element of a result, or of a partial sum
+# What can gain, quickly told: elements of one operand, times those of the other; of booleans; and
+# the shortest edge of matrices, and of those of a stack.
+MIN_INTEGERS: Final = 56**4
+MIN_BOOLEANS: Final = 256**4
+MIN_EDGE: Final = 8
+MIN_EDGE_OF_STACK: Final = 20
+LAST_INTEGER: Final = np.dtype(np.ulonglong).num  # `num` of booleans and integers goes up to this
+
 # Multiplications from which a GPU makes `faithful` of fp16x3, and watches whether operands stay in
 # its slices (see `gpu.guard`). Below, that gains nothing over the wider scheme: 32 and 34 µs at
 # 1024³ on an H200, 72 and 107 at 1536³; and where rows leave, 53 and 34 µs.
@@ -103,18 +124,66 @@ def is_small(a: Any, b: Any) -> bool:
     `api.matmul` and its like, and `signatures.kept_product`, repeat this without a call of it.
     """
     if type(a) is type(b) is ndarray:
-        return a.size < MIN_ELEMENTS_TO_MOVE
+        return a.size < MIN_ELEMENTS_TO_MOVE and not may_be_exact(a, b)
     return is_small_on_device(a) and is_small_on_device(b)
+
+
+def may_be_exact(a: Array, b: Array) -> bool:
+    """Whether floating point may make the product of two NumPy arrays of integers sooner."""
+    if a.dtype.num > LAST_INTEGER or a.size * b.size < MIN_INTEGERS or b.dtype.num > LAST_INTEGER:
+        return False
+    if (
+        a.ndim < 2
+        or b.ndim < 2
+        or (a.dtype.num == 0 == b.dtype.num and a.size * b.size < MIN_BOOLEANS)
+    ):
+        return False
+    least = MIN_EDGE if a.ndim == 2 == b.ndim else MIN_EDGE_OF_STACK
+    return min(*a.shape[-2:], *b.shape[-2:]) >= least
+
+
+def exact_seconds(
+    multiplications: int, cast: int, results: int, matrices: int, *, is_double: bool
+) -> float:
+    """Predicted seconds of a product of integers by floating point. cast: elements of operands that
+    are cast; results: elements of results and partial sums; matrices: products of two matrices.
+    """
+    each = (4 if is_double else 2) / HOST
+    return (
+        EXACT_START
+        + multiplications * each
+        + cast * EXACT_CAST
+        + results * EXACT_RESULT
+        + matrices * EXACT_MATRIX
+    )
+
+
+def integer_seconds(
+    multiplications: int, b: Array, dtype: "np.dtype[Any]", *, is_einsum: bool
+) -> float:
+    """Predicted seconds of a product of integers by NumPy, and no more. b: its right operand."""
+    if is_einsum and dtype.kind != "b":
+        return multiplications * min(EINSUM_BYTE * dtype.itemsize, INTEGER_LOOP)
+    k, n = b.shape[-2:]
+    is_apart = abs(b.strides[-2]) > b.itemsize and k * n * dtype.itemsize >= BYTES_APART
+    return multiplications * (INTEGER_LOOP_APART if is_apart else INTEGER_LOOP)
+
+
+def boolean_seconds(k: int, results: int, left: float, right: float) -> float:
+    """The same of booleans, of which such shares are true."""
+    return results * (BOOLEAN_RESULT + min(k, 1 / max(left * right, 1e-9)) * INTEGER_LOOP)
 
 
 def are_small(operands: Iterable[Any]) -> bool:
     """Whether all arrays among some operands are too small for products of them to take a scheme
     unasked. On a GPU only matrices are.
     """
+    last = None
     for x in operands:
         if type(x) is ndarray:
-            if x.size >= MIN_ELEMENTS_TO_MOVE:
+            if x.size >= MIN_ELEMENTS_TO_MOVE or (last is not None and may_be_exact(last, x)):
                 return False
+            last = x
         elif type(x) not in (str, list, tuple) and not (is_small_on_device(x) and x.ndim < 3):
             return False
     return True

@@ -78,7 +78,9 @@ class Options:
     def next_command(self, place: "Place", budget: str) -> str:
         """The command to type for the predicted gain."""
         command = ["mixpert", "tune", "--error", budget]
-        if place.scheme is not None:
+        if place.device is None and set(place.plan.values()) <= {"native", "exact"}:
+            command = ["mixpert", "run"]  # where `exact` is the default
+        elif place.scheme is not None:
             command = ["mixpert", "run", "--scheme", place.scheme]
         elif place.device is not None:
             command += ["--device", place.device.lower()]

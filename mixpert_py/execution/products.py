@@ -20,6 +20,7 @@ from mixpert_py.runtime.gpu.foreign import wait_for
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.request import Call, Settings, matmul_shape, result_shape
 from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.select import are_integers
 from mixpert_py.runtime.tracing.captures import CapturedCall, empty, shared_out
 from mixpert_py.runtime.tracing.local_errors import GROUP, MAX_ROWS, local_errors, sampled
 from mixpert_py.runtime.tracing.trace import SiteTrace
@@ -137,6 +138,8 @@ def _measure_times(
         left -= product.taken
         with suppress(Exception), _blas_threads(product.call.threads):  # no memory, say
             product.measured.times[scheme] = _times(product, scheme, stop)
+            if scheme == "exact" and product.measured.times[scheme] is not None:
+                product.measured.errors[scheme] = 0.0
 
 
 def _blas_threads(count: int | None) -> AbstractContextManager[object]:
@@ -193,6 +196,8 @@ def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
     call = product.call
     if scheme == "float32" and not is_wide(name_of(call.a.dtype), name_of(call.b.dtype)):
         return None  # it is the native product
+    if (scheme == "exact") != are_integers(call.a, call.b):
+        return None
     a, b = _part(call.a, call.b, product.each)
     call = replace(call, a=a, b=b)
     ours, native = _function(call, scheme), _function(call, "native")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from mixpert_py.execution.worker import SiteResult
-from mixpert_py.runtime.dtypes import is_wide
+from mixpert_py.runtime.dtypes import are_whole, is_wide
 from mixpert_py.runtime.reasons import MEANING, Reason
 from mixpert_py.runtime.worth import is_small_cube
 from mixpert_py.tuner.report.unit import clock_unit
@@ -17,7 +17,7 @@ SHORTEST = 1e-3  # seconds: a shorter time is told in whole microseconds
 
 
 def why_native(trace: SiteResult) -> str:
-    """Why no call of a site can take `float32`; "" where one can.
+    """Why no call of a site can take `float32`, or `exact`; "" where one can.
 
     trace: of a native run, of operands that are on no GPU.
     """
@@ -26,9 +26,8 @@ def why_native(trace: SiteResult) -> str:
         m, k, n = _largest(trace)
         is_one = len(trace.shapes) == 1
         verb = "is" if is_one else "and smaller are"
-        return f"{m} × {k} × {n} {verb} too {_size(trace)} for float32 to be faster"
-    if reason == Reason.INTEGER:
-        return f"integers: products of {_dtypes([trace])} have to stay exact"
+        level = "exact" if are_whole(*trace.dtypes) else "float32"
+        return f"{m} × {k} × {n} {verb} too {_size(trace)} for {level} to be faster"
     if reason == SINGLE:
         return f"{_dtypes([trace])}: a processor has no faster level"
     if not reason and all(0 in shape[:3] for shape in trace.shapes):
@@ -57,8 +56,6 @@ def _line(reason: str, traces: list[SiteResult]) -> str:
     if reason == Reason.TOO_SMALL:
         sizes = " or too ".join(sorted({_size(trace) for trace in traces}, reverse=True))
         return f"{products} of {_times(traces)}: too {sizes} for any level"
-    if reason == Reason.INTEGER:
-        return f"{products} of {_dtypes(traces)}: integers have to stay exact"
     if reason == SINGLE:
         return f"{products} of {_dtypes(traces)}: a processor has no faster level"
     return f"{products}: {MEANING[reason].rstrip('.')}"
@@ -69,7 +66,8 @@ def _reason(trace: SiteResult) -> str:
     if sum(trace.unsuited.values()) >= trace.calls and trace.unsuited:
         return max(trace.unsuited, key=trace.unsuited.__getitem__)
     has_shapes = all(any(shape) for *shape, _ in trace.shapes)
-    return SINGLE if has_shapes and not is_wide(*trace.dtypes) else ""
+    is_single = has_shapes and not is_wide(*trace.dtypes) and not are_whole(*trace.dtypes)
+    return SINGLE if is_single else ""
 
 
 def _largest(trace: SiteResult) -> tuple[int, int, int]:

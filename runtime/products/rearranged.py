@@ -15,6 +15,7 @@ from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.dtypes import PRECISION, name_of
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DTYPES, Call, Native, matmul_shape
+from mixpert_py.runtime.select import are_integers
 from mixpert_py.runtime.signatures import device_of
 
 
@@ -30,6 +31,8 @@ def as_arrays(*operands: object) -> tuple[AnyArray, ...] | None:
 
 def dtype_reason(*operands: AnyArray) -> Reason | None:
     """The reason not to rearrange arrays, which may copy them: a dtype that no scheme takes."""
+    if are_integers(*operands):
+        return None
     for x in operands:
         if name_of(x.dtype) not in PRECISION:
             return DTYPES.get(x.dtype.kind, Reason.DTYPE)

@@ -8,7 +8,7 @@ from mixpert_py.runtime.splitter import FP32_RATE, FP64_RATE, INT8_RATE
 CRT14 = residues.scheme(crt.FEWEST)
 FP16X3 = fp16x3.FP16X3
 
-# Entries that are no emulation: the original call, casts around it, and a choice per call.
+# Entries that are no emulation.
 ALTERNATIVES = (
     Alternative("native", "native", INT8_RATE / FP32_RATE),
     Alternative("float64", "cast", INT8_RATE / FP64_RATE, dtype="float64"),
@@ -16,6 +16,8 @@ ALTERNATIVES = (
     Alternative("faithful", "choice", FP16X3.cost, FP16X3.error, products=FP16X3.products),
     # No less accurate than the native float64 product, on every input: see `crt`.
     Alternative("crt", "choice", CRT14.cost, CRT14.error, products=CRT14.products),
+    # Of integers and booleans, see `exact_integers`.
+    Alternative("exact", "exact", INT8_RATE / FP32_RATE),
     Alternative("float32", "cast", INT8_RATE / FP32_RATE, error=3.4e-7, dtype="float32"),
 )
 
@@ -62,7 +64,7 @@ LADDERS: dict[str, tuple[Rung, ...]] = {
         ("int8x1",),
     ),
     "fp16": (("native",), ("fp16x3",), ("fp16",)),
-    "cpu": (("native",), ("float32",)),
+    "cpu": (("native",), ("exact",), ("float32",)),
 }
 
 

@@ -27,7 +27,8 @@ class TracedCall(NamedTuple):
     reason: why the scheme in force did not make it. seconds: the time of the call; transfer: the
     part of it in which NumPy arrays were moved to a GPU and back. outliers: the share of the
     operands' blocks that left the scheme's slices, where that was asked for. unsuited: of a native
-    call for which nobody asked for a scheme: why a processor would not make it in float32.
+    call for which nobody asked for a scheme: why a processor would not make it in float32,
+    or by `exact`.
     """
 
     shape: Shape

@@ -94,6 +94,7 @@ def test_alternatives_tell_themselves_apart() -> None:
         "float32": "cast",
         "faithful": "choice",
         "crt": "choice",
+        "exact": "exact",
     }
     assert {entry.kind for entry in SCHEMES.values() if isinstance(entry, Scheme)} == {"emulation"}
 

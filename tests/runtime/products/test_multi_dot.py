@@ -107,7 +107,6 @@ def test_every_product_is_a_call_of_the_site(
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("int", Reason.INTEGER),
         ("float16", Reason.DTYPE),
         ("matrix", Reason.SUBCLASS),
         ("two of three dimensions", Reason.DIMENSIONS),

@@ -1,0 +1,262 @@
+"""Products of integers and booleans with the bits of NumPy's own, by products of floating point.
+
+NumPy multiplies integers in plain loops, modulo 2^w for a result of w bits. A product of floating
+point has the same bits where no partial sum needs more bits than its significand has:
+
+- where max|a| · max|b| · K ≤ 2^24, one float32 product does; up to 2^53, one float64 product;
+- otherwise operands are split into digits, a = Σ aᵢ · 2^(i·d) with |aᵢ| ≤ 2^(d−1), and K into
+  panels, so that each sum of aᵢ · bⱼ stays within 2^53. The products of digits are added modulo
+  2^w; those whose weight is 2^w or more vanish, and are not made.
+
+A product of booleans is the truth of a count: sums of ones and zeros in float32 are never 0 where
+one of them is not.
+"""
+
+import math
+from collections.abc import Iterable
+from itertools import product as pairs
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from mixpert_py.runtime import worth
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.reference.emulation import NUMPYS, is_apart, is_transpose
+from mixpert_py.runtime.request import Array, Product, Request, result_shape
+from mixpert_py.runtime.scratch import Scratch
+
+PANEL: Final = 1 << 21  # elements of an operand, or of a result, that are multiplied at a time
+CACHED: Final = 1 << 18  # bytes that a processor's cache holds between two passes
+MOST_DIGITS: Final = 4
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+EXACT: Final = {FLOAT32: 1 << 24, FLOAT64: 1 << 53}  # up to these all integers are
+
+
+class Digits(NamedTuple):
+    """How an operand is split: into `count` digits of `width` bits, none above `largest`."""
+
+    count: int
+    width: int
+    largest: int
+
+
+class Way(NamedTuple):
+    """How a product is made. dtype: of the products. panel: the longest sum that is exact."""
+
+    dtype: "np.dtype[Any]"
+    left: Digits
+    right: Digits
+    terms: tuple[tuple[int, int], ...]
+    panel: int
+
+
+def multiply(request: Request) -> Product | Reason:
+    """A·B modulo 2^w, as NumPy computes it, or why NumPy is to compute it.
+
+    a, b: of integers or booleans, two dimensions or more, with an integer or boolean result; stacks
+    broadcast as in np.matmul. The additional memory is that of the digits and partial sums of one
+    panel, 16 MiB each: 48 MiB where one product is enough, 144 MiB at most.
+    """
+    a, b, out = request.a, request.b, request.out
+    dtype = np.result_type(a, b)
+    shape = result_shape(a, b)
+    way = _way(a, b, math.prod(shape), dtype, is_einsum=request.native not in NUMPYS)
+    if way is None:
+        return Reason.TOO_SMALL
+    try:
+        value = out if out is not None and is_apart(out, a, b) else np.empty(shape, dtype)
+        signed = value if dtype.kind == "b" else value.view(f"i{dtype.itemsize}")
+        a, b = (x[(np.newaxis,) * (len(shape) - x.ndim)] for x in (a, b))
+        _fill(signed, _signed(a), _signed(b), way, adds=False)
+    except MemoryError:
+        return Reason.MEMORY
+    return Product(value, "exact")
+
+
+def _signed(x: Array) -> Array:
+    """An array of integers modulo 2^64 as NumPy's signed ones."""
+    return x.view(np.int64) if x.dtype == np.uint64 else x
+
+
+def _way(
+    a: Array, b: Array, results: int, dtype: "np.dtype[Any]", *, is_einsum: bool
+) -> Way | None:
+    """The quickest way to make a product; None: NumPy's own is.
+
+    results: the number of its elements. is_einsum: whether NumPy may make it as np.einsum does.
+    """
+    k, matrices = a.shape[-1], max(math.prod(x.shape[:-2]) for x in (a, b))
+
+    def seconds(way: Way) -> float:
+        return worth.exact_seconds(
+            k * results * len(way.terms),
+            way.left.count * a.size + way.right.count * b.size,
+            results * len(way.terms) * -(-k // way.panel),
+            matrices * len(way.terms),
+            is_double=way.dtype == FLOAT64,
+        )
+
+    native = worth.integer_seconds(k * results, b, dtype, is_einsum=is_einsum)
+    if seconds(_single(FLOAT32, 1, 1, k)) >= native:
+        return None  # whatever the operands' ranges are
+    if dtype.kind == "b":
+        if not is_einsum:  # which reads every pair
+            shares = (np.count_nonzero(x) / x.size for x in (a, b))
+            native = worth.boolean_seconds(k, results, *shares)
+        ways: Iterable[Way] = [_single(FLOAT32, 1, 1, k)]
+    else:
+        bounds = [_bound(x.dtype) for x in (a, b)]
+        if bounds[0] * bounds[1] * k > EXACT[FLOAT32]:
+            bounds = [
+                min(_largest(_signed(x)), most) for x, most in zip((a, b), bounds, strict=True)
+            ]
+        ways = _ways(*bounds, k, 8 * dtype.itemsize)
+    best = min(ways, key=seconds)
+    return best if seconds(best) < native else None
+
+
+def _bound(dtype: "np.dtype[Any]") -> int:
+    """The largest magnitude of a type; of unsigned integers of 64 bits, modulo 2^64."""
+    if dtype.kind == "b":
+        return 1
+    bits = 8 * dtype.itemsize
+    return 1 << (bits - 1) if dtype.kind == "i" or bits == 64 else (1 << bits) - 1
+
+
+def _largest(x: Array) -> int:
+    """The largest magnitude in an array, at least 1. Every part is read from memory once."""
+    if x.dtype.kind == "b":
+        return 1
+    if x.nbytes <= CACHED:
+        return max(int(x.max()), -int(x.min()), 1)
+    axis = max(range(x.ndim), key=lambda axis: abs(x.strides[axis]))
+    x = x.swapaxes(0, axis)
+    step = max(1, CACHED * len(x) // x.nbytes)
+    parts = (x[at : at + step] for at in range(0, len(x), step))
+    return max(max(int(part.max()), -int(part.min()), 1) for part in parts)
+
+
+def _single(dtype: "np.dtype[Any]", left: int, right: int, panel: int) -> Way:
+    """One product of undivided operands. left, right: the largest magnitude of each."""
+    return Way(dtype, Digits(1, 0, left), Digits(1, 0, right), ((0, 0),), panel)
+
+
+def _ways(left: int, right: int, k: int, bits: int) -> Iterable[Way]:
+    """The ways to make a product of operands of such magnitudes. bits: of the result."""
+    for dtype, exact in EXACT.items():
+        panel = min(k, exact // (left * right))
+        if panel:
+            yield _single(dtype, left, right, panel)
+        if panel == k:
+            return
+    counts = range(1, MOST_DIGITS + 1)
+    splits = [[_digits_of(largest, count) for count in counts] for largest in (left, right)]
+    for one, other in pairs(*splits):
+        panel = min(k, EXACT[FLOAT64] // (one.largest * other.largest))
+        places = pairs(range(one.count), range(other.count))
+        terms = tuple((i, j) for i, j in places if i * one.width + j * other.width < bits)
+        if panel:
+            yield Way(FLOAT64, one, other, terms, panel)
+
+
+def _digits_of(largest: int, count: int) -> Digits:
+    """The narrowest digits by which so many hold numbers up to a magnitude."""
+    if count == 1:
+        return Digits(1, 0, largest)
+    width = 1 + largest.bit_length() // count
+    # What is left for the last digit may have been rounded up.
+    while (largest >> (count - 1) * width) + 1 > 1 << (width - 1):
+        width += 1
+    return Digits(count, width, 1 << (width - 1))
+
+
+def _fill(out: Array, a: Array, b: Array, way: Way, *, adds: bool) -> None:
+    """Write A·B into `out`, or add it. All three have as many dimensions.
+
+    What is larger than a panel is halved along its longest axis, a stack along its first.
+    """
+    m, k, n = *a.shape[-2:], b.shape[-1]
+    if max(a.size, b.size, out.size) <= PANEL and k <= way.panel:
+        _multiply_panel(out, a, b, way, adds=adds)
+    elif out.ndim > 2:
+        count = len(out)
+        for part in _halves(count) if count > 1 else (0,):
+            left, right = (x[part] if len(x) == count else x for x in (a, b))
+            _fill(out[part], left, right, way, adds=adds)
+    elif k > way.panel or k >= max(m, n):
+        for part in _halves(k):
+            _fill(out, a[:, part], b[part], way, adds=adds)
+            adds = True
+    elif m >= n:
+        for part in _halves(m):
+            _fill(out[part], a[part], b, way, adds=adds)
+    else:
+        for part in _halves(n):
+            _fill(out[:, part], a, b[:, part], way, adds=adds)
+
+
+def _halves(size: int) -> tuple[slice, slice]:
+    middle = (size + 1) // 2
+    return slice(middle), slice(middle, size)
+
+
+def _multiply_panel(out: Array, a: Array, b: Array, way: Way, *, adds: bool) -> None:
+    """Write A·B into `out`, or add it, where no sum is too long for the way."""
+    with Scratch() as memory:
+        left = _split(a, way.left, way.dtype, memory)
+        if way.left.count == way.right.count == 1 and is_transpose(a, b):
+            right = [left[0].T]  # BLAS makes X·Xᵀ in half the time
+        else:
+            right = _split(b, way.right, way.dtype, memory)
+        made = memory.empty(out.shape, way.dtype)
+        for i, j in way.terms:
+            np.matmul(left[i], right[j], out=made)
+            _add(out, made, i * way.left.width + j * way.right.width, adds)
+            adds = True
+
+
+def _add(out: Array, made: Array, shift: int, adds: bool) -> None:
+    """Write sums of integers times 2^shift into `out`, or add them, modulo 2^w."""
+    if out.dtype.kind == "b":
+        if adds:
+            np.logical_or(out, made, out=out)
+        else:
+            np.not_equal(made, 0, out=out)
+        return
+    # Only what surely holds the sums: the cast of others is not defined.
+    part = made.astype(np.int32 if made.dtype == FLOAT32 else np.int64)
+    if shift:
+        part <<= shift
+    if adds:
+        np.add(out, part, out=out, casting="unsafe")
+    else:
+        np.copyto(out, part, casting="unsafe")
+
+
+def _split(x: Array, digits: Digits, dtype: "np.dtype[Any]", memory: Scratch) -> list[Array]:
+    """The digits of an array, the lowest first, each in the type of the products."""
+    if digits.count == 1:
+        return [_cast(x, dtype, memory)]
+    half = 1 << (digits.width - 1)
+    made = []
+    x = x.astype(np.int64)
+    for _ in range(digits.count - 1):
+        low = x + half
+        low &= (half << 1) - 1
+        low -= half
+        made.append(_cast(low, dtype, memory))
+        x -= low
+        x >>= digits.width
+    return [*made, _cast(x, dtype, memory)]
+
+
+def _cast(x: Array, dtype: "np.dtype[Any]", memory: Scratch) -> Array:
+    """An array in another type, in an order of axes that BLAS takes."""
+    if x.nbytes <= CACHED:
+        return x.astype(dtype, "K" if x.ndim == 2 else "C")
+    steps = [abs(step) for step in x.strides]
+    if x.ndim == 2 or min(steps[-2:]) == min(steps):
+        return memory.cast(x, dtype)
+    made = memory.empty(x.shape, dtype)
+    np.copyto(made, x)
+    return made
