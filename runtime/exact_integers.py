@@ -29,13 +29,16 @@ PANEL: Final = 1 << 21  # elements of an operand, or of a result, that are multi
 CACHED: Final = 1 << 18  # bytes that a processor's cache holds between two passes
 MOST_DIGITS: Final = 4
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-EXACT: Final = {FLOAT32: 1 << 24, FLOAT64: 1 << 53}  # up to these all integers are
+EXACT: "Final[dict[np.dtype[Any], int]]" = {
+    FLOAT32: 1 << 24,
+    FLOAT64: 1 << 53,
+}  # up to these all integers are
 
 
 class Digits(NamedTuple):
-    """How an operand is split: into `count` digits of `width` bits, none above `largest`."""
+    """How an operand is split: into `number` digits of `width` bits, none above `largest`."""
 
-    count: int
+    number: int
     width: int
     largest: int
 
@@ -90,7 +93,7 @@ def _way(
     def seconds(way: Way) -> float:
         return worth.exact_seconds(
             k * results * len(way.terms),
-            way.left.count * a.size + way.right.count * b.size,
+            way.left.number * a.size + way.right.number * b.size,
             results * len(way.terms) * -(-k // way.panel),
             matrices * len(way.terms),
             is_double=way.dtype == FLOAT64,
@@ -110,7 +113,7 @@ def _way(
             bounds = [
                 min(_largest(_signed(x)), most) for x, most in zip((a, b), bounds, strict=True)
             ]
-        ways = _ways(*bounds, k, 8 * dtype.itemsize)
+        ways = _ways(bounds[0], bounds[1], k, 8 * dtype.itemsize)
     best = min(ways, key=seconds)
     return best if seconds(best) < native else None
 
@@ -153,7 +156,7 @@ def _ways(left: int, right: int, k: int, bits: int) -> Iterable[Way]:
     splits = [[_digits_of(largest, count) for count in counts] for largest in (left, right)]
     for one, other in pairs(*splits):
         panel = min(k, EXACT[FLOAT64] // (one.largest * other.largest))
-        places = pairs(range(one.count), range(other.count))
+        places = pairs(range(one.number), range(other.number))
         terms = tuple((i, j) for i, j in places if i * one.width + j * other.width < bits)
         if panel:
             yield Way(FLOAT64, one, other, terms, panel)
@@ -204,7 +207,7 @@ def _multiply_panel(out: Array, a: Array, b: Array, way: Way, *, adds: bool) -> 
     """Write A·B into `out`, or add it, where no sum is too long for the way."""
     with Scratch() as memory:
         left = _split(a, way.left, way.dtype, memory)
-        if way.left.count == way.right.count == 1 and is_transpose(a, b):
+        if way.left.number == way.right.number == 1 and is_transpose(a, b):
             right = [left[0].T]  # BLAS makes X·Xᵀ in half the time
         else:
             right = _split(b, way.right, way.dtype, memory)
@@ -226,7 +229,7 @@ def _add(out: Array, made: Array, shift: int, adds: bool) -> None:
     # Only what surely holds the sums: the cast of others is not defined.
     part = made.astype(np.int32 if made.dtype == FLOAT32 else np.int64)
     if shift:
-        part <<= shift
+        np.left_shift(part, shift, out=part)
     if adds:
         np.add(out, part, out=out, casting="unsafe")
     else:
@@ -235,12 +238,12 @@ def _add(out: Array, made: Array, shift: int, adds: bool) -> None:
 
 def _split(x: Array, digits: Digits, dtype: "np.dtype[Any]", memory: Scratch) -> list[Array]:
     """The digits of an array, the lowest first, each in the type of the products."""
-    if digits.count == 1:
+    if digits.number == 1:
         return [_cast(x, dtype, memory)]
     half = 1 << (digits.width - 1)
     made = []
     x = x.astype(np.int64)
-    for _ in range(digits.count - 1):
+    for _ in range(digits.number - 1):
         low = x + half
         low &= (half << 1) - 1
         low -= half

@@ -162,6 +162,8 @@ def _on_host(
     if are_integers(call.a, call.b):  # under any scheme: nothing is lowered
         if call.destination is not None and not _takes_result(call.destination, call):
             return Declined(Reason.OUT if is_chosen else None)
+        if not worth.may_be_exact(call.a, call.b):
+            return Declined(Reason.TOO_SMALL if is_chosen else None)
         request = request._replace(scheme="exact")
         return Selection(exact_integers.multiply, request, is_chosen=is_chosen)
     if request.scheme == "exact":
@@ -208,11 +210,11 @@ def are_integers(*operands: Any) -> bool:
     """Whether operands are arrays that NumPy multiplies as integers or booleans. Those in another
     byte order than the machine's do not count.
     """
-    if not all(type(x) is np.ndarray and x.dtype.isnative for x in operands):
-        return False
-    dtypes = [x.dtype for x in operands]
-    last = max(dtype.num for dtype in (*dtypes, np.result_type(*dtypes)))
-    return last <= worth.LAST_INTEGER
+    for x in operands:
+        is_array = type(x) is np.ndarray
+        if not is_array or x.dtype.num > worth.LAST_INTEGER or not x.dtype.isnative:
+            return False
+    return np.result_type(*operands).num <= worth.LAST_INTEGER
 
 
 def _unsuited(call: Call) -> Reason | None:

@@ -139,7 +139,7 @@ def may_be_exact(a: Array, b: Array) -> bool:
     ):
         return False
     least = MIN_EDGE if a.ndim == 2 == b.ndim else MIN_EDGE_OF_STACK
-    return min(*a.shape[-2:], *b.shape[-2:]) >= least
+    return bool(min(*a.shape[-2:], *b.shape[-2:]) >= least)
 
 
 def exact_seconds(

@@ -78,7 +78,7 @@ class Options:
     def next_command(self, place: "Place", budget: str) -> str:
         """The command to type for the predicted gain."""
         command = ["mixpert", "tune", "--error", budget]
-        if place.device is None and set(place.plan.values()) <= {"native", "exact"}:
+        if place.device is None and {*place.plan.values()} - {"native"} == {"exact"}:
             command = ["mixpert", "run"]  # where `exact` is the default
         elif place.scheme is not None:
             command = ["mixpert", "run", "--scheme", place.scheme]

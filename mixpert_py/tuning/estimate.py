@@ -15,6 +15,7 @@ from mixpert_py.import_hook import SourceModule
 from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import Places, places_of
 from mixpert_py.plan import is_in_source, module_of
+from mixpert_py.runtime.dtypes import are_whole
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.sources.notebook_file import cell_lines
@@ -129,21 +130,24 @@ def estimate(
     for site in filter(unsuited.get, result.sites):
         by_place[None][site] = {"native": result.sites[site].seconds}
     fixed = {site for site, trace in result.sites.items() if is_native_anywhere(trace)}
-    for times in by_place.values():
-        times.update({site: {"native": times[site]["native"]} for site in fixed})
+    integers = {site for site, trace in result.sites.items() if are_whole(*trace.dtypes)}
+    for place, times in by_place.items():
+        stay = fixed if place is None else fixed | integers
+        times.update({site: {"native": times[site]["native"]} for site in stay})
     known = _places(program, result)
     tuned = {site for site in result.sites if matches(module_of(site), packages)}
     tuned |= own_sites.keys() | {site for site in result.sites if not is_in_source(site)}
     whole = sum(site.seconds for site in result.sites.values())
     share = min(whole / result.seconds, 1.0)
-    fixed_part = sum(result.sites[site].seconds for site in fixed) / whole
 
     def likely(device: str | None, times: Mapping[str, Mapping[str, float]]) -> Place:
+        stay = fixed if device is None else fixed | integers
+        fixed_part = sum(result.sites[site].seconds for site in stay) / whole
         # Products that no scheme takes keep their share of the time, as the rest of the program.
         operators = [
             Operator(site, local_errors=errors[site], predicted=its)
             for site, its in times.items()
-            if site not in fixed
+            if site not in stay
         ]
         return gains.place(device, share * (1 - fixed_part), operators, budget, tuned)
 
@@ -218,7 +222,7 @@ def _times(
         for scheme, t in one.times.items()
         if t
     }
-    schemes = emulations if taken.intersection(emulations) else casts
+    schemes = (*emulations, "exact") if taken.intersection(emulations) else casts
     here: Times = {
         site: _times_here(trace, measured[site], schemes) for site, trace in result.sites.items()
     }

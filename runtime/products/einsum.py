@@ -14,7 +14,7 @@ from numpy import ndarray
 from mixpert_py.runtime.api import carry_out, in_force
 from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import current, passes
-from mixpert_py.runtime.dtypes import PRECISION, is_wide, name_of
+from mixpert_py.runtime.dtypes import PRECISION, are_whole, is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.products.contraction import Pair, Step, Sum, contraction, expand, path, read
 from mixpert_py.runtime.products.rearranged import (
@@ -177,7 +177,7 @@ def _cast(arrays: Sequence[AnyArray], options: Mapping[str, Any]) -> tuple[AnyAr
         allowed = casting in CASTINGS and all(np.can_cast(x.dtype, dtype, casting) for x in arrays)
     except TypeError:
         return Reason.DTYPE
-    if not allowed or name_of(dtype) not in PRECISION:
+    if not allowed or not (name_of(dtype) in PRECISION or are_whole(name_of(dtype))):
         return Reason.DTYPE
     return tuple(x.astype(dtype, copy=False) for x in arrays)
 

@@ -196,8 +196,8 @@ def test_a_check_that_could_not_fail_is_refused(net: ModuleType, x: Any) -> None
     elsewhere = Plan(site=[Site(id="elsewhere:f/matmul~ab#0", scheme="int8x1")])
     with pytest.raises(ProgramError, match="none of its call sites ran"):
         assert_within_budget(elsewhere, net.square, x, budget=1)
-    with pytest.raises(ProgramError, match=r"no product took its planned scheme \(integer dtype\)"):
-        assert_within_budget(plan_of(net, "int8x1"), net.square, np.eye(9, dtype=int))
+    with pytest.raises(ProgramError, match=r"no product took its planned scheme \(dtype without"):
+        assert_within_budget(plan_of(net, "int8x1"), net.square, np.eye(9, dtype="g"))
     with pytest.raises(ProgramError, match="nothing to compare"):
         assert_within_budget(plan_of(net, "int8x1"), lambda: print(net.square(x).shape))
     with pytest.raises(ProgramError, match="no finite number"):

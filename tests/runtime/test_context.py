@@ -283,7 +283,7 @@ def test_an_unknown_scheme_in_a_plan_is_an_error() -> None:
         ("float32", lambda x, y: x @ y, "no product inside reached MixPert-Py"),
         ("int8x6", mixpert_py.matmul, "every product ran natively. No GPU can be used here"),
         ("float32", lambda x, y: mixpert_py.matmul(x[:2], y), "faster at this size"),
-        ("float32", lambda x, y: mixpert_py.einsum("ij,jk", x.astype(int), y.astype(int)), "exact"),
+        ("float32", lambda x, y: mixpert_py.inner(x.astype("g"), y), "Schemes are"),
     ],
 )
 def test_a_block_whose_scheme_no_product_takes_is_told_once(

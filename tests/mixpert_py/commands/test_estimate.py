@@ -60,17 +60,21 @@ def test_a_program_in_which_they_do_not(tmp_path: Path, mixpert: Mixpert) -> Non
     assert found["command"] is None
 
 
-def test_products_of_integers_gain_nothing_on_any_machine(tmp_path: Path, mixpert: Mixpert) -> None:
+def test_products_of_integers_gain_here_alone(tmp_path: Path, mixpert: Mixpert) -> None:
     counts = "i = np.arange(640000).reshape(800, 800) % 7\nj = i @ i\n"
     (tmp_path / "s.py").write_text(RULE + counts)
     found = estimated(mixpert, "s.py")
     integers = [one for one in found["products"] if one["expression"] == "i @ i"]
-    assert not any(speeds for one in integers for speeds in one["speeds"].values())
+    (gains,) = (one["speeds"] for one in integers)
+    assert {place: {*speeds} for place, speeds in gains.items() if speeds} == {"here": {"exact"}}
+    assert gains["here"]["exact"] > 1
+    assert integers[0]["errors"] == {"exact": 0.0}
     fixed = sum(one["seconds"] for one in integers)
     most = found["seconds"] / fixed  # all else takes no time
-    assert all(place["gain"] <= most for place in found["places"])
+    assert all(place["gain"] <= most for place in found["places"][1:])
     assert all(
-        set(place["plan"]) < {one["id"] for one in found["products"]} for place in found["places"]
+        set(place["plan"]) < {one["id"] for one in found["products"]}
+        for place in found["places"][1:]
     )
 
 
@@ -277,6 +281,8 @@ def test_the_next_command() -> None:
     assert command(gpu, "s.py") == "mixpert tune --error 1e-4 --device 'rtx 3090' s.py"
     assert command(every, "s.py", "-n") == "mixpert run --scheme float32 s.py -- -n"
     assert command(every, "-n", module="pkg") == "mixpert run --scheme float32 -m pkg -n"
+    exact = Place(None, 2.0, 1.0, {"a": "exact", "b": "native"})
+    assert command(exact, "s.py") == "mixpert run s.py"
     some = command(here, "s.py", packages=("sklearn", "scipy.l*"))
     assert some == "mixpert tune --error 1e-4 --package sklearn --package 'scipy.l*' s.py"
     some = command(every, "s.py", packages=("sklearn",))
@@ -304,7 +310,7 @@ print(b.sum())
 WHOLE = """\
 import numpy as np
 
-a = np.arange(10_000).reshape(100, 100)
+a = np.arange(1600).reshape(40, 40)
 print((a @ a).sum())
 """
 
@@ -313,7 +319,7 @@ print((a @ a).sum())
     ("text", "said"),
     [
         (MANY, "12,000 products of about "),
-        (WHOLE, "1 product of int64: integers have to stay exact"),
+        (WHOLE, "1 product of about "),
     ],
     ids=["too small", "integers"],
 )

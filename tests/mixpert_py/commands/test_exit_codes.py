@@ -18,7 +18,7 @@ FILES = {
     "none.py": "x = 1\n",
     "open.py": "x = (\n",
     "fails.py": f"{PRODUCT}raise SystemExit(2)\n",
-    "integers.py": PRODUCT.replace("np.eye(3)", "np.eye(999, dtype=int)"),
+    "long.py": PRODUCT.replace("np.eye(3)", "np.eye(9, dtype=np.longdouble)"),
     "noisy.py": "import os\nimport numpy as np\na = np.frombuffer(os.urandom(9), np.uint8) / 99\n"
     "b = a.reshape(3, 3) @ np.eye(3)\n",
     "bad.toml": "site = 3\n",
@@ -34,7 +34,7 @@ COMMANDS: dict[tuple[str, int], tuple[str, ...]] = {
     ("graph", 0): ("s.py",),
     ("graph", 2): ("s.py", "open.py"),
     ("run", 0): ("s.py",),
-    ("run", 1): ("--strict", "--scheme", "float32", "integers.py"),
+    ("run", 1): ("--strict", "--scheme", "float32", "long.py"),
     ("run", 2): ("nowhere.py",),
     ("estimate", 0): ("--time-limit", "30", "s.py"),
     ("estimate", 1): ("none.py",),

@@ -1,0 +1,298 @@
+"""Products of integers and booleans: NumPy's own bits, in a stated memory."""
+
+import operator
+import tracemalloc
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py import precision
+from mixpert_py.runtime import exact_integers, worth
+from mixpert_py.runtime.api import dot, dot_method, matmul
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.products.einsum import einsum
+from mixpert_py.runtime.products.in_place import imatmul
+from mixpert_py.runtime.products.inner import inner
+from mixpert_py.runtime.products.multi_dot import multi_dot
+from mixpert_py.runtime.products.tensordot import tensordot
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Array
+from mixpert_py.runtime.tracing.trace import Trace
+
+TYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]
+PAIRS = [(a, b) for a in TYPES for b in TYPES if np.result_type(a, b).kind in "biu"]
+FREE = ("EXACT_START", "EXACT_MATRIX", "EXACT_CAST", "EXACT_RESULT")
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Floating point is taken for the fastest at every size."""
+    for name in FREE:
+        monkeypatch.setattr(worth, name, 0.0)
+    for name in ("MIN_INTEGERS", "MIN_BOOLEANS", "MIN_EDGE", "MIN_EDGE_OF_STACK"):
+        monkeypatch.setattr(worth, name, 1)
+    for name in ("INTEGER_LOOP", "INTEGER_LOOP_APART", "EINSUM_BYTE", "BOOLEAN_RESULT"):
+        monkeypatch.setattr(worth, name, 1.0)
+
+
+def ran(product: Callable[[], Any], **given: Any) -> tuple[Any, str, Reason | None]:
+    """The result of a call of the site "s", what made it, and why nothing else did."""
+    trace = Trace()
+    with use(Context(trace=trace, **given)):
+        result = product()
+    (record,) = trace.sites.values()
+    (scheme,) = record.schemes
+    return result, scheme, next(iter(record.reasons), None)
+
+
+def check(product: Callable[..., Any], native: Callable[..., Any], *operands: Any) -> None:
+    """`exact` makes it, with NumPy's bits and type."""
+    wanted = native(*operands)
+    result, scheme, _ = ran(lambda: product(*operands, site="s"))
+    assert scheme == "exact"
+    assert type(result) is type(wanted)
+    assert result.dtype == wanted.dtype
+    np.testing.assert_array_equal(result, wanted)
+
+
+def entries(rng: np.random.Generator, dtype: str, shape: tuple[int, ...], kind: str) -> Array:
+    """small: −3 … 3; full: any; ends: the type's extremes; else numbers of so many bits."""
+    if dtype == "?":
+        return rng.random(shape) < (0.5 if kind == "full" else 0.05)
+    limits = np.iinfo(dtype)
+    if kind == "ends":
+        ends = np.array([limits.min, limits.max, 0, limits.max - 1], dtype)
+        return rng.choice(ends, shape)
+    most = limits.max if kind == "full" else 3 if kind == "small" else (1 << int(kind)) - 1
+    low, high = max(limits.min, -most - 1), min(limits.max, most)
+    return rng.integers(low, high, shape, dtype, endpoint=True)
+
+
+def layouts(x: Array) -> Iterator[Array]:
+    """The same matrix, or stack, in several orders and at several steps in memory."""
+    yield x
+    yield np.asfortranarray(x)
+    yield np.repeat(x, 2, -1)[..., ::2]
+    yield x[..., ::-1].copy()[..., ::-1]
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    yield frozen
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(("left", "right"), PAIRS)
+def test_all_pairs_of_types(left: str, right: str) -> None:
+    rng = np.random.default_rng(0)
+    for kind in ("small", "full", "ends", "11", "26"):
+        for m, k, n in ((1, 1, 1), (5, 300, 7), (17, 33, 2)):
+            a, b = entries(rng, left, (m, k), kind), entries(rng, right, (k, n), kind)
+            check(matmul, operator.matmul, a, b)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("panel", [exact_integers.PANEL, 64], ids=["one panel", "many panels"])
+def test_a_sweep(monkeypatch: pytest.MonkeyPatch, panel: int) -> None:
+    monkeypatch.setattr(exact_integers, "PANEL", panel)
+    rng = np.random.default_rng(panel)
+    for _ in range(300):
+        left, right = PAIRS[rng.integers(len(PAIRS))]
+        m, n = rng.integers(1, 9, 2)
+        k = int(rng.choice([1, 8, 90, 1030]))
+        stacks: list[tuple[Any, Any]] = [((), ()), ((3,), ()), ((), (2,)), ((2, 1), (3,))]
+        one, other = stacks[rng.integers(4)]
+        kinds = rng.choice(["small", "full", "ends", "12", "24", "31", "40"], 2)
+        a = entries(rng, left, (*one, m, k), kinds[0])
+        b = entries(rng, right, (*other, k, n), kinds[1])
+        a, b = (list(layouts(x))[rng.integers(5)] for x in (a, b))
+        check(matmul, operator.matmul, a, b)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("bits", [24, 53])
+@pytest.mark.parametrize("beyond", [0, 1], ids=["at the limit", "beyond"])
+def test_sums_as_large_as_a_significand(bits: int, beyond: int) -> None:
+    """Odd sums above 2^24, or 2^53, are no numbers of float32, or float64."""
+    k = 64
+    a = np.full((2, k), 1 << bits // 2)
+    b = np.full((k, 2), (1 << bits - bits // 2 - 6) + beyond)
+    a[0, 0] += beyond
+    check(matmul, operator.matmul, a, b)
+    check(matmul, operator.matmul, -a, b - 1)
+
+
+@pytest.mark.usefixtures("always")
+def test_against_integers_of_any_length() -> None:
+    rng = np.random.default_rng(3)
+    for dtype in ("i8", "u8"):
+        a, b = entries(rng, dtype, (4, 5000), "full"), entries(rng, dtype, (5000, 3), "full")
+        wanted = (a.astype(object) @ b.astype(object)) % (1 << 64)
+        assert ((matmul(a, b).astype(object) % (1 << 64)) == wanted).all()
+
+
+A, B = (entries(np.random.default_rng(i), "i8", (12, 12), "full") for i in (1, 2))
+T = entries(np.random.default_rng(4), "i4", (3, 4, 5), "full")
+SPELLINGS: dict[str, tuple[Any, Any, tuple[Any, ...]]] = {
+    "dot": (dot, np.dot, (A, B)),
+    "method": (dot_method, lambda a, b: a.dot(b), (A, B)),
+    "matmul": (partial(matmul, native=np.matmul), np.matmul, (A, B)),
+    "X.T @ X": (matmul, operator.matmul, (A[:9].T, A[:9])),
+    "inner": (inner, np.inner, (A, B)),
+    "tensordot": (
+        lambda *x, site: tensordot(*x, 2, site=site),
+        np.tensordot,
+        (T, T.transpose(1, 2, 0)),
+    ),
+    "multi_dot": (
+        lambda *x, site: multi_dot(x, site=site),
+        lambda *x: np.linalg.multi_dot(x),
+        (A, B, A),
+    ),
+    "einsum": (partial(einsum, "ij,jk"), partial(np.einsum, "ij,jk"), (A, B)),
+    "einsum of a stack": (
+        partial(einsum, "bij,kbj->bik"),
+        partial(np.einsum, "bij,kbj->bik"),
+        (T, T.transpose(1, 0, 2)),
+    ),
+    "einsum of booleans": (
+        partial(einsum, "ij,kj"),
+        partial(np.einsum, "ij,kj"),
+        (A > 0, B > 2**62),
+    ),
+    "einsum with a dtype": (
+        partial(einsum, "ij,jk", dtype="i8"),
+        partial(np.einsum, "ij,jk", dtype="i8"),
+        (T[0], T[1].T),
+    ),
+    "einsum, optimized": (
+        partial(einsum, "ij,jk", optimize=True),
+        partial(np.einsum, "ij,jk"),
+        (A, B),
+    ),
+}
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(("product", "native", "operands"), SPELLINGS.values(), ids=SPELLINGS)
+def test_every_spelling(product: Any, native: Any, operands: Any) -> None:
+    check(product, native, *operands)
+
+
+@pytest.mark.usefixtures("always")
+def test_out() -> None:
+    for out in (np.empty((12, 12), "i8"), np.empty((12, 12), "i8").T, A.copy()):
+        given = out if out.base is None or out.base is not A else A
+        result, scheme, _ = ran(lambda out=given: matmul(A, B, out=out, site="s", native=np.matmul))
+        assert result is given
+        assert scheme == "exact"
+        np.testing.assert_array_equal(result, A @ B)
+    x = A.copy()
+    assert matmul(x, B, out=x) is x  # an operand
+    np.testing.assert_array_equal(x, A @ B)
+    y = A.copy()
+    assert imatmul(y, B) is y
+    np.testing.assert_array_equal(y, A @ B)
+
+
+FROZEN = A.copy()
+FROZEN.flags.writeable = False
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "shapes": lambda f: f(A, B[:5]),
+    "a read-only out": lambda f: f(A, B, out=FROZEN),
+    "a narrow out": lambda f: f(A, B, out=np.empty((12, 12), "?")),
+    "an out of another shape": lambda f: f(A, B, out=np.empty((3, 12), "i8")),
+    "casting": lambda f: f(A, B, dtype="i1", casting="safe"),
+    "no such casting": lambda f: f(A, B, casting="maybe"),
+    "a number": lambda f: f(A, np.int64(3)),
+}
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
+def test_errors_are_numpys(call: Callable[[Any], Any]) -> None:
+    with pytest.raises((TypeError, ValueError)) as wanted:
+        call(np.matmul)
+    with pytest.raises(type(wanted.value)) as raised:
+        call(partial(matmul, site="s", native=np.matmul))
+    assert str(raised.value) == str(wanted.value)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: f(A, B, dtype="f8"),
+        lambda f: f(A, B, dtype="i1"),
+        lambda f: f(A, B, out=np.empty((12, 12), "i1")),
+        lambda f: f(A, B, dtype="i4", casting="unsafe"),
+        lambda f: f(A, B, out=np.empty((12, 12), "f8")),
+        lambda f: f(A, A.astype("u8")),
+        lambda f: f(A, A / 2),
+        lambda f: f(A.astype(">i8"), B),
+        lambda f: f(A.view(np.matrix), B),
+        lambda f: f(A.astype(object), B),
+        lambda f: f(A[:, :0], B[:0]),
+        lambda f: f(A[:0], B),
+        lambda f: f(A, B[0]),
+        lambda f: f(A[0], B[0]),
+        lambda f: f(A.astype(np.longdouble), B),
+        lambda f: f(np.ma.masked_less(A, 0), B),
+    ],
+)
+def test_what_is_left_to_numpy(call: Callable[[Any], Any]) -> None:
+    wanted = call(np.matmul)
+    result, scheme, _ = ran(lambda: call(partial(matmul, site="s", native=np.matmul)))
+    assert scheme == "native"
+    assert type(result) is type(wanted)
+    assert result.dtype == wanted.dtype
+    np.testing.assert_array_equal(result, wanted)
+
+
+LARGE = np.arange(40_000).reshape(200, 200) % 9
+
+
+def test_which_products_take_it() -> None:
+    few = LARGE[:20, :20]
+    for a, scheme, wanted in (
+        (LARGE, None, ("exact", None)),
+        (LARGE, "int8x6", ("exact", None)),
+        (LARGE, "exact", ("exact", None)),
+        (LARGE, "native", ("native", None)),
+        (few, None, ("native", None)),
+        (few, "exact", ("native", Reason.TOO_SMALL)),
+        (LARGE / 2, "exact", ("native", Reason.NO_INTEGERS)),
+        (LARGE / 2, None, ("native", None)),
+    ):
+        _, *made = ran(lambda a=a: matmul(a, a, site="s"), scheme=scheme)
+        assert tuple(made) == wanted
+
+
+def test_later_calls_are_decided_by_their_own_values() -> None:
+    wide = LARGE + (1 << 62)
+    for a in (LARGE, wide, LARGE):
+        np.testing.assert_array_equal(matmul(a, a, site="same"), a @ a)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_lower_scheme_means_exact_and_warns_of_nothing() -> None:
+    with precision("int8x6"):
+        np.testing.assert_array_equal(matmul(LARGE, LARGE, site="s"), LARGE @ LARGE)
+
+
+def test_the_memory_is_the_stated_one() -> None:
+    a = np.arange(3000 * 2200, dtype="i8").reshape(3000, 2200) << 40
+    b = a.reshape(2200, 3000)[:, :700]
+    one = 8 * exact_integers.PANEL
+    tracemalloc.start()
+    try:
+        for x, y, most in ((a >> 40, b >> 40, 3 * one), (a, b, 9 * one)):
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            result = exact_integers.multiply(
+                exact_integers.Request(x, y, "exact", native=operator.matmul)
+            )
+            assert tracemalloc.get_traced_memory()[1] - before - result.value.nbytes <= most
+    finally:
+        tracemalloc.stop()
