@@ -13,7 +13,7 @@ one of them is not.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterator
 from itertools import product as pairs
 from typing import Any, Final, NamedTuple
 
@@ -106,16 +106,19 @@ def _way(
         if not is_einsum:  # which reads every pair
             shares = (np.count_nonzero(x) / x.size for x in (a, b))
             native = worth.boolean_seconds(k, results, *shares)
-        ways: Iterable[Way] = [_single(FLOAT32, 1, 1, k)]
+        ways = [_single(FLOAT32, 1, 1, k)]
     else:
         bounds = [_bound(x.dtype) for x in (a, b)]
         if bounds[0] * bounds[1] * k > EXACT[FLOAT32]:
             bounds = [
                 min(_largest(_signed(x)), most) for x, most in zip((a, b), bounds, strict=True)
             ]
-        ways = _ways(bounds[0], bounds[1], k, 8 * dtype.itemsize)
-    best = min(ways, key=seconds)
-    return best if seconds(best) < native else None
+        ways = _undivided(bounds[0], bounds[1], k)
+        is_enough = any(way.panel == k for way in ways)
+        if not is_enough and seconds(_quickest_of_digits(k)) < native:
+            ways += _divided(bounds[0], bounds[1], k, 8 * dtype.itemsize)
+    best = min(ways, key=seconds, default=None)
+    return best if best is not None and seconds(best) < native else None
 
 
 def _bound(dtype: "np.dtype[Any]") -> int:
@@ -144,14 +147,14 @@ def _single(dtype: "np.dtype[Any]", left: int, right: int, panel: int) -> Way:
     return Way(dtype, Digits(1, 0, left), Digits(1, 0, right), ((0, 0),), panel)
 
 
-def _ways(left: int, right: int, k: int, bits: int) -> Iterable[Way]:
-    """The ways to make a product of operands of such magnitudes. bits: of the result."""
-    for dtype, exact in EXACT.items():
-        panel = min(k, exact // (left * right))
-        if panel:
-            yield _single(dtype, left, right, panel)
-        if panel == k:
-            return
+def _undivided(left: int, right: int, k: int) -> list[Way]:
+    """The ways to make a product of operands of such magnitudes without digits."""
+    panels = ((dtype, min(k, exact // (left * right))) for dtype, exact in EXACT.items())
+    return [_single(dtype, left, right, panel) for dtype, panel in panels if panel]
+
+
+def _divided(left: int, right: int, k: int, bits: int) -> Iterator[Way]:
+    """The ways to make the same of digits. bits: of the result."""
     counts = range(1, MOST_DIGITS + 1)
     splits = [[_digits_of(largest, count) for count in counts] for largest in (left, right)]
     for one, other in pairs(*splits):
@@ -160,6 +163,11 @@ def _ways(left: int, right: int, k: int, bits: int) -> Iterable[Way]:
         terms = tuple((i, j) for i, j in places if i * one.width + j * other.width < bits)
         if panel:
             yield Way(FLOAT64, one, other, terms, panel)
+
+
+def _quickest_of_digits(k: int) -> Way:
+    """The cheapest way that digits may need: whoever loses with it need not look at others."""
+    return Way(FLOAT64, Digits(1, 0, 1), Digits(2, 1, 1), ((0, 0), (0, 1)), k)
 
 
 def _digits_of(largest: int, count: int) -> Digits:

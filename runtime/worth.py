@@ -75,10 +75,11 @@ EXACT_START = 40e-6
 EXACT_MATRIX = 0.4e-6  # for each matrix of a stack
 EXACT_CAST = 1.5e-9  # for each element of an operand: its range is read, and it is cast
 EXACT_RESULT = 1.5e-9  # for each element of a result, or of a partial sum
-# What can gain, quickly told: elements of one operand, times those of the other; of booleans; and
-# the shortest edge of matrices, and of those of a stack.
-MIN_INTEGERS: Final = 56**4
+# What can gain, quickly told: elements of one operand, times those of the other; of booleans, and in
+# an einsum; and the shortest edge of matrices, and of those of a stack.
+MIN_INTEGERS: Final = 72**4
 MIN_BOOLEANS: Final = 256**4
+MIN_IN_EINSUM: Final = 96**4
 MIN_EDGE: Final = 8
 MIN_EDGE_OF_STACK: Final = 20
 LAST_INTEGER: Final = np.dtype(np.ulonglong).num  # `num` of booleans and integers goes up to this
@@ -162,8 +163,9 @@ def integer_seconds(
     multiplications: int, b: Array, dtype: "np.dtype[Any]", *, is_einsum: bool
 ) -> float:
     """Predicted seconds of a product of integers by NumPy, and no more. b: its right operand."""
-    if is_einsum and dtype.kind != "b":
-        return multiplications * min(EINSUM_BYTE * dtype.itemsize, INTEGER_LOOP)
+    if is_einsum and dtype.kind != "b":  # np.einsum needs no matrices, which take as long again
+        each = min(EINSUM_BYTE * dtype.itemsize, INTEGER_LOOP)
+        return multiplications * each - EXACT_START
     k, n = b.shape[-2:]
     is_apart = abs(b.strides[-2]) > b.itemsize and k * n * dtype.itemsize >= BYTES_APART
     return multiplications * (INTEGER_LOOP_APART if is_apart else INTEGER_LOOP)
@@ -181,7 +183,9 @@ def are_small(operands: Iterable[Any]) -> bool:
     last = None
     for x in operands:
         if type(x) is ndarray:
-            if x.size >= MIN_ELEMENTS_TO_MOVE or (last is not None and may_be_exact(last, x)):
+            if x.size >= MIN_ELEMENTS_TO_MOVE or (
+                last is not None and last.size * x.size >= MIN_IN_EINSUM and may_be_exact(last, x)
+            ):
                 return False
             last = x
         elif type(x) not in (str, list, tuple) and not (is_small_on_device(x) and x.ndim < 3):

@@ -16,6 +16,7 @@ from mixpert_py import files
 from tests.benchmarks import (
     apps,
     dispatch,
+    exact,
     first_example,
     float64,
     gemm,
@@ -53,6 +54,7 @@ def parts() -> Mapping[str, tuple[str, Callable[[Record, str], str]]]:
         "programs": ("programs-gpu", lambda found, docs: programs.markdown(found)),
         "calls": ("dispatch", lambda found, docs: dispatch.markdown(found)),
         "calls_on_gpu": ("dispatch-gpu", lambda found, docs: dispatch.markdown(found)),
+        "exact": ("exact", lambda found, docs: exact.markdown(found)),
         "looks": ("looks", looks.markdown),
         "tunings": ("tunings", ten_tunings.markdown),
         "first": ("first-example", lambda found, docs: first_example.markdown(found)),
