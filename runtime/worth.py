@@ -75,8 +75,8 @@ EXACT_START = 40e-6
 EXACT_MATRIX = 0.4e-6  # for each matrix of a stack
 EXACT_CAST = 1.5e-9  # for each element of an operand: its range is read, and it is cast
 EXACT_RESULT = 1.5e-9  # for each element of a result, or of a partial sum
-# What can gain, quickly told: elements of one operand, times those of the other; of booleans, and in
-# an einsum; and the shortest edge of matrices, and of those of a stack.
+# What can gain, quickly told: elements of one operand, times those of the other; of booleans, and
+# in an einsum; and the shortest edge of matrices, and of those of a stack.
 MIN_INTEGERS: Final = 72**4
 MIN_BOOLEANS: Final = 256**4
 MIN_IN_EINSUM: Final = 96**4
