@@ -24,8 +24,8 @@ SAME_SETTINGS = (
     "settings in both."
 )
 # A gain of a program that takes less seconds may be lost where `mixpert run` starts it.
-SHORT_PROGRAM = 2.0
-START_UP = "Not counted: `mixpert run` starts 0.3 to 0.5 s later than Python."
+SHORT_PROGRAM = 1.0
+START_UP = "Not counted: `mixpert run` starts about 0.1 s later than Python."
 COLORS = 6  # of levels below native, most accurate first; the style sheet has them
 
 # The meaning of a reason: for a trial, or for the level below the one that an operator has.

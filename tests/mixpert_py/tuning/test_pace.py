@@ -65,7 +65,7 @@ def test_only_what_is_faster_for_certain_is_lowered(
     assert not found.unclear
     assert not found.predicted
     assert found.plan.provenance.gain == ""
-    assert START_UP in found.notes  # since the chain takes less than two seconds
+    assert START_UP in found.notes  # since the chain takes less than a second
     assert [site.ms for site in found.plan.site] == [5e3, 1e4]
 
 
