@@ -400,7 +400,7 @@ def _times(
     vendor, batch = times.model.vendor, math.prod(broadcast(a[:-2], b[:-2])) * products
     more = {"wide": wide, "shares_b": len(b) < 3 and products == 1, "packed": packed * products}
     made = emulation_on_gpu(scheme, batch * m * k * n)
-    ours = prediction.product(times, made, m, k, n, batch, **more).seconds
+    ours = prediction.product(times, made, (m, k, n), batch, **more).seconds
     native = prediction.native(times, m, k, n, batch, wide=wide)
     product, host = vendor.product or 0.0, vendor.host or 0.0
     if products > 1:  # more launches, of what takes operands apart, too

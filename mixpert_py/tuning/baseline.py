@@ -21,6 +21,7 @@ from mixpert_py.tuner.records import Measurement, Operator, Reason, median_of, t
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import DIFFERING, FLOAT64, NATIVE
 from mixpert_py.tuning.paired import PairedTimes
+from mixpert_py.tuning.unsuited import why_native
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.kernel_times import KernelTimes
@@ -238,10 +239,9 @@ def profiled_operator(
     locked: bool,
     sensitivity: float = 1.0,
     path: str = "",
-    unsuited: str = "",
 ) -> Operator:
     """The operator of a call site with its profile. levels: schemes whose times are predicted.
-    path: of its file, where several have products. unsuited: as in `Operator`.
+    path: of its file, where several have products.
     """
     return Operator(
         id=site.id,
@@ -265,7 +265,7 @@ def profiled_operator(
         fed_by=trace.fed_by,
         callers=trace.callers,
         path=path,
-        unsuited=unsuited,
+        unsuited=why_native(trace) if isinstance(clock.cost, PairedTimes) else "",
     )
 
 
@@ -334,7 +334,7 @@ class DeviceCost:
         if not worth.figures(self.device).faster(scheme, (m, k), (k, n), wide, 0, products):
             return native
         emulation = worth.emulation_on_gpu(scheme, products * m * k * n)
-        emulated = prediction.product(self.times, emulation, m, k, n, products, wide=wide).seconds
+        emulated = prediction.product(self.times, emulation, shape, products, wide=wide).seconds
         if products == 1:
             return emulated
         return emulated + prediction.joining(self.times, m, n, products, products, wide=wide)

@@ -55,7 +55,7 @@ from mixpert_py.tuning.project_sites import (
 )
 from mixpert_py.tuning.record import provenance
 from mixpert_py.tuning.trials import Trials
-from mixpert_py.tuning.unsuited import why_all_native, why_native
+from mixpert_py.tuning.unsuited import why_all_native
 
 FEW_RUNS, MOST_RUNS = 4, 12  # between which most tunings need some
 NOTHING = "makes no matrix product that could be tuned"
@@ -248,7 +248,6 @@ def _problem(
             locked=site in locked,
             sensitivity=options.limits.scale,
             path=project.file_shown(site),
-            unsuited=why_native(trace) if isinstance(clock.cost, PairedTimes) else "",
         )
         for site, trace in baseline.profile.items()
         if site in sites

@@ -15,6 +15,7 @@ from mixpert_py.runtime.model.kernel_times import CORE_RATE, KernelTimes
 from mixpert_py.runtime.model.tile import Depth
 from mixpert_py.runtime.packing import LARGE
 from mixpert_py.runtime.packing.operand import layout
+from mixpert_py.runtime.reasons import Shape
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.int8 import INT8X1
 
@@ -48,50 +49,42 @@ class Predicted:
 def product(
     times: KernelTimes,
     scheme: Scheme,
-    m: int,
-    k: int,
-    n: int,
+    shape: Shape,
     batch: int = 1,
     *,
     wide: bool = False,
     shares_b: bool = False,
     packed: int = 0,
 ) -> Predicted:
-    """C (batch × m × n) = A·B by a scheme, both operands on the device. No step takes less than its
-    bytes need: where the native product is bound by memory, this one takes longer, unless
-    operands are packed already.
+    """C (batch × m × n) = A·B by a scheme, both operands on the device.
 
-    wide: of float64. shares_b: all products have one B. packed: elements that are packed already.
-    Raises DeviceError where there are no kernels for the device.
+    No step takes less than its bytes need: where the native product is bound by memory, this one
+    takes longer, unless operands are packed already.
+
+    shape: (m, k, n). wide: of float64. shares_b: all products have one B. packed: elements that are
+    packed already. Raises DeviceError where there are no kernels for the device.
     """
     require(times)
+    m, k, n = shape
+    elements, size = batch * m * k + (1 if shares_b else batch) * k * n, 8 if wide else 4
     if scheme.moduli:
-        elements = batch * m * k + (1 if shares_b else batch) * k * n
-        return _by_residues(times, scheme, m, k, n, batch, elements - packed, 8 if wide else 4)
+        return _by_residues(times, scheme, shape, batch, elements - packed, size)
     depth = depth_of(scheme, k)
     tile = times.best(scheme, m, n, batch, depth, wide)
-    elements, size = batch * m * k + (1 if shares_b else batch) * k * n, 8 if wide else 4
     moved = elements * _slice_bytes(scheme) + batch * m * n * size
     kernel = max(times.seconds(scheme, tile, m, n, batch, depth), _moving(times, moved))
     return Predicted(_packing(times, scheme, elements - packed, k, size), kernel)
 
 
 def _by_residues(
-    times: KernelTimes,
-    scheme: Scheme,
-    m: int,
-    k: int,
-    n: int,
-    batch: int,
-    elements: int,
-    size: int,
+    times: KernelTimes, scheme: Scheme, shape: Shape, batch: int, elements: int, size: int
 ) -> Predicted:
     """The time of a product by residues: one INT8 product for each modulus.
 
     Packing reads operands twice and writes residues; the remainder theorem reads those of C and
     writes C. elements: the number packed. size: the bytes of one element.
     """
-    count = scheme.products
+    count, (m, k, n) = scheme.products, shape
     depth = depth_of(INT8X1, k)
     tile = times.best(INT8X1, m, n, batch, depth, False)
     one = times.seconds(INT8X1, tile, m, n, batch, depth)

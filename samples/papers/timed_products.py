@@ -96,7 +96,7 @@ def _row(cupy: Any, clock: EventClock, pair: Pair) -> dict[str, Any]:
         return lambda: gemm(left, right, scheme, c, tile=tile)
 
     samples = in_turn(clock, {_name(tile): call(tile) for tile in tiles}, ROUNDS)
-    predicted = prediction.product(times, scheme, pair.m, pair.k, pair.n, pair.batch)
+    predicted = prediction.product(times, scheme, (pair.m, pair.k, pair.n), pair.batch)
     tilings = {Tiling(tile.m, tile.n, times.chip.family.threads): tile for tile in tiles}
     enough = [legemm_tiles.enough(times.model, tiling) for tiling in tilings]
     theirs = legemm_tiles.chosen(list(tilings), enough, pair.m, pair.n, pair.batch)

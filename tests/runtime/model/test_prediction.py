@@ -41,7 +41,7 @@ def scheme(name: str) -> Scheme:
 
 
 def seconds(name: str, m: int, k: int, n: int, batch: int = 1, **more: bool | int) -> float:
-    return prediction.product(H200, scheme(name), m, k, n, batch, **more).seconds  # type: ignore[arg-type]
+    return prediction.product(H200, scheme(name), (m, k, n), batch, **more).seconds  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shape", CUBLAS, ids=str)
@@ -115,28 +115,28 @@ def test_nothing_that_is_split_takes_less_than_its_bytes(
 def test_slices_are_read_and_the_result_is_written(name: str) -> None:
     """However little a kernel computes."""
     slices = {"int8x1": 1, "tf32x3": 8}[name] * 32768**2
-    packed = prediction.product(H200, scheme(name), 1, 32768, 32768, packed=32768**2)
+    packed = prediction.product(H200, scheme(name), (1, 32768, 32768), packed=32768**2)
     assert packed.kernel > slices / H200.model.dram.bandwidth
-    flat = prediction.product(H200, scheme(name), 32768, 1, 32768)
+    flat = prediction.product(H200, scheme(name), (32768, 1, 32768))
     assert flat.kernel > 4 * 32768**2 / H200.model.dram.bandwidth
 
 
 def test_double_precision_takes_longer_to_pack() -> None:
-    single = prediction.product(H200, scheme("int8x6"), 4096, 4096, 4096)
-    double = prediction.product(H200, scheme("int8x6"), 4096, 4096, 4096, wide=True)
+    single = prediction.product(H200, scheme("int8x6"), (4096, 4096, 4096))
+    double = prediction.product(H200, scheme("int8x6"), (4096, 4096, 4096), wide=True)
     assert double.packing > single.packing
 
 
 @pytest.mark.parametrize("name", ["tesla-t4", "tesla-v100-sxm2-16gb"])
 def test_a_device_without_kernels_is_named(name: str) -> None:
     with pytest.raises(DeviceError, match=r"compute capability 7\.\d; the kernels need 8\.0"):
-        prediction.product(KernelTimes(find(name)), scheme("int8x6"), 512, 512, 512)
+        prediction.product(KernelTimes(find(name)), scheme("int8x6"), (512, 512, 512))
 
 
 def test_an_a100_is_slower_than_an_h200() -> None:
     a100 = KernelTimes(find("a100"))
     for name in ("int8x6", "fp16x3"):
-        ours = prediction.product(a100, scheme(name), 4096, 4096, 4096).seconds
+        ours = prediction.product(a100, scheme(name), (4096, 4096, 4096)).seconds
         assert 1.2 < ours / seconds(name, 4096, 4096, 4096) < 6
 
 
