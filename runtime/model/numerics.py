@@ -7,10 +7,12 @@ No vendor documents it; these papers found it out, and `runtime.probes.numerics`
 
 Products are exact [F, §3.2]. A group of them, and the addend, are aligned to the largest exponent
 among them; what falls below the last bit kept is lost; the rest is added as integers, and only the
-sum is normalized and rounded to FP32 [F, §3.3–3.4; K, §3; X, §4]. It is the next group's addend.
+sum is normalized and cut to FP32 [F, §3.3–3.4; K, §3; X, §4]. It is the next group's addend. The
+sum is never −0, and subnormal numbers count. All chips of NVIDIA's do so, from Volta on.
 """
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -21,10 +23,6 @@ from mixpert_py.runtime.kernels.abi import ELEMENTS
 from mixpert_py.runtime.scheme import Scheme
 
 Array = npt.NDArray[Any]
-Rounding = Literal["zero", "nearest", "down"]
-Order = Literal["ascending", "descending", "interleaved"]
-
-ROUND = {"zero": np.trunc, "nearest": np.rint, "down": np.floor}
 
 # What NVIDIA's instructions return for every NaN [X, §4].
 NAN = np.array(0x7FFFFFFF, np.uint32).view(np.float32)[()]
@@ -44,42 +42,20 @@ DEPTH = 32  # bytes of K that an instruction multiplies, whatever the element
 class Accumulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The way in which a floating-point matrix instruction accumulates its products.
 
-    group: products that are added at once. order: which of K go together, and which groups come
-    first; interleaved: group i of n has i, i + n, i + 2n, …
-    fraction: bits kept below the one of the largest exponent: 23 and the extra alignment bits of
-    [K]. alignment: how the others are rounded to that. result: how the sum is rounded to FP32.
-    normalized: whether the exponent of a product is its own, else the sum of its factors'.
-    addend: added with the products, or to their sum when that has been rounded to FP32.
-    floor: exponent below which nothing is aligned, however small all are; None: there is none.
-    subnormal_operands, subnormal_sums: whether subnormal numbers count, in A and B, and in C, else
-    they are zero. signed_zero: whether a sum can be −0, as in IEEE 754; an H200's cannot.
+    group: products that are added at once, along K. fraction: bits kept below the one of the
+    largest exponent: 23 and the extra alignment bits of [K]. floor: exponent below which nothing is
+    aligned, however small all are; None: there is none.
     """
 
     group: Annotated[int, msgspec.Meta(ge=1)]
     fraction: Annotated[int, msgspec.Meta(ge=1, le=40)]
-    order: Order = "ascending"
-    addend: Literal["aligned", "after"] = "aligned"
-    alignment: Rounding = "zero"
-    result: Rounding = "zero"
-    normalized: bool = False
     floor: int | None = None
-    subnormal_operands: bool = True
-    subnormal_sums: bool = True
-    signed_zero: bool = False
-
-    def groups(self, k: int) -> list[range]:
-        """Positions along K that are added at once, in the order of the additions."""
-        count = -(-k // self.group)
-        if self.order == "interleaved":
-            return [range(start, k, count) for start in range(count)]
-        found = [range(s, min(s + self.group, k)) for s in range(0, k, self.group)]
-        return found[::-1] if self.order == "descending" else found
 
 
 class IntegerAccumulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The behaviour of an integer matrix instruction when INT32 does not hold the sum."""
 
-    overflow: Literal["wraps", "saturates"]
+    overflow: Literal["wraps"]
 
 
 AnyAccumulation = Accumulation | IntegerAccumulation
@@ -93,7 +69,7 @@ def accumulate(a: Array, b: Array, c: Array, how: AnyAccumulation) -> Array:
     NaN, and where Inf − Inf and 0 · Inf enter, is 0x7FFFFFFF; a sum of 2^128 or more is Inf.
     """
     if isinstance(how, IntegerAccumulation):
-        return _integers(a, b, c, how)
+        return _integers(a, b, c)
     m, k = a.shape[-2:]
     n = b.shape[-1]
     value = np.empty((c.size // max(m * n, 1), m, n), np.float32)
@@ -105,12 +81,9 @@ def accumulate(a: Array, b: Array, c: Array, how: AnyAccumulation) -> Array:
     return value.reshape(c.shape)
 
 
-def _integers(a: Array, b: Array, c: Array, how: IntegerAccumulation) -> Array:
+def _integers(a: Array, b: Array, c: Array) -> Array:
     # Exact: |a·b| ≤ 2^14, and no instruction has more of K than float64 has bits to spare.
-    total = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64) + c
-    if how.overflow == "saturates":
-        total = np.clip(total, -(1 << 31), (1 << 31) - 1)
-    return total.astype(np.int32)
+    return ((a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64) + c).astype(np.int32)
 
 
 def _chunks(count: int, m: int, n: int) -> Iterator[tuple[slice, slice]]:
@@ -128,75 +101,38 @@ def _floats(a: Array, b: Array, c: Array, how: Accumulation) -> Array:
     right = np.ascontiguousarray(b.transpose(1, 2, 0)).astype(np.float64)[:, np.newaxis]
     total = np.ascontiguousarray(c.transpose(1, 2, 0)).astype(np.float64)
     smallest = SMALLEST_HALF if a.dtype == np.float16 else SMALLEST
-    if not how.subnormal_operands:
-        left, right = (_flushed(x, smallest) for x in (left, right))
-    if not how.subnormal_sums:
-        total = _flushed(total, SMALLEST)
     exponents = _exponents(left, smallest), _exponents(right, smallest)
-    for group in how.groups(len(left)):
-        pairs = [(left[i], right[i]) for i in group]
-        highest = _highest(pairs, [(exponents[0][i], exponents[1][i]) for i in group], how)
-        total = _sum(total, pairs, highest, how)
+    for start in range(0, len(left), how.group):
+        group = slice(start, start + how.group)
+        sums = zip(exponents[0][group], exponents[1][group], strict=True)
+        highest = functools.reduce(np.maximum, (x + y for x, y in sums))
+        total = _sum(total, zip(left[group], right[group], strict=True), highest, how)
     value = total.astype(np.float32)
     value[np.isnan(value)] = NAN
     return value.transpose(2, 0, 1)
 
 
-def _highest(
-    pairs: list[tuple[Array, Array]], exponents: list[tuple[Array, Array]], how: Accumulation
-) -> Array:
-    """The largest exponent of products, none's where all are zero."""
-    if how.normalized:
-        found = [_exponents(x * y, LEAST_SUM) for x, y in pairs]
-    else:
-        found = [x + y for x, y in exponents]
-    highest = found[0].copy()
-    for other in found[1:]:
-        np.maximum(highest, other, out=highest)
-    return highest
-
-
 def _sum(
-    total: Array, pairs: list[tuple[Array, Array]], highest: Array, how: Accumulation
+    total: Array, pairs: Iterable[tuple[Array, Array]], highest: Array, how: Accumulation
 ) -> Array:
-    """The addend and the products of a group, as FP32 numbers."""
-    if how.addend == "aligned":
-        highest = np.maximum(highest, _exponents(total, SMALLEST))
+    """The addend and the products of a group, as FP32 numbers. highest: exponent of the products,
+    ZERO and less where all are zero.
+    """
+    highest = np.maximum(highest, _exponents(total, SMALLEST))
     highest = np.maximum(highest, LEAST_SUM if how.floor is None else how.floor)
-    align = ROUND[how.alignment]
     scale = np.ldexp(1.0, how.fraction - highest)
-    aligned = align(total * scale) if how.addend == "aligned" else np.full_like(scale, -0.0)
+    aligned = np.trunc(total * scale)
     for x, y in pairs:
         addend = x * y  # exact in float64, and so are all of these steps but the rounding
         addend *= scale
-        aligned += align(addend, out=addend)
-    sums = _rounded(aligned / scale, how)
-    return sums if how.addend == "aligned" else _rounded(_toward_odd(total, sums), how)
+        aligned += np.trunc(addend, out=addend)
+    return _cut(aligned / scale)
 
 
-def _toward_odd(x: Array, y: Array) -> Array:
-    """x + y, such that rounding it to FP32 is rounding the sum itself: what float64 cannot hold
-    shows in the last bit.
-    """
-    total = x + y
-    part = total - x
-    lost = (x - (total - part)) + (y - part)
-    lost[~np.isfinite(total)] = 0.0
-    inward = (lost != 0) & ((lost < 0) == (total > 0))
-    total = np.where(inward, np.nextafter(total, 0.0), total)
-    bits = total.view(np.int64)
-    bits |= lost != 0
-    return total
-
-
-def _rounded(x: Array, how: Accumulation) -> Array:
-    """x as an FP32 number; Inf from 2^128 on, whatever the rounding [K, exceptional cases]."""
+def _cut(x: Array) -> Array:
+    """x cut to an FP32 number; Inf from 2^128 on [K, exceptional cases]."""
     unit = np.ldexp(1.0, np.maximum(np.frexp(x)[1] - 1, SMALLEST) - 23)
-    x = ROUND[how.result](x / unit) * unit
-    if not how.subnormal_sums:
-        x = _flushed(x, SMALLEST)
-    if not how.signed_zero:
-        x = x + 0.0
+    x = np.trunc(x / unit) * unit + 0.0
     return np.where(np.abs(x) >= 2.0**128, np.copysign(np.inf, x), x)
 
 
@@ -204,10 +140,6 @@ def _exponents(x: Array, smallest: int) -> Array:
     """⌊log2 |x|⌋; a subnormal number's is that of the smallest normal one."""
     exponents = np.maximum(np.frexp(x)[1].astype(np.int16) - np.int16(1), np.int16(smallest))
     return np.where(x == 0, np.int16(ZERO), exponents)
-
-
-def _flushed(x: Array, smallest: int) -> Array:
-    return np.where(np.abs(x) < 2.0**smallest, np.copysign(0.0, x), x)
 
 
 def depth_and_step(scheme: Scheme) -> tuple[int, int]:

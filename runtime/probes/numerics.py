@@ -1,18 +1,67 @@
-"""The accumulation of this GPU's matrix instructions."""
+"""The accumulation of this GPU's matrix instructions, found by sums that tell its features apart.
 
+Each feature has sums of a few products that come out differently for each of its values, and
+little else changes: after [F] and [K] of `runtime.model.numerics`. What the chip returns is
+compared with what the model says of each value. Other sums show whether the rest is as in all
+known chips.
+"""
+
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import product
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels import HOPPER
-from mixpert_py.runtime.model.numerics import Accumulation, AnyAccumulation
+from mixpert_py.runtime.model.numerics import (
+    SMALLEST,
+    SMALLEST_HALF,
+    Accumulation,
+    AnyAccumulation,
+    IntegerAccumulation,
+    accumulate,
+)
 from mixpert_py.runtime.probes.gpu import Found, Gpu
-from mixpert_py.runtime.probes.numerics_features import Array, Shape, determine
 
 THREADS = 128
+Array = npt.NDArray[Any]
+# C + A·B of many matrices: A (count, m, k), B (count, k, n), C (count, m, n); the types of
+# `accumulate`.
+Multiply = Callable[[Array, Array, Array], Array]
+
+TYPES = {"float16": np.float16, "bfloat16": np.float32, "tf32": np.float32, "int8": np.int8}
+
+How = TypeVar("How", Accumulation, IntegerAccumulation)
+
+# Exponents that every element has products of, with powers of two as factors: nothing that small
+# is left beside anything that large.
+LARGE = 30
+SMALL = -28
+
+
+class Shape(NamedTuple):
+    """The shape of one matrix instruction: rows, columns and depth, and the type of A and B."""
+
+    m: int
+    n: int
+    k: int
+    element: str
+
+    @property
+    def smallest(self) -> int:
+        """Exponent of the element's smallest normal number."""
+        return SMALLEST_HALF if self.element == "float16" else SMALLEST
+
+
+class Sum(NamedTuple):
+    """An addend, and factors of the products at some positions of K; elsewhere they are zero."""
+
+    addend: float
+    factors: dict[int, tuple[float, float]]
 
 
 class Instruction(NamedTuple):
@@ -105,9 +154,121 @@ def _packed(x: Array, element: str) -> Array:
 
 
 def described(how: AnyAccumulation) -> str:
-    """The accumulation of an instruction in words, with the fields that are unusual."""
-    values: dict[str, Any] = msgspec.to_builtins(how)
+    """The accumulation of an instruction in words."""
     if not isinstance(how, Accumulation):
         return f"exact, {how.overflow}"
-    text = f"{values.pop('group')} products at once, {values.pop('fraction')} fraction bits"
-    return ", ".join((text, *(f"{field} {value}" for field, value in values.items())))
+    floor = "" if how.floor is None else f", floor {how.floor}"
+    return f"{how.group} products at once, {how.fraction} fraction bits{floor}"
+
+
+def determine(multiply: Multiply, shape: Shape) -> AnyAccumulation:
+    """Determine how an instruction accumulates from its results for some thousand sums.
+
+    Raises DeviceError where it does nothing that the model knows.
+    """
+    if shape.element == "int8":
+        overflow = [Sum((1 << 31) - 1, {0: (1, 1)}), Sum(-(1 << 31), {0: (-1, 1)})]
+        wraps = IntegerAccumulation("wraps")
+        return _matching(multiply, shape, overflow, [wraps], "overflow")
+    # Which products are added together [K, §3]: for all i and j, the addend and product i cancel,
+    # and product j is small. It is left if its group comes after that of i.
+    sums = [
+        Sum(2.0**LARGE, {i: _power(LARGE, -1), j: _power(SMALL)})
+        for i, j in product(range(shape.k), repeat=2)
+        if i != j
+    ]
+    sizes = [size for size in range(shape.k, 0, -1) if shape.k % size == 0]
+    groups = (Accumulation(size, 24) for size in sizes)
+    group = _matching(multiply, shape, sums, groups, "group").group
+    if group < 4:
+        raise DeviceError(f"it adds {group} products at once; tensor cores add 4 or more")
+    # Which bit of a product is the last that is kept beside a large one [K, §3].
+    sums = [_cancelling(_power(LARGE - down)) for down in range(1, LARGE - SMALL)]
+    fractions = (Accumulation(group, bits) for bits in range(23, 41))
+    how = _matching(multiply, shape, sums, fractions, "fraction")
+    _matching(multiply, shape, _others(how, shape), [how], "rounding")
+    if shape.element == "float16":  # which has no products so small
+        return how
+    floors = (Accumulation(group, how.fraction, floor) for floor in (None, *range(-148, -99)))
+    return _matching(multiply, shape, _about_the_smallest(how.fraction), floors, "floor")
+
+
+def _matching(
+    multiply: Multiply, shape: Shape, sums: list[Sum], candidates: Iterable[How], what: str
+) -> How:
+    """The first candidate that says of all sums what the chip returns."""
+    a, b, c = _operands(sums, shape)
+    seen = multiply(a, b, c)[:, :1, :1]
+    row, column, addend = a[:, :1], b[:, :, :1], c[:, :1, :1]
+    for how in candidates:
+        if same(seen, accumulate(row, column, addend, how)).all():
+            return how
+    raise DeviceError(f"what it does about {what!r} is none of what the model knows")
+
+
+def same(x: Array, y: Array) -> Array:
+    """Whether elements of 32 bits are the same bits."""
+    return np.asarray(x.view(np.uint32) == y.view(np.uint32))
+
+
+def _operands(sums: list[Sum], shape: Shape) -> tuple[Array, Array, Array]:
+    """Matrices with a sum each, in row 0 and column 0."""
+    dtype = TYPES[shape.element]
+    a = np.zeros((len(sums), shape.m, shape.k), dtype)
+    b = np.zeros((len(sums), shape.k, shape.n), dtype)
+    c = np.zeros((len(sums), shape.m, shape.n), np.int32 if dtype is np.int8 else np.float32)
+    for index, (addend, factors) in enumerate(sums):
+        c[index, 0, 0] = addend
+        for position, (x, y) in factors.items():
+            a[index, 0, position], b[index, position, 0] = x, y
+    return a, b, c
+
+
+def _power(exponent: int, sign: int = 1) -> tuple[float, float]:
+    """Factors of ±2^exponent, neither far from its root."""
+    return sign * 2.0 ** (exponent // 2), 2.0 ** (exponent - exponent // 2)
+
+
+def _sum(*factors: tuple[float, float], addend: float = 0.0) -> Sum:
+    return Sum(addend, dict(enumerate(factors)))
+
+
+def _cancelling(*factors: tuple[float, float], addend: float = 0.0) -> Sum:
+    """The remainder of small addends after two large products have cancelled."""
+    return _sum(_power(LARGE), _power(LARGE, -1), *factors, addend=addend)
+
+
+def _others(how: Accumulation, shape: Shape) -> list[Sum]:
+    """Sums that come out differently where a feature is not as in all known chips."""
+    x, y = _power(LARGE - how.fraction - 2)
+    large = 1.5 * 2.0 ** (LARGE // 2)
+    parts = (1.875, 1.0), (1.875, 1.0), (0.25, 1.0), (3 * 2.0**-11, 2.0**-12)
+    small = 2.0 ** (shape.smallest - 1)
+    return [
+        # A small addend is lost beside large products [F, §3.3].
+        _cancelling(addend=2.0**SMALL),
+        # 1.5 · 1.5 does not count as more than 2 when the last bit kept is chosen [K, §3].
+        _sum((large, large), (-large, large), _power(LARGE - how.fraction)),
+        # ¾ of the last bit kept is lost, of either sign [F, §3.4].
+        *(_cancelling((sign * 3 * x, y)) for sign in (1, -1)),
+        # 4 and ¾ of FP32's last bit there, from addends below 2, is cut to 4 [F, §3.3].
+        *(_sum(*((sign * x, y) for x, y in parts)) for sign in (1, -1)),
+        # Subnormal numbers count, as factors and as addends [F, §3.1].
+        *(_sum(factors) for factors in ((small, 2.0**15), (2.0**15, small))),
+        _sum(addend=2.0**-127),
+        # A sum of negative zeros is 0.
+        Sum(-0.0, dict.fromkeys(range(shape.k), (-1.0, 0.0))),
+    ]
+
+
+def _about_the_smallest(fraction: int) -> list[Sum]:
+    """Sums about FP32's smallest number, in which a bit far below decides if it is kept [K, §4]."""
+    sums = []
+    for last, sign in product(range(-150 - fraction, -149), (1, -1)):
+        up, down = _power(last, sign), _power(last, -sign)
+        sums += [
+            _sum(_power(-149, sign), down),
+            _sum(_power(-150, sign), up),
+            _sum(_power(-149, sign), up, down),
+        ]
+    return sums

@@ -56,7 +56,7 @@ def test_numbers_tables_and_lists_come_back() -> None:
         device='An "odd" \\ name',
         instruction=[Instruction("mma.sync m16n8k8 float16", 14.0), Instruction("b", None, 8.25)],
         accumulation=Accumulations(
-            Accumulation(group=4, fraction=23, signed_zero=False), int8=IntegerAccumulation("wraps")
+            Accumulation(group=4, fraction=23, floor=-132), int8=IntegerAccumulation("wraps")
         ),
         sources={**loads(T4).sources, "instruction": "a paper", "accumulation": "another"},
     )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py.runtime.probes.numerics_features import Shape
+from mixpert_py.runtime.probes.numerics import Shape
 
 Array = npt.NDArray[Any]
 Operands = tuple[Array, Array, Array]
