@@ -109,6 +109,7 @@ VIEWS: dict[str, Callable[[Array], Array]] = {
     "transposed": lambda x: x.T.copy().T,
     "reversed": lambda x: x[::-1, ::-1],
     "every other": lambda x: x.repeat(2, axis=0).repeat(2, axis=1)[::2, ::2],
+    "last axis first": lambda x: np.moveaxis(np.moveaxis(x, -1, 0).copy(), 0, -1),
     "with a gap": lambda x: x.repeat(2, axis=1)[:, : x.shape[1]],
     "stride 0": lambda x: np.broadcast_to(x[:1], x.shape),
 }

@@ -96,12 +96,14 @@ def compare(
 
 
 @pytest.mark.parametrize(
-    ("spelling", "scheme"),
-    [("np.matmul", name) for name in SCHEMES] + [(x, "int8x6") for x in ("@", "np.dot", "a.dot")],
+    ("spelling", "scheme", "dtype"),
+    [("np.matmul", name, "f") for name in SCHEMES]
+    + [(x, "int8x6", "f") for x in ("@", "np.dot", "a.dot")]
+    + [("np.matmul", name, "F") for name in ("default", "int8x10", "float64")],
 )
 @pytest.mark.parametrize("shapes", table.SHAPES.values(), ids=list(table.SHAPES))
-def test_shapes(backend: Backend, shapes: Any, spelling: str, scheme: str) -> None:
-    a, b = normal(*shapes[0]), normal(*shapes[1], seed=1)
+def test_shapes(backend: Backend, shapes: Any, spelling: str, scheme: str, dtype: str) -> None:
+    a, b = (normal(*shape, dtype=dtype, seed=i) for i, shape in enumerate(shapes))
     if "dot" in spelling and (b.ndim > 2 or a.ndim > 2):
         return  # np.dot of stacks is another product
     compare(backend, table.SPELLINGS[spelling], SCHEMES[scheme], a, b)
@@ -119,8 +121,11 @@ def test_spellings(backend: Backend, spelling: str, scheme: str, dtype: str) -> 
 
 @pytest.mark.parametrize("scheme", ["default", "native", "int8x6", "egemm", "mixpert-IV", "crt14"])
 @pytest.mark.parametrize("view", table.VIEWS.values(), ids=list(table.VIEWS))
-def test_views(backend: Backend, view: Any, scheme: str) -> None:
-    compare(backend, table.SPELLINGS["@"], SCHEMES[scheme], normal(M, K), normal(K, N), view)
+@pytest.mark.parametrize("dtype", ["f", "F"])
+@pytest.mark.parametrize("stack", [(), (3,)], ids=["matrices", "stacks"])
+def test_views(backend: Backend, stack: Any, dtype: str, view: Any, scheme: str) -> None:
+    a, b = normal(*stack, M, K, dtype=dtype), normal(*stack, K, N, dtype=dtype, seed=1)
+    compare(backend, table.SPELLINGS["@"], SCHEMES[scheme], a, b, view)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=list(SCHEMES))
@@ -156,7 +161,13 @@ OUTS: dict[str, Any] = {
     "reversed": lambda: np.empty((M, N), "f")[::-1, ::-1],
     "of another type": lambda: np.empty((M, N), "d"),
     "of a type that is too small": lambda: np.empty((M, N), "e"),
+    "of integers": lambda: np.empty((M, N), int),
+    "a block": lambda: np.empty((2 * M, 2 * N), "f")[3 : M + 3, 5 : N + 5],
+    "not aligned": lambda: np.empty(4 * M * N + 1, np.uint8)[1:].view("f").reshape(M, N),
+    "read-only": lambda: np.broadcast_to(np.float32(0), (M, N)),
     "of another shape": lambda: np.empty((M, N + 1), "f"),
+    "of more dimensions": lambda: np.empty((2, M, N), "f"),
+    "a tuple": lambda: (np.empty((M, N), "f"),),
     "no array": lambda: [0.0],
     "None": lambda: None,
 }

@@ -32,13 +32,6 @@ def test_what_is_kept_is_found_again(kept: CodeCache) -> None:
     assert the_file(kept).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_new_state_replaces_the_old(kept: CodeCache) -> None:
-    kept.keep(b"place", b"later", b"")
-    assert kept.load(b"place", b"later") == b""
-    assert kept.load(b"place", b"state") is None
-    assert the_file(kept).is_file()
-
-
 def another_owner(kept: CodeCache) -> None:
     os.chown(the_file(kept), os.getuid() + 1, -1)
 
@@ -157,12 +150,6 @@ def test_nothing_is_written_into_a_folder_of_others(kept: CodeCache) -> None:
     before = the_file(kept).read_bytes()
     kept.keep(b"place", b"state", b"again")
     assert the_file(kept).read_bytes() == before
-
-
-def test_what_cannot_be_kept_is_not(tmp_path: Path, kept: CodeCache) -> None:
-    (tmp_path / "file").touch()
-    CodeCache(tmp_path / "file" / "code").keep(b"place", b"state", b"payload")
-    assert (tmp_path / "file").read_bytes() == b""
 
 
 def write_and_read(folder: Path, number: int) -> set[bytes | None]:

@@ -1,13 +1,11 @@
 """Complex arrays of a GPU that is not there: which launches multiply them, and what stays true."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
@@ -16,20 +14,15 @@ from mixpert_py.runtime.gpu import transfer
 from mixpert_py.runtime.gpu.transfer import GRANULE
 from mixpert_py.runtime.packed_array import pack
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.reference.emulation import emulate
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.runtime.worth import figures
-from tests.every_check import sweep
-from tests.runtime.gpu.fake import FakeGpu, OutOfMemoryError, Stream, ndarray
+from tests.runtime.gpu.fake import FakeGpu, OutOfMemoryError, ndarray
 from tests.runtime.gpu.requested import multiplied, transferred
 from tests.runtime.gpu.test_foreign import Tensor
 from tests.runtime.gpu.test_foreign import torch as torch
-from tests.runtime.gpu.test_multiply import SHAPES, VIEWS
-from tests.runtime.test_complex_product import PAIRS, normal
+from tests.runtime.test_complex_product import normal
 
 SITE = "m:f/matmul~aa#0"
-H200 = "NVIDIA H200"
 
 
 @pytest.fixture
@@ -49,64 +42,6 @@ def made(*args: Any, **given: Any) -> Product:
     return result
 
 
-@pytest.mark.parametrize(
-    ("shapes", "pair", "scheme"), sweep(SHAPES, PAIRS, ["int8x8", "faithful", "float64"])
-)
-@pytest.mark.usefixtures("gpu")
-def test_shape_type_and_value_are_those_of_matmul(shapes: Any, pair: str, scheme: str) -> None:
-    a, b = (there(*s, dtype=t) for s, t in zip(shapes, pair, strict=True))
-    wanted = np.matmul(a.x, b.x)
-    value = made(a, b, scheme).value
-    assert type(value) is ndarray
-    assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype)
-    np.testing.assert_allclose(value.get(), wanted, atol=4e-6)
-
-
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.usefixtures("gpu")
-def test_any_view(view: str, side: int) -> None:
-    pair = [normal(3, 6, 6), normal(3, 6, 6, seed=1)]
-    pair[side] = VIEWS[view](pair[side])
-    value = made(*map(ndarray, pair), "int8x8").value
-    np.testing.assert_allclose(value.get(), np.matmul(*pair), atol=4e-6)
-
-
-@pytest.mark.parametrize(
-    ("pair", "launches"), [("FF", [(2, 5, 4)] * 2), ("Ff", [(2, 5, 4)]), ("fF", [(2, 5, 4)])]
-)
-def test_every_part_is_packed_once(gpu: FakeGpu, pair: str, launches: Any) -> None:
-    a, b = there(5, 6, dtype=pair[0]), there(6, 4, dtype=pair[1])
-    value = made(a, b, "int8x6").value
-    assert gpu.launches == launches
-    np.testing.assert_array_equal(value.get(), emulate(a.x, b.x, "int8x6"))
-
-
-OUTS: dict[str, Any] = {
-    "C": lambda: np.zeros((6, 6), "F"),
-    "Fortran": lambda: np.zeros((6, 6), "F").T,
-    "every other column": lambda: np.zeros((6, 12), "F")[:, ::2],
-    "reversed": lambda: np.zeros((6, 6), "F")[::-1, ::-1],
-}
-
-
-@pytest.mark.parametrize("kind", OUTS)
-@pytest.mark.usefixtures("gpu")
-def test_out_takes_the_product(kind: str) -> None:
-    a, out = there(6, 6), ndarray(OUTS[kind]())
-    assert made(a, a, "int8x8", out=out).value is out
-    np.testing.assert_allclose(out.get(), a.x @ a.x, atol=4e-6)
-
-
-@pytest.mark.usefixtures("gpu")
-def test_out_may_be_an_operand() -> None:
-    a, b = there(6, 6), there(6, 6, seed=1)
-    wanted = a.x @ b.x
-    with use(Context(scheme="int8x8", backend="cuda")):
-        assert matmul(a, b, out=b, native=np.matmul) is b
-    np.testing.assert_allclose(b.get(), wanted, atol=4e-6)
-
-
 @pytest.mark.parametrize("shapes", [((5, 6), (6, 4)), ((6,), (6, 4)), ((5, 6), (3, 6, 4))], ids=str)
 def test_packed_operands(gpu: FakeGpu, shapes: Any) -> None:
     a, b = there(*shapes[0]), there(*shapes[1], seed=1)
@@ -120,13 +55,6 @@ def test_packed_operands(gpu: FakeGpu, shapes: Any) -> None:
         np.testing.assert_array_equal(matmul(left, handle, backend="cuda").get(), wanted)
 
 
-@pytest.mark.usefixtures("gpu")
-def test_a_packed_operand_meets_a_real_one() -> None:
-    a, b = there(5, 6, dtype="f"), there(6, 4)
-    result = matmul(a, pack(b, "int8x8"), backend="cuda")
-    np.testing.assert_allclose(result.get(), a.x @ b.x, atol=4e-6)
-
-
 def ran(a: Any, b: Any) -> tuple[Any, dict[str, int], list[Reason]]:
     trace = Trace()
     with use(Context(scheme="int8x6", backend="cuda", trace=trace)):
@@ -134,16 +62,6 @@ def ran(a: Any, b: Any) -> tuple[Any, dict[str, int], list[Reason]]:
     record = trace.sites[SITE]
     assert sum(record.shapes.values()) == 1
     return value, dict(record.schemes), list(record.reasons)
-
-
-def test_packing_goes_in_parts_where_memory_is_short(gpu: FakeGpu) -> None:
-    a, b = there(300, 40), there(40, 200, seed=1)
-    wanted = made(a, b, "int8x6").value.get()
-    count, gpu.memory = len(gpu.launches), 140_000
-    value, schemes, reasons = ran(a, b)
-    assert (schemes, reasons) == ({"int8x6": 1}, [])
-    assert len(gpu.launches) > 2 * count
-    np.testing.assert_array_equal(value.get(), wanted)
 
 
 @pytest.mark.parametrize("where", ["parts", "packing"])
@@ -161,29 +79,6 @@ def test_no_memory_has_a_reason(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, w
     value, schemes, reasons = ran(a, a)
     assert (schemes, reasons) == ({"native": 1}, [Reason.MEMORY])
     np.testing.assert_array_equal(value.get(), a.x @ a.x)
-
-
-def test_a_kernel_that_does_not_compile_has_a_reason(gpu: FakeGpu) -> None:
-    gpu.refuses = DeviceError("no")
-    assert ran(there(40, 40), there(40, 40))[1:] == ({"native": 1}, [Reason.KERNEL])
-
-
-@pytest.mark.usefixtures("gpu")
-def test_a_captured_product_keeps_what_its_graph_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: dict[int, Any] = {}
-
-    def finalize(owner: Any, function: Any, used: Any) -> Any:
-        kept[id(owner)] = used
-        return SimpleNamespace()
-
-    monkeypatch.setattr("mixpert_py.runtime.gpu.slices.weakref.finalize", finalize)
-    a = there(6, 6)
-    with Stream(ptr=99) as stream:
-        stream.capturing = True
-        value = made(a, a, "int8x6").value
-    (products,) = kept[id(value)]
-    assert products.value.shape == (2, 2, 6, 6)
-    assert id(products.value) in kept, "and with them what they have used"
 
 
 @pytest.mark.parametrize("pair", ["FF", "DD", "FD", "Ff"])
@@ -208,18 +103,6 @@ def test_tensors_that_are_marked_as_conjugates(monkeypatch: pytest.MonkeyPatch) 
     value = matmul(Tensor(a), Tensor(a), scheme="int8x8", backend="cuda")
     assert type(value) is Tensor
     np.testing.assert_allclose(value.x, a.conj() @ a.conj(), atol=1e-4)
-
-
-@pytest.mark.parametrize("scheme", ["faithful", "int8x6", "int8x3"])
-def test_large_products_are_faster_and_small_ones_are_not(scheme: str) -> None:
-    faster = figures(H200).faster
-    edges = [faster(scheme, (n, n), (n, n), False, 0, 4) for n in range(128, 4096, 128)]
-    assert edges == sorted(edges)
-    assert not edges[2]
-    assert edges[-1]
-    for products in (2, 4):
-        assert faster(scheme, (2048, 2048), (2048, 2048), False, 0, products)
-    assert not faster(scheme, (8, 4096), (4096, 4096), False, 0, 4)
 
 
 def test_moving_counts_four_products() -> None:

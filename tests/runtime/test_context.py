@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import mixpert_py
-from mixpert_py.errors import PlanError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.api import matmul
@@ -19,7 +18,6 @@ from mixpert_py.runtime.context import (
     UNCHOSEN,
     Choice,
     Context,
-    Modules,
     current,
     passes,
     use,
@@ -68,26 +66,6 @@ def test_precision_nests_and_restores() -> None:
     assert current() is before
 
 
-@pytest.mark.parametrize(
-    ("scheme", "backend", "message"),
-    [("int9", None, "unknown scheme 'int9'"), ("int8x6", "gpu", "unknown backend 'gpu'")],
-)
-def test_precision_knows_its_names(scheme: str, backend: str | None, message: str) -> None:
-    before = current()
-    with pytest.raises(PlanError, match=message), precision(scheme, backend=backend):
-        pass
-    assert current() is before
-
-
-def test_precision_decorates_too() -> None:
-    @precision("int8x6")
-    def scheme() -> str | None:
-        return current().scheme
-
-    assert scheme() == scheme() == "int8x6"
-    assert current().scheme is None
-
-
 def test_threads_see_the_default_and_no_override(default: Context) -> None:
     assert current() is in_thread() is default
     with precision("fp16"):
@@ -113,25 +91,6 @@ def test_tasks_do_not_disturb_one_another() -> None:
     assert current().scheme is None
 
 
-def test_a_task_keeps_what_it_began_under() -> None:
-    async def task(over: asyncio.Event) -> list[str | None]:
-        await over.wait()
-        before = current().scheme
-        with precision("int8x6"):
-            pass
-        return [before, current().scheme]
-
-    async def main() -> list[str | None]:
-        over = asyncio.Event()
-        with precision("fp16"):
-            begun = asyncio.create_task(task(over))
-            await asyncio.sleep(0)
-        over.set()
-        return await begun
-
-    assert asyncio.run(main()) == ["fp16", "fp16"]
-
-
 def generator(scheme: str) -> Iterator[str | None]:
     with precision(scheme):
         yield current().scheme
@@ -147,15 +106,6 @@ def test_generators_that_end_out_of_turn_leave_nothing_behind() -> None:
     first.close()  # type: ignore[attr-defined]
     assert current().scheme == "int8x3"
     second.close()  # type: ignore[attr-defined]
-    assert current().scheme is None
-
-
-def test_a_generator_may_outlive_the_block_it_began_in() -> None:
-    with precision("fp16"):
-        held = generator("int8x6")
-        next(held)
-    assert current().scheme == "int8x6"  # suspended inside: as with numpy.errstate
-    del held
     assert current().scheme is None
 
 
@@ -177,20 +127,6 @@ def test_a_choice_does_not_outlive_its_plan() -> None:
     assert replace(force, plan=None).choice(SITE) is UNCHOSEN
     assert replace(force, scheme="float32").choice(SITE) == Choice("float32")
     assert force.choice(SITE) == Choice("int8x6", 64)
-
-
-def test_a_choice_is_looked_up_once() -> None:
-    asked = []
-
-    def find(module: str) -> Plan:
-        asked.append(module)
-        return plan("int8x6")
-
-    force = Context(find_plan=find)
-    for _ in range(3):
-        assert force.choice(SITE).scheme == "int8x6"
-        assert force.choice(None) is UNCHOSEN
-    assert asked == ["m"]
 
 
 @pytest.mark.parametrize(
@@ -215,24 +151,6 @@ def test_a_site_passes_once_it_is_known_to(force: Context, known: bool) -> None:
     assert passes(SITE) == before
 
 
-@pytest.mark.parametrize(
-    ("force", "expected"),
-    [
-        (Context(), False),
-        (Context(modules=Modules()), False),
-        (Context(modules=Modules(scheme="int8x6")), True),
-        (Context(modules=Modules(plan=plan("native"))), True),
-        (Context(plan=plan("native")), True),
-        (Context(scheme="native"), True),
-        (Context(backend="cuda"), True),
-        (Context(trace=Trace()), True),
-        (Context(finds_plans=lambda: True), True),
-    ],
-)
-def test_whether_anything_may_be_chosen(force: Context, expected: bool) -> None:
-    assert force.has_choices() == expected
-
-
 def test_a_stale_site_warns_once_at_the_product() -> None:
     a = np.eye(2)
     with use(Context(plan=plan("float32"))), warnings.catch_warnings(record=True) as caught:
@@ -252,29 +170,6 @@ def test_a_plan_may_be_about_the_sites_that_it_names_alone() -> None:
         assert force.choice(OTHER) is UNCHOSEN
         assert force.choice("renamed:f/matmul~aa#0") is UNCHOSEN
     assert force.choice(SITE).scheme == "float32"
-
-
-def test_a_plan_says_nothing_about_other_modules() -> None:
-    helpers = "helpers:f/matmul~bb#0"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert Context(plan=plan("fp16")).choice(helpers) is UNCHOSEN
-        beside = Context(plan=plan("fp16"), find_plan=lambda module: plan("int8x6", helpers))
-        assert beside.choice(helpers).scheme == "int8x6"
-        assert beside.choice(SITE).scheme == "fp16"
-
-
-def test_a_renamed_file_keeps_its_plan() -> None:
-    with pytest.warns(UserWarning, match="runs as m:f/matmul~aa#0, the same expression"):
-        choice = Context(plan=plan("fp16")).choice("renamed:f/matmul~aa#0")
-    assert choice.scheme == "fp16"
-
-
-def test_an_unknown_scheme_in_a_plan_is_an_error() -> None:
-    force = Context(plan=plan("int9"))
-    for _ in range(2):
-        with pytest.raises(PlanError, match="unknown scheme 'int9'"):
-            force.choice(SITE)
 
 
 @pytest.mark.parametrize(

@@ -20,15 +20,6 @@ def test_single_precision_earns_all(family: str) -> None:
     assert grades(a, b, a @ b) == "ABC"
 
 
-def test_grades_of_known_errors() -> None:
-    a, b = np.ones((2, 4)), np.ones((4, 2))
-    a[0] = 1e-6
-    exact = a @ b
-    assert grades(a, b, exact) == "ABC"
-    assert grades(a, b, exact + np.array([[1e-8, 0], [0, 0]])) == "C"
-    assert grades(a, b, exact + np.array([[0, 0], [0, 1e-4]])) == ""
-
-
 @pytest.mark.parametrize("name", ["int8x6", "int8x8", "int8x10", "fp16x3"])
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("k", [64, 256])
@@ -47,16 +38,6 @@ def test_grades_count_from_16_on(name: str, grade: str, k: int) -> None:
     for family in every:
         a, b = (x.astype(np.float32) for x in every[family](np.random.default_rng(2), 24, k, 20))
         assert grade in grades(a, b, multiply(a, b, EMULATIONS[name]).value), family
-
-
-@pytest.mark.parametrize("name", ["bf16x6", "bf16x9", "tf32x3"])
-def test_low_slices_do_not_underflow(name: str) -> None:
-    """One entry of 2^127 in the row, the others near 2^-20, multiplied by what is plain."""
-    rng = np.random.default_rng(3)
-    a, b = rng.standard_normal((4, 1024)) * 2.0**-20, rng.standard_normal((1024, 4))
-    a[:, 7], b[7] = 2.0**127, 0
-    a, b = a.astype(np.float32), b.astype(np.float32)
-    assert "A" in grades(a, b, multiply(a, b, EMULATIONS[name]).value)
 
 
 @pytest.mark.parametrize(

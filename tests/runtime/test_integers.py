@@ -49,12 +49,6 @@ def test_small_integers_in_single_precision(name: str, left: int, right: int, k:
         check(*integers(13, k, 9, left, right, seed=1), EMULATIONS[name], np.float32)
 
 
-@pytest.mark.parametrize("name", ["int8x6", "int8x8", "int8x10"])
-@pytest.mark.parametrize(("left", "right", "k"), [(255, 255, 200), (TWO, 9, 50), (1000, 999, 16)])
-def test_two_digits_in_single_precision(name: str, left: int, right: int, k: int) -> None:
-    check(*integers(13, k, 9, left, right, seed=2), EMULATIONS[name], np.float32)
-
-
 @pytest.mark.parametrize("name", ["int8x6", "int8x8"])
 def test_what_single_precision_does_not_hold_is_rounded(name: str) -> None:
     """Once per accumulator that is converted or added; nothing else is lost."""
@@ -69,11 +63,3 @@ def test_what_single_precision_does_not_hold_is_rounded(name: str) -> None:
 def test_faithful_keeps_integers(k: int, left: int, right: int) -> None:
     """One FP16 slice holds integers up to 2048."""
     check(*integers(40, k, 30, left, right, seed=4), emulation_of("faithful"), np.float32)
-
-
-@pytest.mark.parametrize("power", [-100, 60])
-def test_a_power_of_two_changes_nothing(power: int) -> None:
-    a, b = (np.ldexp(x.astype(np.float32), power) for x in integers(9, 300, 8, 99, 120, seed=5))
-    b = np.ldexp(b, -2 * power)
-    value = multiply(a, b, EMULATIONS["int8x6"]).value
-    np.testing.assert_array_equal(value, a.astype(np.float64) @ b.astype(np.float64))

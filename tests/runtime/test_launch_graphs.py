@@ -1,13 +1,10 @@
 """Graphs of launches: when they are built, launched and given up."""
 
 import ctypes
-import threading
-from struct import unpack
 from typing import Any
 
 import pytest
 
-from mixpert_py.runtime.kernels import launch_graphs
 from mixpert_py.runtime.kernels.launch_graphs import (
     LAUNCHES_PER_GRAPH,
     MOST,
@@ -78,21 +75,6 @@ def test_addresses_seen_twice_are_a_graph() -> None:
     assert driver.mode == 0
 
 
-def test_nodes_follow_one_another() -> None:
-    driver = Driver()
-    graphs = LaunchGraphs(driver)
-    graphs.build((1, 2, 3, 4), NODES)
-    clear, first, second = (done for done in driver.done if done[0].startswith("cuGraphAdd"))
-    assert [(done[3] and done[3]._obj.value, done[4]) for done in (clear, first, second)] == [
-        (None, 0),
-        (clear[1]._obj.value, 1),
-        (first[1]._obj.value, 1),
-    ]
-    assert unpack("QQIIQQ", clear[5]) == (1 << 40, 0, 0, 1, 8, 1)
-    words = unpack("P7I4xPPPP", first[5])
-    assert words == (7, 5, 1, 1, 64, 1, 1, 1024, 1 << 41, 0, 0, 0)
-
-
 def test_the_longest_unused_goes_and_is_destroyed() -> None:
     driver = Driver()
     graphs = LaunchGraphs(driver)
@@ -106,22 +88,6 @@ def test_the_longest_unused_goes_and_is_destroyed() -> None:
     assert use(graphs, 1)
     assert use(graphs, 3)
     assert not use(graphs, 0)
-
-
-def test_addresses_that_never_repeat_build_no_end_of_graphs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    driver = Driver()
-    graphs = LaunchGraphs(driver)
-    for address in range(1000):
-        for _ in range(2):
-            use(graphs, address)
-    assert driver.count("cuGraphInstantiateWithFlags") == MOST
-    monkeypatch.setattr(launch_graphs, "MOST_IN_ALL", len(launch_graphs._graphs))
-    others = LaunchGraphs(driver)
-    assert not any(use(others, 1) for _ in range(5))
-    del graphs
-    assert [use(others, 1) for _ in range(2)] == [False, True]
 
 
 @pytest.mark.parametrize("failing", [*MADE, "cuGraphAddMemsetNode"])
@@ -146,51 +112,3 @@ def test_a_graph_that_cannot_be_launched_is_gone() -> None:
 def test_a_stream_is_idle_where_the_driver_says_so() -> None:
     assert is_idle(Driver(), 7)
     assert not is_idle(Driver("cuStreamQuery"), 7)
-
-
-def test_no_two_threads_launch_one_graph() -> None:
-    driver = Driver()
-    graphs = LaunchGraphs(driver)
-    assert [use(graphs, 1) for _ in range(3)] == [False, False, True]
-    inside, go_on = threading.Event(), threading.Event()
-    launching = []
-
-    def slowly(*_: Any) -> int:
-        launching.append(threading.current_thread().name)
-        inside.set()
-        assert go_on.wait(10)
-        return 0
-
-    driver.cuGraphLaunch = slowly  # type: ignore[attr-defined]
-    other = threading.Thread(target=graphs.launch, args=((1, 0, 0, 0), 7))
-    other.start()
-    assert inside.wait(10)
-    assert not graphs.launch((1, 0, 0, 0), 7)
-    go_on.set()
-    other.join()
-    assert len(launching) == 1
-    assert graphs.launch((1, 0, 0, 0), 7)
-
-
-def test_threads_may_build_while_others_launch() -> None:
-    driver = Driver()
-    graphs = LaunchGraphs(driver)
-    graphs._launched = 1 << 40  # so that there is always room for another
-    driver.cuThreadExchangeStreamCaptureMode = lambda mode: 0  # type: ignore[method-assign]
-    driver.mode = RELAXED
-    failed = []
-
-    def work(first: int) -> None:
-        try:
-            for step in range(3000):
-                use(graphs, first + step // 3 % (2 * MOST))
-        except Exception as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=work, args=(first,)) for first in (0, 5, 9, 20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-    assert len(graphs._graphs) <= MOST + len(threads)

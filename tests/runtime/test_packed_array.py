@@ -7,10 +7,7 @@ import pytest
 
 from mixpert_py.errors import PlanError, ShapeError
 from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.packed_array import PackedArray, pack
-from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.tracing.trace import Trace
+from mixpert_py.runtime.packed_array import pack
 from tests.runtime.gpu.fake import FakeGpu, ndarray
 
 
@@ -56,28 +53,6 @@ def test_the_right_operand(packs: list[str], scheme: str, shapes: Any) -> None:
     assert packs[:3] == ["right", "left", "left"]
 
 
-def test_the_left_operand_and_both(packs: list[str]) -> None:
-    a, b = normal(5, 6), normal(6, 4, seed=1)
-    wanted = matmul(a, b, scheme="int8x6", backend="cuda").get()
-    packs.clear()
-    left, right = pack(a, "int8x6", side="left"), pack(b, "int8x6")
-    np.testing.assert_array_equal(matmul(left, b, backend="cuda").get(), wanted)
-    np.testing.assert_array_equal(matmul(left, right, backend="cuda").get(), wanted)
-    assert packs == ["left", "right", "right"]
-
-
-@pytest.mark.usefixtures("gpu")
-def test_the_scheme_in_force_is_packed_for() -> None:
-    b = normal(6, 4)
-    assert pack(b).scheme == "faithful"
-    with use(Context(scheme="int8x3")):
-        handle = pack(b)
-    trace = Trace()
-    with use(Context(scheme="int8x6", backend="cuda", trace=trace)):
-        matmul(normal(5, 6), handle, site="s")
-    assert trace.sites["s"].schemes == {"int8x3": 1}
-
-
 @pytest.mark.parametrize(
     ("dtype", "scheme"), [("f", "faithful"), ("F", "faithful"), ("d", "crt"), ("D", "native")]
 )
@@ -88,66 +63,6 @@ def test_nothing_weaker_than_the_type_is_packed_for_unasked(dtype: str, scheme: 
     if scheme != "crt":  # which looks at it
         handle = pack(ndarray(x))
         assert (handle.scheme, handle.packed is None) == (scheme, scheme == "native")
-
-
-@pytest.mark.usefixtures("gpu")
-def test_faithful_is_packed_for_any_number_of_rows(gpu: FakeGpu) -> None:
-    a, b = normal(1200, 8), normal(8, 1200, seed=1)
-    handle = pack(b)
-    assert handle.packed.scheme == emulation_of("faithful")
-    matmul(a, handle)
-    matmul(a[:3], handle, backend="cuda")
-    assert gpu.launches[-1] == (1, 3, 1200)
-
-
-def test_a_pack_of_another_type_of_product_is_not_used(packs: list[str]) -> None:
-    handle = pack(normal(6, 4), "int8x6")
-    result = matmul(normal(5, 6, dtype=float), handle, backend="cuda")
-    assert result.dtype == np.float64
-    assert packs == ["right", "left", "right"]
-
-
-@pytest.mark.parametrize("shape", [(0, 6, 4), (6, 0), (0, 4)], ids=str)
-def test_nothing_is_packed_of_nothing(packs: list[str], shape: Any) -> None:
-    handle = pack(normal(*shape), "int8x6")
-    assert handle.packed is None
-    assert not packs
-    a = normal(*shape[:-2], 5, shape[-2])
-    assert matmul(a, handle, backend="cuda").shape == (*shape[:-2], 5, shape[-1])
-
-
-@pytest.mark.usefixtures("gpu")
-def test_short_memory_leaves_the_pack_aside(gpu: FakeGpu) -> None:
-    a, b = normal(600, 40), normal(40, 300, seed=1)
-    handle = pack(b, "int8x6")
-    wanted = matmul(a, handle, backend="cuda").get()
-    gpu.launches.clear()
-    gpu.memory = 150_000
-    np.testing.assert_array_equal(matmul(a, handle, backend="cuda").get(), wanted)
-    assert len(gpu.launches) > 1
-
-
-@pytest.mark.parametrize("scheme", ["float32", "native", "float64"])
-@pytest.mark.usefixtures("gpu")
-def test_what_needs_no_pack_is_kept_as_it_is(scheme: str) -> None:
-    a, b = normal(5, 6), normal(6, 4)
-    handle = pack(b, scheme)
-    assert handle.packed is None
-    np.testing.assert_allclose(matmul(a, handle).get(), a.x @ b.x, rtol=1e-6)
-
-
-@pytest.mark.parametrize("backend", [None, "reference"])
-def test_without_a_gpu_the_array_is_multiplied(backend: str | None) -> None:
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((5, 6)), rng.standard_normal((6, 4))
-    handle = pack(b, "int8x6")
-    assert isinstance(handle, PackedArray)
-    result = matmul(a, handle, backend=backend)
-    np.testing.assert_array_equal(result, matmul(a, b, scheme="int8x6", backend=backend))
-    with use(Context()):
-        for _ in range(2):
-            np.testing.assert_array_equal(matmul(a, handle, site="s"), a @ b)
-            np.testing.assert_array_equal(matmul(a, b, site="s"), a @ b)
 
 
 @pytest.mark.parametrize(
@@ -174,13 +89,6 @@ def test_the_wrong_side_is_an_error() -> None:
         pack(a, side="top")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="packed for 'int8x6' cannot take 'int8x8'"):
         matmul(pack(a, "int8x6", side="left"), pack(a, "int8x8"))
-
-
-@pytest.mark.usefixtures("gpu")
-def test_shapes_that_do_not_fit_fail_as_they_did() -> None:
-    handle = pack(normal(6, 4), "int8x6")
-    with pytest.raises(ValueError, match="mismatch"):
-        matmul(normal(5, 7), handle)
 
 
 @pytest.mark.usefixtures("gpu")

@@ -94,8 +94,3 @@ def test_a_home_that_cannot_be_written_costs_a_compilation(
     made: Callable[[], bytes] = lambda: b"code"  # noqa: E731
     assert kernels.cached(b"place", made) == b"code"
     assert list(tmp_path.iterdir()) == [home]
-
-
-def test_a_user_without_a_home_compiles_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.path.expanduser", lambda path: path)
-    assert kernels.cached(b"place", lambda: b"code") == b"code"

@@ -46,8 +46,3 @@ def test_a_gate_is_looked_at_after_the_wait_and_before_all_else() -> None:
     lines = [line.strip() for line in body.split(b"\n") if line.strip()]
     look = lines.index(b"ld.volatile.global.u32 %gate, [%gate_at];")
     assert lines.index(WAIT) < look < lines.index(b"ret;") < lines.index(b"@%p1 bra \t$L__BB0_2;")
-
-
-def test_a_closed_gate_waits_too_where_the_kernel_stands_beside_another() -> None:
-    lines = [line.strip() for line in ordered(gated(PTX), "beside").split(b"{")[1].split(b"\n")]
-    assert [lines[i - 1] for i, line in enumerate(lines) if line == b"ret;"] == [WAIT] * 3

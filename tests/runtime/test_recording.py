@@ -8,19 +8,16 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.runtime.kernels.kernel import CONFIG_BYTES, ArgumentLayout, Kernel, words_of
+from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Kernel
 from mixpert_py.runtime.kernels.recording import (
     LEFT,
     RESULT,
     RIGHT,
     UNIT,
-    WORKSPACE,
     Recording,
     Replay,
     allocate,
     clear,
-    parted,
-    places_of,
 )
 
 
@@ -84,6 +81,25 @@ def test_launches_are_made_at_the_addresses_of_each_call() -> None:
         ]
 
 
+def test_a_launch_may_interrupt_another() -> None:
+    """Each has arguments of its own; a gate's address is the last one."""
+    driver = Driver(SIZES)
+    launch = driver.cuLaunchKernelEx
+    kernel = Kernel("words", 1, None, driver, early=True, gated=True)
+
+    def interrupted(*given: Any) -> int:
+        driver.cuLaunchKernelEx = launch  # type: ignore[method-assign]
+        kernel.launch_words(1, 1, (3, 4), 0, 0)
+        return launch(*given)
+
+    driver.cuLaunchKernelEx = interrupted  # type: ignore[method-assign]
+    kernel.launch_words(5, 64, (1 << 62, -1), 1024, 9, gate=7)
+    assert driver.found == [
+        (1, 0, (1, 1, 1, 1, 1, 1, 0), 1, struct.pack("3q", 3, 4, 0)),
+        (1, 9, (5, 1, 1, 64, 1, 1, 1024), 1, struct.pack("3q", 1 << 62, -1, 7)),
+    ]
+
+
 def test_threads_have_arguments_of_their_own() -> None:
     """One that is between two launches of a call does not see another's addresses."""
     driver = Driver(SIZES)
@@ -111,30 +127,6 @@ def test_threads_have_arguments_of_their_own() -> None:
     for handle, wanted in ((1, [(1 << 10) + 12, (5 << 10) + 12]), (2, [2 << 10, 6 << 10])):
         starts = [struct.unpack_from("q", one[4])[0] for one in driver.found if one[0] == handle]
         assert sorted(starts) == wanted
-
-
-def test_an_address_is_none_of_the_numbers_that_kernels_take() -> None:
-    assert parted(RESULT + 5) == (RESULT, 5)
-    assert parted(WORKSPACE + (1 << 50)) == (WORKSPACE, 1 << 50)
-    bits = [struct.unpack("q", struct.pack("d", x))[0] for x in (1.0, -1.0, 1e-190, 1e300)]
-    for value in (0, -1, -(1 << 57), (1 << 57) - 1, 1 << 62, 2.5, *bits):
-        assert parted(value) == (0, 0)
-
-
-@pytest.mark.parametrize("format", ["3q", "PPqqiiPPqqiiPPqqqqddiiiiiiPiiPi4x", "i4xdi4xP", "iiid"])
-def test_places_are_those_of_struct(format: str) -> None:
-    places = places_of(format, 0)
-    packed = struct.pack(format, *range(1, len(places) + 1))
-    for number, place in enumerate(places, 1):
-        (one,) = struct.unpack_from("i", packed, place)
-        is_double = one == 0
-        assert is_double or one == number
-        if is_double:
-            assert struct.unpack_from("d", packed, place) == (number,)
-
-
-def test_words_lie_behind_the_launchs_shape() -> None:
-    assert words_of(3).places == (CONFIG_BYTES, CONFIG_BYTES + 8, CONFIG_BYTES + 16)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

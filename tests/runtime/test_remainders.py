@@ -69,23 +69,3 @@ def test_the_fewest_moduli() -> None:
         else:
             assert largest < 2**31
             assert max(a, b) < 256
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "k", "count"),
-    [
-        ((0, 1), (0, 1), 1 << 30, 1),
-        ((0, 255), (0, 255), 33_025, 1),
-        ((0, 255), (0, 255), 33_026, 5),
-        ((-128, 127), (0, 255), 65_000, 1),
-        ((-128, 128), (0, 1), 100, 2),
-        ((-1, 255), (0, 1), 100, 2),
-        ((-30_000, 30_000), (-30_000, 30_000), 8192, 6),
-    ],
-)
-def test_bytes_take_one_product(
-    left: tuple[int, int], right: tuple[int, int], k: int, count: int
-) -> None:
-    found = fewest_moduli(left, right, k)
-    assert found is not None
-    assert len(found) == count

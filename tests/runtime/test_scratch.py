@@ -2,7 +2,6 @@
 
 import sys
 import threading
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +86,3 @@ def test_threads_do_not_share_it() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-
-
-def test_what_stays_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "MOST_BYTES", 1 << 20)
-    matmul(draw(100, 0), draw(100, 1), scheme="float32")
-    tracemalloc.start()
-    try:
-        for n in (200, 300, 400, 500, 600):
-            matmul(draw(n, 0), draw(n, 1), scheme="float32")
-        assert tracemalloc.get_traced_memory()[0] < (1 << 20) + (1 << 18)
-    finally:
-        tracemalloc.stop()

@@ -13,11 +13,9 @@ import pytest
 
 import mixpert_py
 from mixpert_py.errors import DeviceError
-from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import api, worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.reasons import Reason
@@ -111,20 +109,6 @@ def test_what_runs(dtypes: str, size: int, scheme: str | None, wanted: Any) -> N
 
 
 @pytest.mark.usefixtures("gpu")
-def test_a_scheme_that_no_tile_holds_is_native_with_a_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def unknown(*_: Any, **__: Any) -> tuple[float, float]:
-        raise DeviceError("scheme 'int8x13': no tile holds 5 accumulators of a float64 product")
-
-    figures = replace(pays_from(1), times=unknown)
-    monkeypatch.setattr(worth, "figures", lambda name: figures)
-    a = normal(EDGE, EDGE)
-    assert ran(a, a, scheme="int8x6") == ("native", Reason.KERNEL)
-    assert ran(a, a) == ("native", Reason.KERNEL)
-
-
-@pytest.mark.usefixtures("gpu")
 def test_sums_of_few_products_are_native_unless_a_scheme_is_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -150,27 +134,6 @@ def test_float64_takes_residues_unasked_where_15_moduli_are_faster(
         monkeypatch.setattr(worth, "figures", lambda name, figures=figures: figures)
         assert ran(a, a) == (wanted, None)
         assert ran(a, a, scheme="crt")[0] == ("crt" if native > 1.0 else "native")
-
-
-@pytest.mark.usefixtures("gpu")
-def test_float64_of_much_spread_is_native_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeWatch, "found", repeat(None))
-    a = ndarray(normal(EDGE, EDGE).x.astype(float))
-    assert ran(a, a) == ("native", Reason.SPREAD)
-    x = normal(400, 400).x.astype(float)
-    assert ran(x, x) == ("float64", None)  # where it has been moved to
-
-
-def test_numpy_emulates_nothing_that_nobody_chose() -> None:
-    a = np.random.default_rng(0).standard_normal((600, 600)).astype(np.float32)
-    assert ran(a, a, in_force="reference") == ("native", None)
-
-
-@pytest.mark.usefixtures("gpu")
-def test_thin_products_are_native() -> None:
-    tall, thin = normal(4000, EDGE), normal(EDGE, 4)
-    assert ran(tall, thin, scheme="int8x6") == ("native", Reason.TOO_SMALL)
-    assert ran(tall, thin, scheme="int8x6", in_force="cuda") == ("int8x6", None)
 
 
 @pytest.mark.usefixtures("gpu")
@@ -229,27 +192,11 @@ def test_a_scheme_without_kernels_is_native_with_a_reason(
     assert ran(a.x, a.x, scheme=scheme, backend="reference") == (scheme, None)
 
 
-@pytest.mark.usefixtures("gpu")
-def test_residues_where_there_are_kernels() -> None:
-    a = normal(EDGE, EDGE, dtype=np.float64)
-    for x in (a, normal(400, 400).x):
-        assert ran(x, x, scheme="crt14", in_force="cuda") == ("crt14", None)
-    assert ran(a, mixpert_py.pack(a, "crt14")) == ("crt14", None)
-
-
 def test_products_that_may_be_of_tf32_stay(gpu: FakeGpu) -> None:
     gpu.lowered = True
     a = normal(EDGE, EDGE)
     assert ran(a, a) == ("native", None)
     assert ran(a, a, scheme="int8x3") == ("int8x3", None)
-
-
-def test_reasons_of_the_machine(gpu: FakeGpu) -> None:
-    a = normal(300, 300)
-    gpu.memory = 1000
-    assert ran(a, a, scheme="int8x6") == ran(a, a) == ("native", Reason.MEMORY)
-    gpu.memory, gpu.refuses = 1e9, DeviceError("no such instruction")
-    assert ran(a, a, scheme="int8x6") == ran(a, a) == ("native", Reason.KERNEL)
 
 
 def test_an_old_gpu_is_not_used(gpu: FakeGpu) -> None:
@@ -259,54 +206,6 @@ def test_an_old_gpu_is_not_used(gpu: FakeGpu) -> None:
     assert ran(a.x, a.x, scheme="int8x6") == ("native", Reason.OLD_GPU)
     with pytest.raises(DeviceError, match=r"compute capability 7.5; the kernels need 8.0"):
         matmul(a, a, backend="cuda")
-
-
-@pytest.mark.parametrize("by", ["position", "keyword"])
-@pytest.mark.usefixtures("gpu")
-def test_out(by: str) -> None:
-    a, wanted = normal(EDGE, EDGE), normal(EDGE, EDGE).x @ normal(EDGE, EDGE).x
-    outs: dict[str, tuple[Any, Reason | None]] = {
-        "fits": (ndarray(np.zeros((EDGE, EDGE), np.float32)), None),
-        "Fortran": (ndarray(np.zeros((EDGE, EDGE), np.float32, order="F")), None),
-        "float64": (ndarray(np.zeros((EDGE, EDGE))), Reason.OUT),
-        "stack": (ndarray(np.zeros((2, EDGE, EDGE), np.float32)), Reason.OUT),
-    }
-    for name, (out, reason) in outs.items():
-        given = {"native": np.matmul, "scheme": "int8x6"}
-        if by == "position":
-            result, record = traced(matmul, a, a, out, **given)
-        else:
-            result, record = traced(matmul, a, a, out=out, **given)
-        assert list(record.reasons) == ([] if reason is None else [reason]), name
-        np.testing.assert_allclose(
-            out.x[-EDGE:, -EDGE:].reshape(-1, EDGE, EDGE)[0], wanted, 1e-4, 1e-4
-        )
-        assert result is out or reason is not None
-
-
-@pytest.mark.usefixtures("gpu")
-def test_dot_of_many_dimensions() -> None:
-    a = normal(2, EDGE, EDGE)
-    _, record = traced(dot, a, a[0], scheme="int8x6")
-    assert not record.reasons
-    _, record = traced(dot, a[0], a, scheme="int8x6")
-    assert record.reasons == {Reason.DIMENSIONS: 1}
-
-
-@pytest.mark.usefixtures("gpu")
-def test_a_plan_decides() -> None:
-    a = normal(EDGE, EDGE)
-    trace = Trace()
-    plan = Plan(site=[Site(id=SITE, scheme="native"), Site(id="m:g/matmul~bb#0", scheme="int8x3")])
-    with use(Context(plan=plan, trace=trace)):
-        matmul(a, a, site=SITE)
-        matmul(a, a, site="m:g/matmul~bb#0")
-        matmul(a, a, site="n:g/matmul~cc#0")
-    assert [next(iter(record.schemes)) for record in trace.sites.values()] == [
-        "native",
-        "int8x3",
-        "faithful",
-    ]
 
 
 @pytest.mark.usefixtures("gpu")
@@ -324,17 +223,6 @@ def test_a_trace_knows_results_errors_and_outliers() -> None:
     assert 1e-6 < record.errors["int8x3"] < 1e-3
     assert type(trace.results[SITE]) is np.ndarray
     np.testing.assert_array_equal(trace.results[SITE], result.x)
-
-
-@pytest.mark.usefixtures("gpu")
-def test_nothing_waits_while_a_graph_is_captured() -> None:
-    a = normal(EDGE, EDGE)
-    with Stream(ptr=99) as stream:
-        stream.capturing = True
-        ran(a, a)
-        with use(Context()):
-            matmul(a, a)
-    assert stream.waits == 0
 
 
 class Namespace:
@@ -379,20 +267,6 @@ def test_arrays_of_another_library_come_back_as_such(gpu: FakeGpu) -> None:
     assert len(gpu.launches) == 1
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        (foreign(EDGE, EDGE, kind=1), foreign(EDGE, EDGE, kind=1)),
-        (foreign(EDGE - 1, EDGE - 1), foreign(EDGE - 1, EDGE - 1)),
-    ],
-    ids=["host", "small"],
-)
-@pytest.mark.usefixtures("gpu")
-def test_arrays_that_stay_with_their_library(a: Any, b: Any) -> None:
-    with precision("int8x6"):
-        assert matmul(a, b) == "its own"
-
-
 @pytest.mark.usefixtures("gpu")
 def test_arrays_of_another_library_on_two_devices() -> None:
     a, b = foreign(EDGE, EDGE), foreign(EDGE, EDGE, number=1)
@@ -429,16 +303,6 @@ def test_numpy_arrays_move_where_it_pays() -> None:
             assert np.abs(matmul(a, a, site=SITE) - a @ a).max() > 0
 
 
-@pytest.mark.usefixtures("gpu")
-def test_a_moved_product_takes_its_out() -> None:
-    a, out = normal(400, 400).x, np.zeros((400, 400), np.float32)
-    assert dot(a, a, out) is out
-    np.testing.assert_allclose(out, a @ a, atol=1e-4)
-    block = np.zeros((500, 800), np.float32)[100:, ::-2]
-    assert ran(a, a, out=block, native=np.matmul, scheme="int8x6") == ("int8x6", None)
-    np.testing.assert_array_equal(block, matmul(a, a, scheme="int8x6"))
-
-
 def test_cuda_is_not_begun_for_a_product_that_does_not_pay(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -448,25 +312,3 @@ def test_cuda_is_not_begun_for_a_product_that_does_not_pay(
     a = normal(400, 400).x
     assert ran(a, a, scheme="int8x6") == ("native", Reason.TOO_SMALL)
     assert ran(a, a) == ("native", None)
-
-
-@pytest.mark.usefixtures("gpu")
-def test_many_products_begin_cuda_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "cupy")
-    absent = device.Absent(Reason.NO_TENSOR_CORE, "none")
-    monkeypatch.setattr(device, "find", lambda: absent)
-    monkeypatch.setattr(worth, "start", worth.Start())
-    a = normal(400, 400).x
-    saved = worth.moving_saves(a, a, (400,) * 3, "int8x6", worth.figures(""))
-    monkeypatch.setattr(worth, "STARTING", 2.5 * saved)
-    said = [ran(a, a, scheme="int8x6")[1] for _ in range(4)]
-    assert said == [Reason.TOO_SMALL] * 2 + [Reason.NO_TENSOR_CORE] * 2
-
-
-@pytest.mark.usefixtures("gpu")
-def test_a_packed_operand() -> None:
-    a, b = normal(EDGE, EDGE), normal(EDGE, EDGE, seed=1)
-    handle = mixpert_py.pack(b, "int8x6")
-    assert (handle.shape, handle.dtype, handle.ndim) == ((EDGE, EDGE), np.float32, 2)
-    with precision("int8x6"):
-        np.testing.assert_array_equal(matmul(a, handle).x, matmul(a, b).x)

@@ -76,13 +76,6 @@ def test_packing_of_float32_is_shipped(
             assert (b".target sm_90" if capability == "90" else b".target sm_80") in ptx
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("capability", CAPABILITIES)
-def test_repair_is_shipped(capability: str, dtype: str) -> None:
-    where = "mixpert_py.runtime.packing.repair_kernels", "repair_kernel", (dtype,) * 3
-    assert shipped.ptx(*where, capability) is not None
-
-
 @pytest.mark.parametrize("name", SCHEMES)
 @pytest.mark.parametrize(
     ("device", "capability"),
@@ -123,13 +116,6 @@ def test_the_default_of_float64_is_shipped(moduli: int, capability: str) -> None
         assert all(b".text." + name + b"\0" in cubin for name in kernels)
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES)
-def test_the_guard_is_shipped(capability: str) -> None:
-    cubin = shipped.cubin(source_text("guard.cu", ()), capability)
-    assert cubin is not None
-    assert b".text.guard\0" in cubin
-
-
 def test_what_is_not_shipped() -> None:
     module, factory, constants, _ = PTX[0]
     assert shipped.ptx(module, factory, (*constants, 1), "90") is None
@@ -159,14 +145,6 @@ def test_of_other_sources_nothing_is_taken(monkeypatch: pytest.MonkeyPatch) -> N
         assert (shipped_kernels.shipped_code(kernel) is None) == (found is None)
 
 
-@pytest.mark.parametrize("path", ["splitter.py", "kernels/ptx.py", "kernels/numba_ptx.py"])
-def test_what_kernels_share_makes_all_of_them_others(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changed(path, monkeypatch)
-    assert not any(map(shipped._is_current, {kernel.module for kernel in PTX}))
-
-
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and no more", None])
 def test_an_archive_that_is_none(
     content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -179,26 +157,6 @@ def test_an_archive_that_is_none(
     assert shipped.archive() is None
     assert shipped.cubin(source_text("guard.cu", ()), "90") is None
     assert not shipped._is_current.__wrapped__(PACKING)
-
-
-def test_a_python_without_lzma(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(member: str) -> bytes:
-        raise RuntimeError("Compression requires the (missing) lzma module")
-
-    monkeypatch.setattr(shipped, "_member", missing)
-    assert shipped.cubin(source_text("guard.cu", ()), "90") is None
-
-
-def test_sources_are_all_that_kernels_are_made_of() -> None:
-    found = shipped_kernels.sources(PACKING)
-    assert {"packing/strip_kernels.py", "packing/digits.py", "splitter.py"} <= found.keys()
-
-
-def test_drivers_of_cuda_12_take_what_is_shipped() -> None:
-    for kernel in PTX:
-        ptx = shipped.read(kernel.name)
-        assert ptx is not None
-        assert b".version 8.1\n" in ptx
 
 
 class RefusedError(Exception):
@@ -257,10 +215,3 @@ def test_what_a_driver_refuses_is_compiled(refuses: bool, monkeypatch: pytest.Mo
     assert (b"compiled here" in gpu.loaded[-1]) == refuses
     made = compiling.origins - before
     assert made == {"compiled" if refuses else "shipped": 2}
-
-
-def test_what_is_not_shipped_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = FakeDriver(refuses=False)
-    gpu.install(monkeypatch)
-    assert compiling.cuda_kernel("guard.cu", "guard", (("NEW", 1),)).handle == 2
-    assert not gpu.loaded

@@ -1,9 +1,8 @@
 """What is kept of a call, and for which later ones it stands."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,20 +10,14 @@ import pytest
 
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import signatures, worth
-from mixpert_py.runtime.api import dot, dot_method, matmul
+from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.gpu import prepared, sampling
 from mixpert_py.runtime.precision import precision
-from mixpert_py.runtime.products.einsum import einsum
-from mixpert_py.runtime.products.inner import inner
-from mixpert_py.runtime.products.tensordot import tensordot
-from mixpert_py.runtime.products.xp import xp_product
 from mixpert_py.runtime.request import Request, matmul_shape
 from mixpert_py.runtime.signatures import NATIVE, kept_product
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.gpu.fake import FakeGpu, ndarray, pays_from
-
-MOST_CALLS = 4  # Python functions of a call that is known to be native: 3, and one to spare
 
 
 class Result(str):
@@ -76,17 +69,6 @@ def array(*shape: int, dtype: str = "float32") -> ndarray:
     return ndarray(np.ones(shape, dtype))
 
 
-def test_a_signature_is_prepared_once(kept: list[Prepared]) -> None:
-    with use(replace(current())):
-        for _ in range(3):
-            assert matmul(array(64, 64), array(64, 64), site="s") == "prepared"
-        assert len(kept) == 1
-        assert len(kept[0].made) == 3
-        assert kept[0].added == 1
-        assert kept[0].scheme == "faithful"
-        assert not kept[0].is_chosen
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -109,14 +91,6 @@ def test_another_signature_is_prepared_apart(
         assert other(a, b) == "prepared"
         assert sum(one is not NATIVE for one in context.known.values()) == 2
         assert sum(len(one.made) for one in kept) == 2
-
-
-def test_functions_of_one_meaning_share_what_is_prepared(kept: list[Prepared]) -> None:
-    a, b = array(64, 64), array(64, 64)
-    with use(replace(current())):
-        dot(a, b, site="s")
-        assert dot_method(a, b, site="s") == "prepared"
-        assert len(kept) == 1
 
 
 @pytest.mark.parametrize(
@@ -157,46 +131,6 @@ def test_a_context_keeps_its_own(kept: list[Prepared]) -> None:
             assert isinstance(matmul(a, b, site="m:f:1"), ndarray)
         assert matmul(a, b, site="m:f:1") == "prepared"
         assert len(kept) == 2
-
-
-def test_inner_products_are_prepared(kept: list[Prepared]) -> None:
-    a, b = array(64, 64), array(64, 64)
-    with use(replace(current())):
-        for _ in range(3):
-            assert inner(a, b, site="s", native=lambda x, y: "native") == "prepared"
-        assert kept[0].added == 1
-        assert matmul(a, b, site="s") == "prepared"  # b as it is: another function
-        assert len(kept) == 1
-
-
-@pytest.mark.parametrize(
-    "product",
-    [
-        lambda x, native: inner(x, x, site="s", native=native),
-        lambda x, native: tensordot(x, x, 1, site="s", native=native),
-        lambda x, native: einsum("ij,jk", x, x, site="s", native=native),
-        lambda x, native: xp_product(x, x, site="s", native=native),
-    ],
-    ids=["inner", "tensordot", "einsum", "xp"],
-)
-def test_small_arrays_of_a_gpu_pass_without_a_decision(
-    monkeypatch: pytest.MonkeyPatch, product: Callable[..., Any]
-) -> None:
-    FakeGpu().install(monkeypatch)
-    monkeypatch.setattr(worth, "SMALL_ELEMENTS", 1 << 17)
-    x, made = array(8, 8), array(8, 8)
-
-    def dot(*_: Any) -> Any:
-        return made
-
-    monkeypatch.setattr(sys.modules["cupy"], "dot", dot, raising=False)
-    with use(replace(current())):
-        product(x, dot)
-        found: list[Any] = []
-        calls = calls_of(lambda: found.append(product(x, dot)))
-        assert found[0] is made
-        ours = [name for name in calls if not name.startswith(("ndarray", "FakeGpu", "wrapped"))]
-        assert len(ours) <= MOST_CALLS + 4
 
 
 def test_small_stacks_of_a_gpu_pass_whatever_their_shape(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,79 +177,6 @@ def test_what_cannot_be_for_once_is_made_the_direct_way(kept: list[Prepared]) ->
         assert kept[0].added == 2  # operands of another layout may have come
         kept[0].works = True
         assert matmul(a, b, site="s") == "prepared"
-
-
-def calls_of(work: Callable[[], Any]) -> list[str]:
-    """The Python functions that it calls."""
-    found: list[str] = []
-
-    def watch(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
-            found.append(frame.f_code.co_qualname)
-
-    sys.setprofile(watch)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return found[1:]
-
-
-class Plain:
-    """Stands for arrays that pass through, in few functions of their own."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape, self.ndim, self.dtype = shape, len(shape), np.dtype("float32")
-
-    def __matmul__(self, other: "Plain") -> str:
-        return "native"
-
-
-def test_what_is_known_to_be_native_calls_few_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(signatures.device_of, Plain, lambda x: 0)
-    a = Plain((3, 3))
-    with use(replace(current())) as context:
-        key = "s", matmul_shape, True, a.shape, a.shape, a.dtype, a.dtype, 0, 0
-        signatures.keep(context, key, NATIVE)
-        assert matmul(a, a, site="s") == "native"
-        assert len(calls_of(lambda: matmul(a, a, site="s"))) <= MOST_CALLS + 3  # Plain's own
-
-
-class Vector(list):  # type: ignore[type-arg]
-    """An array of nobody's, which multiplies."""
-
-    def __matmul__(self, other: Any) -> str:
-        return "its own"
-
-
-def test_types_that_are_nobodys_arrays_are_known_by_themselves() -> None:
-    with use(replace(current())) as context:
-        x = Vector()
-        for _ in range(2):
-            assert matmul(x, x, site="s") == "its own"
-        assert context.known[("s", True, Vector, Vector)] is NATIVE
-        assert len(calls_of(lambda: matmul(x, x, site="s"))) <= MOST_CALLS + 1
-        with pytest.raises(TypeError):
-            matmul(3, 4, site="s")
-        with pytest.raises(TypeError):
-            matmul(3, 4, site="s")
-        assert matmul([[2.0]], [[3.0]]).item() == 6.0  # np.matmul's, who has no `@`
-        assert matmul([[2.0]], [[3.0]]).item() == 6.0
-
-
-def test_one_product_of_dasks_says_nothing_of_the_next() -> None:
-    """The first is Dask's own for its type, the second has the scheme."""
-    da = pytest.importorskip("dask.array")
-    x = np.random.default_rng(0).standard_normal((64, 64)).astype("float32")
-
-    def product(y: Any) -> Any:
-        operand = da.from_array(y, chunks=32)
-        return np.asarray(matmul(operand, operand, site="d"))
-
-    with precision("int8x1", backend="reference"):
-        product((8 * x).astype(int))
-        error = np.abs(product(x) - x.astype(float) @ x).max()
-    assert error > 1e-3
 
 
 def test_signatures_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,24 +42,6 @@ def test_rows_below_2_20_stay_and_those_from_2_62_on_leave() -> None:
     assert leaving(x, WHOLE_SLICES) == leaving(single, BF16_SLICES) == by_span
 
 
-@pytest.mark.parametrize(("k", "limit"), [(8, 94), (64, 94), (1000, 96)])
-def test_rows_leave_where_they_span_as_much_as_is_proved(k: int, limit: int) -> None:
-    x = np.zeros((3, k), np.float32)
-    x[:, 0] = 1
-    x[:2, 1] = 2.0 ** -(limit - 1), 2.0**-limit
-    packed = float_slices.split(x, BF16_SLICES, k, k)
-    assert packed.outlier[:, 0].tolist() == [False, True, False]
-
-
-def test_slices_of_rows_below_2_20_hold_all_of_float32() -> None:
-    rng = np.random.default_rng(1)
-    x = np.ldexp(rng.uniform(1, 2, (50, 64)), rng.integers(-149, 20, (50, 64))).astype(np.float32)
-    packed = float_slices.split(x, WHOLE_SLICES, 64, 64)
-    assert not packed.outlier.any()
-    held = packed.slices[0].astype(np.float64).sum(axis=1) * 2.0**packed.exponents
-    np.testing.assert_array_equal(held, x)
-
-
 def meeting(k: int, other: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """A's largest entries, near 2^20, meet zeros, and so do B's, near 2^other; small ones meet."""
     a, b = (np.ldexp(rng.uniform(1, 2, shape), -1) for shape in ((6, k), (k, 6)))
@@ -83,17 +65,6 @@ def test_small_entries_that_meet_small_ones(like: str, other: int) -> None:
                 p(x).astype(np.float64) @ p(y).astype(np.float64) for p in (np.positive, abs)
             )
             assert (abs(value - exact) <= allowed(k, size))[size < 2.0**128].all()
-
-
-@pytest.mark.parametrize("like", LIKE)
-def test_a_kernel_matrix_that_falls_to_subnormal_numbers(like: str) -> None:
-    made = EVERYDAY["RBF kernel"](np.random.default_rng(4), 40, 300, 20)
-    a, b = (x.astype(np.float32) for x in made)
-    assert ((a > 0) & (a < np.finfo(np.float32).tiny)).any(axis=1).mean() > 0.5
-    assert not any(leaving(a, WHOLE_SLICES))
-    value = multiply(a, b, WIDER, like=LIKE[like]).value
-    exact, size = (p(a).astype(np.float64) @ p(b).astype(np.float64) for p in (np.positive, abs))
-    assert (abs(value - exact) <= allowed(300, size)).all()
 
 
 ALL = {**FAMILIES, **EVERYDAY}

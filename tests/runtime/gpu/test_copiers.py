@@ -30,10 +30,6 @@ def some(monkeypatch: pytest.MonkeyPatch) -> Any:
     return COPIERS
 
 
-def running() -> int:
-    return sum(thread.name.startswith("copier ") for thread in threading.enumerate())
-
-
 def counting(counts: list[int]) -> Any:
     def work(parts: Iterator[int]) -> None:
         for part in parts:
@@ -54,33 +50,6 @@ def test_every_part_is_done_once(count: int) -> None:
     assert counts == [1] * count
 
 
-def test_one_part_is_the_callers_own(some: Any) -> None:
-    some.forget()
-    before, threads = running(), []
-
-    def work(parts: Iterator[int]) -> None:
-        threads.extend(threading.get_ident() for _ in parts)
-
-    Job(work, [1]).begin().end()
-    assert threads == [threading.get_ident()]
-    assert running() == before
-    Job(work, [1, 2]).begin().end()
-    assert running() == before + 3
-
-
-@pytest.mark.usefixtures("some")
-def test_it_goes_on_by_itself() -> None:
-    done = threading.Event()
-
-    def work(parts: Iterator[int]) -> None:
-        if sum(parts):
-            done.set()
-
-    job = Job(work, [1, 2]).begin()
-    assert done.wait(timeout=20)
-    job.begin().end()
-
-
 @pytest.mark.usefixtures("some")
 def test_all_threads_work() -> None:
     together = threading.Barrier(4)
@@ -90,18 +59,6 @@ def test_all_threads_work() -> None:
             together.wait(timeout=20)
 
     Job(work, range(4)).begin().end()
-
-
-def test_no_thread_is_no_error(some: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(thread: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", start)
-    some.forget()
-    counts = [0] * PARTS
-    Job(counting(counts), range(PARTS)).begin().end()
-    assert counts == [1] * PARTS
-    some.forget()
 
 
 @pytest.mark.usefixtures("some")
@@ -128,44 +85,6 @@ def test_nobody_works_after_an_error(who: str, error: type[BaseException]) -> No
     counts = [0] * PARTS
     Job(counting(counts), range(PARTS)).begin().end()  # the copiers are still there
     assert counts == [1] * PARTS
-
-
-@pytest.mark.usefixtures("some")
-def test_what_is_stopped_is_not_done() -> None:
-    working: list[int] = []
-    done: list[int] = []
-
-    def work(parts: Iterator[int]) -> None:
-        for part in parts:
-            working.append(part)
-            sleep(0.002)
-            working.remove(part)
-            done.append(part)
-
-    job = Job(work, range(PARTS)).begin()
-    job.stop()
-    assert not working
-    count = len(done)
-    sleep(0.01)
-    job.begin().end()
-    assert len(done) == count < PARTS
-
-
-def test_what_is_done_holds_nothing() -> None:
-    class Held:
-        gone = False
-
-        def work(self, parts: Iterator[int]) -> None:
-            for _ in parts:
-                pass
-
-        def __del__(self) -> None:
-            Held.gone = True
-
-    job = Job(Held().work, [1])
-    assert not Held.gone
-    job.begin().end()
-    assert Held.gone
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="nobody sends signals here")
@@ -198,26 +117,6 @@ def test_nobody_works_after_an_interrupt() -> None:
         assert done == then
         assert max(done) <= 1
     assert interrupted > 5
-
-
-def test_many_threads_have_jobs_at_once(some: Any) -> None:
-    some.forget()
-    before, wrong = running(), []
-
-    def have(number: int) -> None:
-        for _ in range(50):
-            counts = [0] * PARTS
-            Job(counting(counts), range(PARTS)).begin().end()
-            if counts != [1] * PARTS:
-                wrong.append(number)
-
-    threads = [threading.Thread(target=have, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-    assert running() == before + 3
 
 
 FORKING = """

@@ -11,7 +11,6 @@ from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.gpu.device import Device, find
 from mixpert_py.runtime.gpu.device_state import state_of
-from mixpert_py.runtime.gpu.speculation import MIN_UNSEEN
 from mixpert_py.runtime.packed_array import PackedArray
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference import residues
@@ -73,61 +72,6 @@ def test_every_family(family: str, order: str) -> None:
         check(*ALL[family](np.random.default_rng(0), M, K, N), order)
 
 
-@pytest.mark.parametrize("family", ["normal", "log-normal 1"])
-def test_numpy_arrays_are_moved(family: str) -> None:
-    a, b = ALL[family](np.random.default_rng(0), M, K, N)
-    value, by_residues = made(a, b)
-    assert by_residues
-    assert isinstance(value, np.ndarray)
-    np.testing.assert_array_equal(value, made(*map(cupy.asarray, (a, b)))[0].get())
-
-
-def test_numpy_arrays_of_much_spread_are_multiplied_in_fp64_on_the_gpu() -> None:
-    draw = np.random.default_rng(0)
-    a, b = (
-        draw.random(shape) * np.exp(8 * draw.standard_normal(shape)) for shape in ((M, K), (K, N))
-    )
-    trace = Trace()
-    for _ in range(2):
-        with use(replace(current(), trace=trace)):
-            value = matmul(a, b, scheme="crt", backend="cuda", site="s")
-        assert np.linalg.norm(value - a @ b) <= 1e-14 * np.linalg.norm(a) * np.linalg.norm(b)
-    assert trace.sites["s"].schemes == {"float64": 2}
-
-
-def test_a_signature_learns() -> None:
-    rng = np.random.default_rng(1)
-    normal, skewed = (ALL[name](rng, M, K, N) for name in ("normal", "log-normal 1"))
-    hopeless = ALL["spread 4"](rng, M, K, N)
-    for operands, count in ((normal, 14), (skewed, 15), (normal, 14)):
-        x, y = map(cupy.asarray, operands)
-        value, by_residues = made(x, y)
-        assert by_residues
-        (outlook,) = state_of(0).outlooks.values()
-        assert outlook.count == count
-        np.testing.assert_allclose(value.get(), operands[0] @ operands[1], atol=1e-9)
-    x, y = map(cupy.asarray, hopeless)
-    for _ in range(3):
-        assert not made(x, y)[1]
-    assert outlook.failures == 1
-    assert outlook.unseen == MIN_UNSEEN - 2
-
-
-def test_results_go_where_they_are_wanted() -> None:
-    rng = np.random.default_rng(2)
-    for family in ("normal", "spread 4"):
-        a, b = ALL[family](rng, 300, 300, 300)
-        x, y = cupy.asarray(a), cupy.asarray(b)
-        wanted = matmul(x, y, scheme="crt", backend="cuda").get()
-        for place in (x, y):
-            state_of(0).outlooks.clear()
-            kept = place.copy()
-            found = matmul(x, y, scheme="crt", backend="cuda", out=place)
-            assert found is place
-            np.testing.assert_array_equal(place.get(), wanted)
-            place[...] = kept
-
-
 def meant(a: Any, b: Any, count: int = 14) -> Any:
     """The bits of so many moduli, of a stack by a matrix too."""
     pair = residues.pack(a.reshape(-1, a.shape[-1]), b, emulation_of(f"crt{count}"))
@@ -162,33 +106,6 @@ def test_operands_packed_beforehand(sides: tuple[str, ...]) -> None:
             wanted = cupy.matmul(x, y).get() if count is None else meant(a, b, count)
             np.testing.assert_array_equal(value.get(), wanted)
         state_of(0).outlooks.clear()
-
-
-def test_packed_stacks_complex_numbers_and_integers() -> None:
-    rng = np.random.default_rng(5)
-    a, b = rng.standard_normal((3, 37, K)), rng.standard_normal((K, 29))
-    x, y = cupy.asarray(a), cupy.asarray(b)
-    for left, right in (
-        (x, mixpert_py.pack(y, "crt")),
-        (mixpert_py.pack(x, "crt", side="left"), y),
-    ):
-        np.testing.assert_array_equal(made(left, right)[0].get(), meant(a, b))
-    w, z = (
-        cupy.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
-        for shape in ((41, K), (K, 31))
-    )
-    wanted = made(w, z)[0].get()
-    for left, right in (
-        (w, mixpert_py.pack(z, "crt")),
-        (mixpert_py.pack(w, "crt", side="left"), z),
-    ):
-        value, by_residues = made(left, right)
-        assert by_residues
-        np.testing.assert_array_equal(value.get(), wanted)
-    a, b = (rng.integers(-99, 99, shape) for shape in ((45, K), (K, 33)))
-    x, y = cupy.asarray(a.astype(float)), mixpert_py.pack(cupy.asarray(b.astype(float)), "crt")
-    for _ in range(3):
-        np.testing.assert_array_equal(made(x, y)[0].get(), a @ b)
 
 
 @pytest.mark.parametrize("packed", [None, "left", "right"])
@@ -235,21 +152,6 @@ def test_a_graph_decides_each_time(shape: tuple[int, ...], packed: str | None) -
     assert {14, None} <= decided
     if packed is not None:  # and serves other products as before
         np.testing.assert_array_equal(made(left, right)[0].get(), meant(a, b))
-
-
-def test_a_graph_begins_with_what_was_needed_before() -> None:
-    a, b = ALL["log-normal 1"](np.random.default_rng(6), M, K, N)
-    x, y = cupy.asarray(a), cupy.asarray(b)
-    assert made(x, y)[1]
-    cupy.cuda.Device().synchronize()
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
-        stream.begin_capture()
-        value = matmul(x, y, scheme="crt", backend="cuda")
-        graph = stream.end_capture()
-        for _ in range(2):
-            graph.launch()
-            np.testing.assert_array_equal(value.get(), meant(a, b, 15))
 
 
 def test_a_capture_is_native_where_the_last_product_was() -> None:

@@ -9,10 +9,8 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import select, worth
-from mixpert_py.runtime.api import dot_method, matmul
+from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, Modules, use
-from mixpert_py.runtime.gpu import device, foreign
-from mixpert_py.runtime.products.tensors import torch_matmul
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.signatures import NATIVE
 from mixpert_py.runtime.tracing.trace import Trace
@@ -76,11 +74,6 @@ class Parameter(Tensor):
 
 class Subclass(Tensor):
     pass
-
-
-class Vmapped(Tensor):
-    def detach(self) -> "Tensor":
-        raise RuntimeError("Cannot access data pointer of Tensor")
 
 
 @pytest.fixture
@@ -163,12 +156,6 @@ def test_tensors_that_stay_with_pytorch(a: Any, reason: Reason, side: int) -> No
     assert trace.sites[SITE].reasons == {reason: 1}
 
 
-def test_without_gradients_a_parameter_is_a_tensor(torch: Any) -> None:
-    torch.grad = False
-    weights = tensor(8, 8, kind=Parameter, requires_grad=True)
-    assert ran(tensor(8, 8), weights) == ("faithful", None)
-
-
 def test_under_autocast_pytorch_chooses(torch: Any) -> None:
     torch.autocast = True
     a = tensor(8, 8)
@@ -183,11 +170,6 @@ def test_who_asked_for_tf32_keeps_it(torch: Any) -> None:
 
 
 @pytest.mark.usefixtures("torch")
-def test_tensors_of_two_types_are_pytorchs_to_refuse() -> None:
-    assert ran(tensor(40, 40, dtype=np.float64), tensor(40, 40), "int8x6")[1] is Reason.DTYPE
-
-
-@pytest.mark.usefixtures("torch")
 def test_tensors_of_the_host_and_other_devices() -> None:
     a = tensor(8, 8)
     assert ran(tensor(8, 8, is_cuda=False), a, "int8x6") == ("native", Reason.NOT_AN_ARRAY)
@@ -198,97 +180,11 @@ def test_tensors_of_the_host_and_other_devices() -> None:
 
 
 @pytest.mark.usefixtures("torch")
-def test_a_tensor_in_name_only_is_pytorchs() -> None:
-    a = tensor(8, 8)
-    place = foreign.placement(a, a)
-    assert isinstance(place, foreign.Placement)
-    assert foreign.borrow(place, a, tensor(8, 8, kind=Vmapped)) is Reason.NOT_AN_ARRAY
-
-
-@pytest.mark.usefixtures("torch")
 def test_tensors_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     a = tensor(8, 8)
     assert ran(a, a, "int8x6") == ("native", Reason.NO_TENSOR_CORE)
     assert ran(a, a) == ("native", None)
-
-
-@pytest.mark.usefixtures("torch")
-def test_a_method_of_pytorchs_own_is_its_own() -> None:
-    a = tensor(8, 8)
-    a.dot = lambda other: "1D tensors expected"
-    with use(Context(scheme="int8x6")):
-        assert dot_method(a, a) == "1D tensors expected"
-
-
-class Named:
-    """What says that it may be an array, and is none."""
-
-    def __dlpack__(self) -> None: ...
-
-    def __matmul__(self, other: Any) -> str:
-        return "its own"
-
-
-@pytest.mark.usefixtures("torch")
-def test_what_is_no_array_is_traced_all_the_same() -> None:
-    trace = Trace(levels=["int8x6"], keep=[SITE])
-    with use(Context(scheme="int8x6", trace=trace)):
-        assert matmul(Named(), Named(), site=SITE) == "its own"
-        assert matmul(Named(), 3, site=SITE) == "its own"
-    assert trace.sites[SITE].shapes == {(0, 0, 0): 2}
-    assert trace.results == {SITE: "its own"}
-
-
-class Bfloat16:
-    """A tensor of a type that NumPy has not."""
-
-    def __dlpack__(self) -> None: ...
-
-    def detach(self) -> "Bfloat16":
-        return self
-
-    resolve_conj = resolve_neg = cpu = detach
-
-    def numpy(self) -> Any:
-        raise TypeError("Got unsupported ScalarType BFloat16")
-
-    def float(self) -> Any:
-        return SimpleNamespace(numpy=lambda: np.ones(3, np.float32))
-
-
-def test_results_of_any_type_come_to_the_host() -> None:
-    np.testing.assert_array_equal(foreign.on_host(Bfloat16()), np.ones(3))
-    x = np.ones(3)
-    assert foreign.on_host(x) is not x
-    assert foreign.on_host("text") == "text"
-
-
-class Unhashable(type):
-    __hash__ = None  # type: ignore[assignment]
-
-
-def test_a_class_that_cannot_be_hashed_is_no_array() -> None:
-    assert not foreign.may_be_on_device(Unhashable("Odd", (), {}))
-
-
-def test_the_newer_switches_of_tf32_are_heeded(torch: Any) -> None:
-    """PyTorch then refuses the older question."""
-
-    def refuses() -> str:
-        raise RuntimeError("mix of the legacy and new APIs")
-
-    torch.get_float32_matmul_precision = refuses
-    a = tensor(9, 9)
-    assert ran(a, a)[0] == "native"
-    assert ran(a, a, "int8x6")[0] == "int8x6"
-
-
-def test_tensors_without_memory_are_pytorchs(torch: Any) -> None:
-    """Those that are functionalized, and nested ones."""
-    for given in ({"address": 0}, {"is_nested": True}):
-        a = tensor(9, 9, **given)
-        assert ran(a, a, "int8x6") == ("native", Reason.NOT_AN_ARRAY)
 
 
 def test_a_tensor_in_name_only_says_nothing_of_others(torch: Any) -> None:
@@ -343,23 +239,3 @@ def test_what_pytorch_has_to_make_is_known_for_as_long_as_it_has_to(
         a.layout = "strided"
         assert known(a, b) is None
         assert not hasattr(matmul(a, b, site=SITE), "native")
-
-
-@pytest.mark.usefixtures("torch")
-def test_a_gradient_is_found_before_cupy_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def find(number: int | None = None) -> device.Device:
-        raise AssertionError("the device was looked for, which imports CuPy")
-
-    monkeypatch.setattr(device, "find", find)
-    assert ran(tensor(9, 20, requires_grad=True), tensor(20, 8)) == ("native", Reason.GRADIENT)
-
-
-@pytest.mark.usefixtures("torch")
-def test_torchs_functions_use_what_is_known() -> None:
-    a, b = tensor(9, 20, requires_grad=True), tensor(20, 8)
-    with use(Context()) as context:
-        assert torch_matmul(a, b, site=SITE, native=Tensor.__matmul__).native
-        ((signature, _),) = context.known.items()
-        context.known[signature] = lambda x, y: ("by launches", x, y)
-        found = torch_matmul(a, b, site=SITE, native=Tensor.__matmul__)
-        assert found == ("by launches", a, b)

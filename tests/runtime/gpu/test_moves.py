@@ -1,7 +1,5 @@
 """Moves to and from a device that does everything as late as it may."""
 
-import threading
-from functools import partial
 from math import prod
 from types import SimpleNamespace
 from typing import Any
@@ -106,33 +104,6 @@ def test_what_is_sent_is_there(xp: Any, layout: str, dtype: str) -> None:
         assert there.shape == x.shape
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_memory_is_copied_in_its_order(
-    xp: Any, monkeypatch: pytest.MonkeyPatch, layout: str
-) -> None:
-    copies = []
-    as_it_is = np.copyto
-
-    def noted(target: Any, x: Any) -> None:
-        copies.append((target, x))
-        as_it_is(target, x)
-
-    x = LAYOUTS[layout]
-    with moves(xp) as on_their_way, monkeypatch.context() as patch:
-        patch.setattr(np, "copyto", noted)
-        on_their_way.send(x, x.dtype)._job.end()  # type: ignore[union-attr]
-    assert sum(target.size for target, _ in copies) == x.size
-    for target, source in copies:
-        assert target.nbytes <= SLOT
-        assert target.flags.c_contiguous
-        strides = [
-            abs(stride)
-            for stride, length in zip(source.strides, source.shape, strict=True)
-            if length > 1
-        ]
-        assert strides == sorted(strides, reverse=True)
-
-
 @pytest.mark.parametrize("shape", [(30, 70), (5, 700), (7, 20, 30), (700,), (), (0, 3)], ids=str)
 def test_what_is_fetched_is_here(xp: Any, shape: tuple[int, ...]) -> None:
     x = normal(*shape) if shape else np.array(3.0, np.float32)
@@ -187,90 +158,6 @@ def test_what_nobody_waited_for_is_not_done_later(xp: Any) -> None:
         fetched = on_their_way.fetch(value, LateArray(normal(30, 70)))
     fetched.end()
     assert not value.any()
-
-
-@pytest.mark.parametrize("which", range(3))
-def test_an_interrupt_while_one_stream_ends_leaves_none_at_work(
-    xp: Any, monkeypatch: pytest.MonkeyPatch, which: int
-) -> None:
-    done: list[int] = []
-    as_it_is = LateStream.synchronize
-
-    def begin() -> None:
-        with moves(xp) as on_their_way:
-            streams = [on_their_way.stream, on_their_way._there, on_their_way._back]
-            for number, one in enumerate(streams):
-                one.do(partial(done.append, number))
-
-            def synchronize(stream: LateStream) -> None:
-                if stream is streams[which]:
-                    raise KeyboardInterrupt
-                as_it_is(stream)
-
-            monkeypatch.setattr(LateStream, "synchronize", synchronize)
-
-    with pytest.raises(KeyboardInterrupt):
-        begin()
-    assert sorted(done) == sorted({0, 1, 2} - {which})
-
-
-def test_streams_are_used_again_but_not_by_two(xp: Any) -> None:
-    def streams(one: Any) -> set[Any]:
-        return {one.stream, one._there, one._back}
-
-    with moves(xp) as outer, moves(xp) as inner:
-        both = streams(outer) | streams(inner)
-        assert len(both) == 6
-    with moves(xp) as again:
-        assert streams(again) < both
-
-
-def test_hands_are_used_again(xp: Any) -> None:
-    for _ in range(3):
-        with moves(xp) as on_their_way:
-            on_their_way.send(normal(30, 70), np.dtype("f")).arrived()
-            on_their_way.fetch(np.empty((30, 70), "f"), LateArray(normal(30, 70))).end()
-    assert xp.pinned == [2 * SLOT]
-
-
-def test_a_helper_without_memory_does_not_help(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "cores", lambda: 4)
-    x, value = normal(30, 70), np.zeros((30, 70), np.float32)
-    tried = threading.Event()
-
-    def none(size: int) -> Any:
-        tried.set()
-        raise CUDARuntimeError(staging.NO_MEMORY)
-
-    with moves(xp) as on_their_way:
-        xp.cuda.alloc_pinned_memory = none
-        fetched = on_their_way.fetch(value, LateArray(x))
-        assert tried.wait(timeout=20)
-        fetched.end()
-    np.testing.assert_array_equal(value, x)
-
-
-def test_no_memory_is_told_at_the_start(xp: Any) -> None:
-    def none(size: int) -> Any:
-        raise CUDARuntimeError(staging.NO_MEMORY)
-
-    xp.cuda.alloc_pinned_memory = none
-    with pytest.raises(OutOfMemoryError), moves(xp):
-        pass
-    assert len(device_state.state_of(0).streams) == 3
-
-
-def test_a_hand_that_was_interrupted_is_at_rest(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(one: Any) -> None:
-        raise KeyboardInterrupt
-
-    x = normal(8, 8)
-    target = LateArray(np.zeros_like(x))
-    with monkeypatch.context() as patch:
-        patch.setattr(staging.Stager, "use", interrupted)
-        with pytest.raises(KeyboardInterrupt), staging.stager(xp) as one:
-            one.put(target, x, iter([(...,)]))
-    np.testing.assert_array_equal(target.x, x)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Products of GPU arrays, on a GPU that is not there: NumPy's semantics, whatever happens."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,38 +15,15 @@ from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.schemes.fp16x3 import FP16X3
-from tests.every_check import sweep
 from tests.runtime.gpu.fake import (
     CUDADriverError,
     FakeGpu,
-    OutOfMemoryError,
     Stream,
     ndarray,
-    on_device,
 )
 from tests.runtime.gpu.fake import gpu as gpu_module
 from tests.runtime.gpu.fake.product import slices_product
 from tests.runtime.gpu.requested import multiplied
-
-SHAPES = [
-    ((5, 6), (6, 4)),
-    ((6,), (6,)),
-    ((6,), (6, 4)),
-    ((5, 6), (6,)),
-    ((3, 5, 6), (6, 4)),
-    ((5, 6), (3, 6, 4)),
-    ((3, 5, 6), (3, 6, 4)),
-    ((2, 1, 5, 6), (3, 6, 4)),
-    ((2, 3, 5, 6), (1, 3, 6, 4)),
-    ((2, 1, 4, 5, 6), (3, 1, 6, 4)),
-    ((6,), (2, 3, 6, 4)),
-    ((2, 3, 5, 6), (6,)),
-    ((0, 6), (6, 4)),
-    ((5, 0), (0, 4)),
-    ((0, 5, 6), (6, 4)),
-    ((3, 5, 0), (0, 4)),
-    ((0,), (0,)),
-]
 
 
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:
@@ -65,58 +41,6 @@ def made(*args: Any, **given: Any) -> Product:
     result = multiplied(*args, **given)
     assert isinstance(result, Product)
     return result
-
-
-@pytest.mark.parametrize(
-    ("shapes", "dtypes", "scheme"),
-    sweep(SHAPES, ["ff", "dd", "fd"], ["int8x8", "faithful", "float64"]),
-)
-@pytest.mark.usefixtures("gpu")
-def test_shape_type_and_value_are_those_of_matmul(shapes: Any, dtypes: str, scheme: str) -> None:
-    a, b = (
-        normal(*s, dtype=t, seed=i) for i, (s, t) in enumerate(zip(shapes, dtypes, strict=True))
-    )
-    wanted = np.matmul(a.x, b.x)
-    value = made(a, b, scheme).value
-    assert type(value) is ndarray
-    assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype)
-    np.testing.assert_allclose(value.get(), wanted, atol=2e-6)
-
-
-VIEWS: dict[str, Callable[[Any], Any]] = {
-    "transposed": lambda x: x.swapaxes(-1, -2).copy().swapaxes(-1, -2),
-    "reversed": lambda x: x[..., ::-1, ::-1],
-    "every other": lambda x: np.repeat(np.repeat(x, 2, -1), 2, -2)[..., ::2, ::2],
-    "repeated": lambda x: np.broadcast_to(x[..., :1, :], x.shape),
-    "stack of one": lambda x: np.broadcast_to(x[:1], x.shape),
-    "stack reversed": lambda x: x[::-1],
-    "stack inside": lambda x: np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 0, -1)), -1, 0),
-}
-
-
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.usefixtures("gpu")
-def test_any_view(view: str, side: int) -> None:
-    pair = [normal(3, 6, 6).x, normal(3, 6, 6, seed=1).x]
-    pair[side] = VIEWS[view](pair[side])
-    value = made(*map(ndarray, pair), "int8x8").value
-    np.testing.assert_allclose(value.get(), np.matmul(*pair), atol=2e-6)
-
-
-@pytest.mark.parametrize(
-    ("shapes", "launches"),
-    [
-        (((3, 5, 6), (6, 4)), [(3, 5, 4)]),
-        (((5, 6), (3, 6, 4)), [(3, 5, 4)]),
-        (((2, 3, 5, 6), (2, 3, 6, 4)), [(6, 5, 4)]),
-        (((2, 1, 5, 6), (1, 3, 6, 4)), [(3, 5, 4)] * 2),
-        (((2, 3, 5, 6), (3, 6, 4)), [(3, 5, 4)] * 2),
-    ],
-)
-def test_a_stack_is_one_launch_where_it_can_be(gpu: FakeGpu, shapes: Any, launches: Any) -> None:
-    made(normal(*shapes[0]), normal(*shapes[1]), "int8x6")
-    assert gpu.launches == launches
 
 
 OUTS: dict[str, Callable[[], Any]] = {
@@ -138,25 +62,6 @@ def test_out_of_any_strides(kind: str) -> None:
     np.testing.assert_array_equal(out.x, made(a, b, "int8x8").value.x)
 
 
-@pytest.mark.parametrize("shapes", [((6,), (6, 4)), ((5, 6), (6,)), ((6,), (6,))], ids=str)
-@pytest.mark.usefixtures("gpu")
-def test_out_of_vectors(shapes: Any) -> None:
-    a, b = normal(*shapes[0]), normal(*shapes[1], seed=1)
-    wanted = np.matmul(a.x, b.x)
-    out = ndarray(np.zeros_like(wanted))
-    assert made(a, b, "int8x8", out=out).value is out
-    np.testing.assert_allclose(out.x, wanted, atol=2e-6)
-
-
-@pytest.mark.parametrize("operand", [0, 1])
-@pytest.mark.usefixtures("gpu")
-def test_out_may_be_an_operand(operand: int) -> None:
-    pair = [normal(6, 6), normal(6, 6, seed=1)]
-    wanted = made(*pair, "int8x8").value.get()
-    made(*pair, "int8x8", out=pair[operand])
-    np.testing.assert_array_equal(pair[operand].x, wanted)
-
-
 @pytest.mark.parametrize("shapes", [((700, 40), (40, 300)), ((5, 300, 40), (40, 260))], ids=str)
 @pytest.mark.parametrize("scheme", ["int8x6", "mixpert-IV"])
 def test_short_memory_makes_parts_of_the_same_product(
@@ -168,20 +73,6 @@ def test_short_memory_makes_parts_of_the_same_product(
     gpu.memory = 200_000
     np.testing.assert_array_equal(made(a, b, scheme).value.get(), whole)
     assert len(gpu.launches) > 2
-
-
-def test_a_stack_of_stacks_in_parts(gpu: FakeGpu) -> None:
-    a, b = normal(2, 3, 5, 300), normal(3, 300, 4, seed=1)
-    whole = made(a, b, "int8x6").value.get()
-    gpu.memory = 100_000
-    np.testing.assert_array_equal(made(a, b, "int8x6").value.get(), whole)
-
-
-def test_no_memory_at_all_has_a_reason(gpu: FakeGpu) -> None:
-    gpu.memory = 1000
-    a = normal(300, 300)
-    assert multiplied(a, a, "int8x6") is Reason.MEMORY
-    assert gpu.freed == 1
 
 
 @pytest.mark.parametrize(
@@ -219,51 +110,6 @@ def test_a_kernel_that_finds_no_memory_is_asked_for_again(gpu: FakeGpu, how: Any
     gpu.refuses = None
     assert isinstance(multiplied(a, a, "int8x6"), Product)
     assert not gpu_backend.refusals()
-
-
-@pytest.mark.usefixtures("gpu")
-def test_special_values_reach_what_they_reach() -> None:
-    a, b = normal(9, 40), normal(40, 7, seed=1)
-    a.x[2, 3], a.x[5, 1], b.x[4, 6] = np.nan, np.inf, -np.inf
-    value = made(a, b, "int8x6").value.get()
-    with np.errstate(invalid="ignore"):
-        wanted = a.x @ b.x
-    np.testing.assert_array_equal(np.isnan(value), np.isnan(wanted))
-    finite = np.isfinite(wanted)
-    np.testing.assert_array_equal(value[~finite], wanted[~finite])
-    np.testing.assert_allclose(value[finite], wanted[finite], atol=3e-5)
-
-
-@pytest.mark.usefixtures("gpu")
-def test_outliers_are_counted_where_somebody_asks() -> None:
-    a, b = normal(8, 300), normal(300, 8, seed=1)
-    a.x[3] = 110 / 256 / 127  # every second digit is large, while one entry is most of the norm
-    a.x[3, 0] = 1
-    assert made(a, b, "int8x6", traced=True).outliers() == 1 / 16
-    assert made(a, b, "int8x6").outliers() == 0.0
-    assert made(a, b, "int8x10", traced=True).outliers() == 0.0
-
-
-@pytest.mark.usefixtures("gpu")
-def test_outliers_of_another_device_are_counted_there() -> None:
-    """A tensor's device need not be CuPy's current one when the trace asks."""
-    with on_device(1):
-        a, b = normal(8, 300), normal(300, 8, seed=1)
-        product = made(a, b, "int8x6", traced=True)
-    assert product.outliers() == 0.0
-
-
-@pytest.mark.usefixtures("gpu")
-def test_no_memory_for_float64(monkeypatch: pytest.MonkeyPatch) -> None:
-    def matmul(a: Any, b: Any) -> Any:
-        raise OutOfMemoryError(1, 0)
-
-    monkeypatch.setattr(sys.modules["cupy"], "matmul", matmul)
-    a = normal(8, 8)
-    assert multiplied(a, a, "float64") is Reason.MEMORY
-
-
-SPREAD = np.exp(3 * np.random.default_rng(5).standard_normal((1, 90)))
 
 
 @pytest.mark.parametrize("scheme", ["int8x6", "float64"])
@@ -327,24 +173,6 @@ def test_many_outliers_are_made_by_the_wider_scheme(
     assert found.outliers() == (0 if widened or not traced else rows / 80)
 
 
-@pytest.mark.parametrize("rows", [0, 40])
-@pytest.mark.parametrize(("name", "made_by"), [("faithful", "bf16x6"), ("fp16x3", "fp16x3")])
-def test_small_products_are_made_by_the_wider_scheme_at_once(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, name: str, made_by: str, rows: int
-) -> None:
-    """Of `faithful`; who names a scheme gets that."""
-    monkeypatch.setattr(device_state, "_states", {})
-    schemes: list[str] = []
-    monkeypatch.setattr(gpu_module, "slices_product", seen(schemes))
-    a, b = wide(40, 64, rows=rows), normal(64, 40, seed=1)
-    found = made(a, b, name)
-    assert schemes == [made_by]
-    assert found.scheme == name
-    size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
-    error = np.abs(found.value.get() - a.x.astype(float) @ b.x.astype(float))
-    assert (error <= (12 + 64) * 2.0**-24 * size).all()
-
-
 @pytest.mark.parametrize("step", ["pack", "gemm"])
 def test_a_wider_scheme_that_does_not_compile_is_not_asked_for_again(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, step: str
@@ -377,30 +205,3 @@ def seen(schemes: list[str]) -> Any:
         return slices_product(a, b, scheme, *given)
 
     return product
-
-
-@pytest.mark.parametrize("side", ["neither", "left", "right"])
-@pytest.mark.parametrize("shapes", [((40, 128), (128, 40)), ((3, 40, 128), (2, 1, 128, 40))])
-@pytest.mark.parametrize("rows", [0, 40])
-def test_kept_operands_and_stacks_are_guarded(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, side: str, shapes: Any, rows: int
-) -> None:
-    monkeypatch.setattr(worth, "MIN_GUARDED", 1)
-    a, b = normal(*shapes[0]), normal(*shapes[1], seed=1)
-    a.x[..., :rows, 0] = 2.0**60
-    ready = {}
-    if side != "neither":
-        ready[side] = gpu_backend.pack_operand(a if side == "left" else b, FP16X3, side)
-    found = made(a, b, "faithful", **ready).value.get()
-    size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
-    assert (np.abs(found - a.x.astype(float) @ b.x.astype(float)) <= 140 * 2.0**-24 * size).all()
-
-
-def test_what_is_small_or_of_another_scheme_is_not_guarded(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu, "guard", None)
-    gpu.install(monkeypatch)
-    made(normal(40, 128), normal(128, 40, seed=1), "faithful")
-    monkeypatch.setattr(worth, "MIN_GUARDED", 1)
-    made(normal(40, 128), normal(128, 40, seed=1), "int8x6")

@@ -1,15 +1,11 @@
-"""CuPy's own product by its own call of cuBLAS: which matrices, which call, the same bits."""
+"""CuPy's own product by a call of cuBLAS: which matrices, and which call."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import signatures, worth
-from mixpert_py.runtime.api import dot, matmul
-from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu.native import Gemm, _product, gemm_of
+from mixpert_py.runtime.gpu.native import Gemm, gemm_of
 
 Array = np.ndarray[Any, Any]
 
@@ -65,113 +61,3 @@ X = np.zeros((6, 6), "f")
 )
 def test_what_cupy_has_to_make_as_a_whole(a: Array, b: Array) -> None:
     assert gemm_of(a.shape, a.strides, b.shape, b.strides, 4) is None
-
-
-class Matrix(np.ndarray[Any, Any]):
-    """An array that is made as CuPy's are: of a shape and a type."""
-
-
-def matrix(shape: tuple[int, ...], dtype: str = "f") -> Matrix:
-    found = Matrix(shape, dtype)
-    found[...] = 1
-    return found
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Operands of all calls, of which each makes zeros."""
-    found: list[Any] = []
-
-    def call(*given: Any) -> None:
-        found.append((given[7], given[5]))
-        given[9][...] = 0
-
-    monkeypatch.setitem(signatures.native_product_of, Matrix, _product(Matrix, call))
-    monkeypatch.setitem(signatures.device_of, Matrix, lambda x: 0)
-    monkeypatch.setitem(worth.size_of, Matrix, lambda x: x.size)
-    with use(Context()) as context:
-        context.passing.add("s")
-        yield found
-
-
-def test_a_site_that_passes_makes_the_call(calls: list[Any]) -> None:
-    a, b = matrix((4, 5)), matrix((5, 6))
-    for count in (1, 2):
-        value = matmul(a, b, site="s")
-        assert type(value) is Matrix
-        assert not value.any()
-        assert len(calls) == count
-    assert calls[0][0] is a
-    assert calls[0][1] is b
-
-
-@pytest.mark.parametrize("dtypes", ["fd", "ii", "ee", "Fd"])
-def test_other_types_are_the_operators(calls: list[Any], dtypes: str) -> None:
-    a, b = matrix((4, 5), dtypes[0]), matrix((5, 6), dtypes[1])
-    assert (matmul(a, b, site="s") == 5).all()
-    assert not calls
-
-
-def test_other_functions_make_their_product(calls: list[Any]) -> None:
-    """A program, or a test, may have put its own in their place."""
-    a, b = matrix((4, 5)), matrix((5, 6))
-
-    def mine(x: Any, y: Any) -> str:
-        return "mine"
-
-    assert matmul(a, b, site="s", native=mine) == "mine"
-    assert dot(a, b, site="s", native=mine) == "mine"
-    assert not calls
-
-
-def test_a_cupy_that_takes_other_arguments_makes_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def call(one: Any) -> None:
-        raise AssertionError
-
-    a, b = matrix((4, 5)), matrix((5, 6))
-    monkeypatch.setitem(signatures.native_product_of, Matrix, _product(Matrix, call))
-    monkeypatch.setitem(signatures.device_of, Matrix, lambda x: 0)
-    monkeypatch.setitem(worth.size_of, Matrix, lambda x: x.size)
-    with use(Context()) as context:
-        context.passing.add("s")
-        for _ in range(2):
-            assert (matmul(a, b, site="s") == 5).all()
-    assert Matrix not in signatures.native_product_of
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", "fdFD")
-@pytest.mark.parametrize("shape", [(2, 2, 2), (64, 64, 64), (100, 33, 57), (300, 700, 2)])
-def test_the_bits_of_cupys_operator(shape: tuple[int, int, int], dtype: str) -> None:
-    import cupy
-
-    m, k, n = shape
-    rng = cupy.random.default_rng(1)
-    for orders in ("CC", "CF", "FC", "FF"):
-        a = cupy.asarray(rng.standard_normal((m, k)).astype(dtype), order=orders[0])
-        b = cupy.asarray(rng.standard_normal((k, n)).astype(dtype), order=orders[1])
-        matmul(a, b, site="s")
-        made = signatures.native_product_of[cupy.ndarray](a, b)
-        assert made.flags.c_contiguous
-        assert made.get().tobytes() == (a @ b).get().tobytes()
-        assert matmul(a, b, site="s").get().tobytes() == (a @ b).get().tobytes()
-
-
-@pytest.mark.gpu
-def test_settings_of_cupys() -> None:
-    """TF32 where CuPy was told so."""
-    import cupy
-
-    linalg = cupy._core._routines_linalg
-    rng = cupy.random.default_rng(1)
-    a, b = (rng.standard_normal((256, 256), dtype="float32") for _ in range(2))
-    exact = matmul(a, b, site="s")
-    make = signatures.native_product_of[cupy.ndarray]
-    before = linalg.get_compute_type("f")
-    linalg.set_compute_type("f", linalg.COMPUTE_TYPE_TF32)
-    try:
-        coarse = make(a, b)
-        assert coarse.get().tobytes() == (a @ b).get().tobytes()
-    finally:
-        linalg.set_compute_type("f", before)
-    assert coarse.get().tobytes() != exact.get().tobytes()

@@ -19,7 +19,6 @@ from mixpert_py.runtime.gpu import residues as products
 from mixpert_py.runtime.gpu.gemm import gemm
 from mixpert_py.runtime.kernels.abi import LARGE, NONFINITE, STEP
 from mixpert_py.runtime.kernels.compile import source_text
-from mixpert_py.runtime.model.tile import HOPPER, PORTABLE
 from mixpert_py.runtime.packing import by_columns, by_rows, pack
 from mixpert_py.runtime.packing import residues as packed_residues
 from mixpert_py.runtime.packing.residues import TILE, of_moduli
@@ -344,42 +343,42 @@ def test_what_is_no_integer_is_recorded(wrong: float, order: Any) -> None:
         assert Bounds.of(record_of(np.asarray(x, order=order), splitter)[4:]) is None
 
 
-def test_integers_that_a_scheme_does_not_hold() -> None:
-    small, bytes_, signed, large = (
-        Bounds(0, 1),
-        Bounds(0, 255),
-        Bounds(-128, 127),
-        Bounds(-30_000, 30_000),
-    )
-    k = 8192
-    larger, words = Bounds(-32_897, 0), Bounds(0, 65_535)
-    by_bytes, by_digits = scheme_for(bytes_, bytes_, k), scheme_for(large, large, k)
-    by_few = scheme_for(larger, large, k)
-    assert by_bytes is not None
-    assert by_digits is not None
-    assert by_few is not None
-    assert (by_bytes.products, by_digits.products, by_few.products) == (1, 4, 6)
-    for left, right, products_ in (
-        (bytes_, large, 2),
-        (words, signed, 2),
-        (Bounds(-32_896, 32_639), large, 4),
-        (Bounds(0, 32_640), Bounds(0, 1), 2),
-        (Bounds(-1, 32_640), Bounds(0, 1), 4),
-    ):
-        found = scheme_for(left, right, k)
-        assert found is not None
-        assert found.products == products_
-        assert is_exact(found, left, right, k)
-    assert is_exact(by_few, signed, bytes_, k)
-    assert is_exact(by_digits, signed, Bounds(-1, 255), k)
-    assert not is_exact(by_digits, larger, signed, k)
-    assert not is_exact(by_digits, signed, words, k)
-    assert is_exact(by_bytes, bytes_, Bounds(0, 200), k)
-    assert is_exact(by_bytes, bytes_, small, k)
-    assert not is_exact(by_bytes, signed, bytes_, k)
-    assert not is_exact(by_bytes, bytes_, bytes_, 4 * k + 300)
-    assert not is_exact(by_few, large, Bounds(-(2.0**20), 0), k)
-    assert scheme_for(small, None, k) is None
+BYTES, SIGNED, DIGITS = Bounds(0, 255), Bounds(-128, 127), Bounds(-32_896, 32_639)
+LARGE_INTEGERS, WORDS = Bounds(-30_000, 30_000), Bounds(0, 65_535)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "count", "others"),
+    [
+        (BYTES, BYTES, 1, [(BYTES, Bounds(0, 200), True), (SIGNED, BYTES, False)]),
+        (BYTES, LARGE_INTEGERS, 2, [(BYTES, DIGITS, True)]),
+        (WORDS, SIGNED, 2, []),
+        (
+            LARGE_INTEGERS,
+            DIGITS,
+            4,
+            [(SIGNED, Bounds(-1, 255), True), (Bounds(-32_897, 0), SIGNED, False)],
+        ),
+        (Bounds(0, 32_640), Bounds(0, 1), 2, []),
+        (Bounds(-1, 32_640), Bounds(0, 1), 4, [(SIGNED, WORDS, False)]),
+        (
+            Bounds(-32_897, 0),
+            LARGE_INTEGERS,
+            6,
+            [(SIGNED, BYTES, True), (LARGE_INTEGERS, Bounds(-(2.0**20), 0), False)],
+        ),
+    ],
+)
+def test_integers_that_a_scheme_holds(left: Bounds, right: Bounds, count: int, others: Any) -> None:
+    """count: its INT8 products. others: bounds, and whether it makes their product exactly."""
+    made = scheme_for(left, right, 8192)
+    assert made is not None
+    assert made.products == count
+    for x, y, is_held in [(left, right, True), *others]:
+        assert is_exact(made, x, y, 8192) == is_held
+    if count == 1:
+        assert not is_exact(made, left, right, 4 * 8192 + 300)
+    assert scheme_for(left, None, 8192) is None
     assert scheme_for(*[Bounds(-(2.0**29), 2.0**29)] * 2, 1 << 46) is None
 
 
@@ -402,16 +401,6 @@ def test_products_are_those_of_the_reference(name: str, dtype: str) -> None:
     with np.errstate(all="ignore"):
         wanted = meant.execute(meant.pack(x, y.T, emulation_of(name)), out.dtype)
     np.testing.assert_array_equal(out, wanted)  # zeros where an entry is not finite
-
-
-def test_stacks_and_tiles_that_are_not_whole() -> None:
-    rng = np.random.default_rng(0)
-    x, b = rng.standard_normal((2, 260, 30)), rng.standard_normal((30, 20))
-    out = np.full((2, 260, 20), np.nan).view(HostArray)
-    multiply(x.view(HostArray), b.view(HostArray), "crt14", out)
-    for one, value in zip(x, out, strict=True):
-        wanted = reference.multiply(one, b, emulation_of("crt14")).value
-        np.testing.assert_array_equal(value, wanted)
 
 
 # Compute capability, bytes of shared memory that a block may have, multiprocessors: of blocks that
@@ -472,41 +461,6 @@ def test_the_portable_kernel_carries_digits(
     np.testing.assert_array_equal(out, a @ b)
 
 
-@pytest.mark.parametrize("family", [None, PORTABLE, HOPPER])
-@pytest.mark.parametrize(
-    ("capability", "shared", "row"),
-    [("80", 163, 160), ("86", 99, 96), ("90", 227, 192), ("100", 227, 192), ("120", 99, 96)],
-)
-def test_what_a_device_has_room_for(
-    capability: str, shared: int, row: int, family: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stages of the GEMM, and rows that packing holds in shared memory."""
-    asked: dict[str, tuple[Any, int]] = {}
-
-    def cuda_kernel(file: str, name: str, definitions: Any, shared: int = 0) -> Any:
-        asked[file] = dict(definitions), shared
-
-    for module in (products, packed_residues):
-        monkeypatch.setattr(module, "cuda_kernel", cuda_kernel)
-        monkeypatch.setattr(packed_residues, "shared_memory", lambda device: shared << 10)
-    monkeypatch.setitem(sys.modules, "cupy", on_a(capability, shared << 10, 132))
-    made = products.prepare(emulation_of("crt14"), "float64", 0, family)
-    portable = family is PORTABLE or capability != "90"
-    assert made.how is (products.MMA if portable else products.WGMMA)
-    definitions, held = asked[made.how.file]
-    assert made.shared == held == definitions["STAGES"] * (256 + 192) * 64
-    assert 2 <= definitions["STAGES"] <= made.how.stages
-    assert made.how.resident * (held + 1024) <= (shared + 1) << 10
-    assert made.blocks == 132 * made.how.resident
-    assert packed_residues.longest_row(0) == row << 10
-    splitter = emulation_of("crt14").left
-    assert isinstance(splitter, Residues)
-    for k in (row * 128, row * 128 + 1):
-        x = np.zeros((1, k)).view(HostArray)
-        how = packed_residues.prepare(by_rows(x).form, splitter, "left", 0)
-        assert how.shared <= asked[packed_residues.FILE][1] == (row << 10 if k == row * 128 else 0)
-
-
 def multiply(a: Any, b: Any, name: str, out: Any) -> None:
     scheme = emulation_of(name)
     left, right = pack(by_rows(a), by_columns(b), scheme)
@@ -544,54 +498,6 @@ def digits(number: int, least: int, most: int) -> list[list[int]]:
         return [[number]]
     high = (number + (128 if least < 0 else 0)) >> 8
     return [[lower, high] for lower in low]
-
-
-CARRIES = """
-static void made(long long *orders, double *c, int m, int n, int leading, int paired) {
-    std::vector<unsigned char> bytes(2 * TILE_M * TILE_N, 0xab);
-    const Matrix target = {c, m, n, leading, paired != 0};
-    for (int group = 0; group < TILE_M / 64; group++)
-        for (int thread = 0; thread < 128; thread++) {
-            threadIdx.x = thread;
-            int sum[REGISTERS] = {};
-            for (int order = 0; order < ORDERS; order++) {
-                for (int i = 0; i < REGISTERS; i++) {
-                    const int row = group * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8;
-                    const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
-                    sum[i] += orders[(order * TILE_M + row) * TILE_N + column];
-                }
-                if (order < ORDERS - 1)
-                    carry(&bytes[order * TILE_M * TILE_N + unit_at(0, group, 0)], sum, thread);
-            }
-            store_values(target, group * 64, 0, sum, thread, &bytes[unit_at(0, group, 0)],
-                         TILE_M * TILE_N);
-        }
-}
-extern "C" void run(long long *orders, double *c, int m, int n, int leading, int paired) {
-    made(orders, c, m, n, leading, paired);
-}
-"""
-
-
-@pytest.mark.parametrize(("left", "right"), [(2, 2), (1, 2), (1, 1)])
-def test_orders_are_carried_into_one_another(left: int, right: int, tmp_path: Path) -> None:
-    """By the code of the GEMM, on a tile, some of which lies outside of C."""
-    height, width, m, n = TILE["left"], TILE["right"], 201, 131
-    tile = f"#define TILE_M {height}\n#define TILE_N {width}\n"
-    tile += f"constexpr int REGISTERS = {width // 2};\n"
-    sides = f"#define A_DIGITS {left}\n#define B_DIGITS {right}\n"
-    text = tile + source_text("residue_tiles.cuh", ()) + sides + source_text("digits.cuh", ())
-    run = library(text + CARRIES, tmp_path / "c.so").run
-    rng = np.random.default_rng(0)
-    orders = rng.integers(-(2**31) + 2**24, 2**31 - 2**24, (left + right - 1, height, width))
-    exact = sum(total << 8 * order for order, total in enumerate(orders))
-    for paired in (0, 1):
-        c = np.full((m, n + 3), np.nan)
-        run(
-            ctypes.c_void_p(orders.ctypes.data), ctypes.c_void_p(c.ctypes.data), m, n, n + 3, paired
-        )
-        np.testing.assert_array_equal(c[:, :n], exact[:m, :n])
-        assert np.isnan(c[:, n:]).all()
 
 
 REDUCTION = """

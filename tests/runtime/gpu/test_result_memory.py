@@ -1,9 +1,7 @@
 """Memory of results: used again when nobody has it any more, and never before."""
 
 import gc
-import threading
 from collections import deque
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -106,11 +104,6 @@ def test_what_somebody_has_is_not(xp: Any, held: Any) -> None:
     assert all(value == 5 for value in np.ravel(list(part)))
 
 
-def test_others_arrays_are_not_locked() -> None:
-    assert not result_memory.is_locked(np.zeros(5))
-    assert not result_memory.is_locked(np.frombuffer(bytearray(5), np.uint8)[1:])
-
-
 def test_small_and_huge_ones_come_from_numpy(xp: Any) -> None:
     for size in (LEAST - 1, LIMIT + 1):
         assert empty(xp, size).flags.owndata
@@ -139,29 +132,6 @@ def test_what_is_too_much_goes_the_oldest_first(xp: Any) -> None:
     assert [block.memory.ctypes.data for block in result_memory._idle][:-1] == places[2:]
     assert set(xp.cuda.runtime.locked) == set(places[2:])
     assert result_memory.locked_bytes() == 6 * LEAST
-
-
-def test_no_more_is_locked_than_may_be(xp: Any) -> None:
-    for _ in range(2):
-        held = [empty(xp, 2 * LEAST) for _ in range(4)]
-        held.clear()
-    held = [empty(xp, 2 * LEAST) for _ in range(4)]
-    more = [empty(xp, 2 * LEAST) for _ in range(4)]
-    more.clear()
-    more = [empty(xp, 2 * LEAST) for _ in range(4)]
-    assert result_memory.locked_bytes() == LIMIT == sum(xp.cuda.runtime.locked.values())
-    assert [result_memory.is_locked(x) for x in more] == [True, False, False, False]
-
-
-def test_memory_that_cannot_be_locked_is_used_all_the_same(xp: Any) -> None:
-    xp.cuda.runtime.refuses = True
-    where = empty(xp).ctypes.data
-    x = empty(xp)
-    assert x.ctypes.data == where
-    assert not result_memory.is_locked(x)
-    del x
-    xp.cuda.runtime.refuses = False
-    assert not result_memory.is_locked(empty(xp))  # it is not tried again
 
 
 def test_memory_that_cannot_be_unlocked_stays(xp: Any) -> None:
@@ -193,36 +163,3 @@ def test_an_interrupt_leaves_nothing_that_is_locked_and_unmapped(xp: Any, after:
     kept = {block.memory.ctypes.data for block in result_memory._locked}
     assert set(xp.cuda.runtime.locked) <= kept
     assert len(kept) == 1
-
-
-def test_threads_never_have_the_same_memory(xp: Any) -> None:
-    wrong = []
-
-    def work(number: int) -> None:
-        for _ in range(300):
-            x = empty(xp)
-            x[...] = number
-            y = empty(xp)
-            y[...] = number + 100
-            if not ((x == number).all() and (y == number + 100).all()):
-                wrong.append(number)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-    assert sum(block.memory.nbytes for block in result_memory._idle) <= LIMIT
-
-
-@pytest.mark.parametrize("found", ["", "max\n", "1048576\n"])
-def test_it_is_a_share_of_what_may_be_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: str
-) -> None:
-    result_memory.limit.cache_clear()
-    (tmp_path / "most").write_text(found)
-    monkeypatch.setattr(result_memory, "LIMITS", (str(tmp_path / "none"), str(tmp_path / "most")))
-    least = result_memory.limit()
-    result_memory.limit.cache_clear()
-    assert (least == 1 << 16) if found.startswith("1") else least > 1 << 20

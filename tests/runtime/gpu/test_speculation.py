@@ -8,7 +8,7 @@ import pytest
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.device_state import state_of
-from mixpert_py.runtime.gpu.speculation import MAX_UNSEEN, MIN_UNSEEN, Known, Outlook
+from mixpert_py.runtime.gpu.speculation import MIN_UNSEEN, Outlook
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.request import Product
@@ -62,23 +62,6 @@ def test_after_failures_products_are_native_unseen(gpu: FakeGpu) -> None:
     native, made, failed = ("native", 0), ("crt", 1), ("native", 1)
     assert seen == [*[native] * 50, made, failed]
     assert next(FakeWatch.found, "all were asked for") == "all were asked for"
-
-
-def test_a_first_product_is_made_once(gpu: FakeGpu) -> None:
-    finds(16)
-    product = multiplied(ndarray(A), ndarray(B), "crt")
-    assert isinstance(product, Product)
-    assert len(gpu.launches) == 1
-    np.testing.assert_array_equal(product.value.get(), by(16))
-
-
-def test_products_seldom_look_where_they_always_fail() -> None:
-    outlook, looks = Outlook(), 0
-    for _ in range(1000):
-        if outlook.next() is not None:
-            outlook.learn(None)
-            looks += 1
-    assert 1000 / (MAX_UNSEEN + 1) < looks < 25
 
 
 @pytest.mark.usefixtures("gpu")
@@ -139,25 +122,6 @@ def test_what_is_often_no_integer_is_expected_to_be_none() -> None:
     assert outlook.integers is None
 
 
-@pytest.mark.usefixtures("gpu")
-def test_shapes_have_outlooks_of_their_own() -> None:
-    finds(None, 14)
-    assert multiplied(ndarray(A), ndarray(B), "crt") is Reason.SPREAD
-    assert isinstance(multiplied(ndarray(A[:5]), ndarray(B), "crt"), Product)
-    assert len(state_of(0).outlooks) == 2
-
-
-@pytest.mark.usefixtures("gpu")
-def test_numpy_arrays_are_moved_whole() -> None:
-    finds(14, 16)
-    for count in (14, 16):
-        product = transferred(A, B, "crt")
-        assert isinstance(product, Product)
-        assert product.scheme == "crt"
-        assert isinstance(product.value, np.ndarray)
-        np.testing.assert_array_equal(product.value, by(count))
-
-
 def test_moved_arrays_of_much_spread_are_multiplied_in_fp64_there(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,54 +150,6 @@ def packed_beforehand(x: Any, side: str = "right") -> Any:
     return gpu_backend.pack_operand(ndarray(x), emulation_of("crt"), side, recorded=True)
 
 
-@pytest.mark.parametrize("sides", [("left",), ("right",), ("left", "right")], ids=str)
-def test_what_is_packed_for_14_moduli_serves_where_14_do(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, sides: tuple[str, ...]
-) -> None:
-    packs: list[int] = []
-    pack_one = FakeGpu.pack_one
-
-    def counted(self: FakeGpu, x: Any, scheme: Any, *args: Any, **given: Any) -> Any:
-        packs.append(scheme.products)
-        return pack_one(self, x, scheme, *args, **given)
-
-    operands = {"left": A, "right": B}
-    ready = {side: packed_beforehand(operands[side], side) for side in sides}
-    monkeypatch.setattr(FakeGpu, "pack_one", counted)
-    gpu.install(monkeypatch)
-    rest = [14] * (2 - len(sides))  # what is left to be packed for 14
-    finds(14, 15, 15, 14, 14)
-    for needed, packed in (
-        (14, rest),
-        (15, [*rest, 15, 15]),
-        (15, [15, 15]),  # as the last one needed
-        (14, [15, 15]),
-        (14, rest),
-    ):
-        packs.clear()
-        product = multiplied(ndarray(A), ndarray(B), "crt", **ready)
-        assert isinstance(product, Product)
-        assert packs == packed
-        used = 15 if 15 in packed else 14
-        assert needed <= used
-        np.testing.assert_array_equal(product.value.get(), by(used))
-
-
-def test_integers_are_multiplied_as_such_though_one_is_packed(gpu: FakeGpu) -> None:
-    a, b, bounds = integers(0, 255)
-    ready = packed_beforehand(b)
-    finds(14)
-    FakeWatch.bounds = iter([bounds, bounds])
-    for name in ("crt of integers 1u1u",) * 2:
-        product = multiplied(ndarray(a), ndarray(b), "crt", right=ready)
-        assert isinstance(product, Product)
-        np.testing.assert_array_equal(product.value.get(), a @ b)
-        (outlook,) = state_of(0).outlooks.values()
-        assert outlook.integers is not None
-        assert outlook.integers.name == name
-    assert len(gpu.launches) == 2
-
-
 @pytest.mark.usefixtures("gpu")
 def test_what_14_moduli_never_suit_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     for rows, suits in ((NONE, True), (NONE._replace(share=0.02, clipped_share=0.02), False)):
@@ -250,53 +166,6 @@ def test_two_that_were_packed_are_known_not_to_do(monkeypatch: pytest.MonkeyPatc
     product = multiplied(ndarray(A), ndarray(B), "crt", **ready)
     assert isinstance(product, Product)
     np.testing.assert_array_equal(product.value.get(), by(16))
-
-
-class FakeGuarded:
-    """What the device decides by, and that it is asked to."""
-
-    made: list["FakeGuarded"]
-
-    def __init__(self, xp: Any, known: Known, count: int) -> None:
-        self.records, self.count, self.decided = (0, 0), count, 0
-        self.made.append(self)
-
-    def packed(self, now: Any) -> None:
-        self.decided += 1
-
-
-@pytest.mark.parametrize("packed", [(), ("left",), ("right",), ("left", "right")], ids=str)
-def test_in_a_graph_the_device_decides(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, packed: tuple[str, ...]
-) -> None:
-    monkeypatch.setattr(gpu_backend, "Guarded", FakeGuarded)
-    monkeypatch.setattr(FakeGuarded, "made", [], raising=False)
-    operands = {"left": A, "right": B}
-    ready = {side: packed_beforehand(operands[side], side) for side in packed}
-    with Stream(ptr=99) as stream:
-        if len(packed) < 2:
-            stream.capturing = True
-            assert multiplied(ndarray(A), ndarray(B), "crt", **ready) is Reason.SPREAD
-            stream.capturing = False
-            finds(14)
-            multiplied(ndarray(A), ndarray(B), "crt", **ready)
-        finds(15, None)
-        for count in (14, 15):
-            stream.capturing = True
-            assert packed_beforehand(A) is Reason.NO_KERNEL  # the host cannot look
-            product = multiplied(ndarray(A), ndarray(B), "crt", **ready)
-            assert isinstance(product, Product)
-            assert product.scheme == "crt"
-            np.testing.assert_array_equal(product.value.get(), by(count))
-            guarded = FakeGuarded.made[-1]
-            assert guarded.count == count
-            # Both that were packed are known to do with 14.
-            assert guarded.decided == (count == 15 or len(packed) < 2)
-            stream.capturing = False
-            multiplied(ndarray(A), ndarray(B), "crt", **ready)
-        stream.capturing = True
-        assert multiplied(ndarray(A), ndarray(B), "crt", **ready) is Reason.SPREAD
-    assert len(FakeGuarded.made) == 2
 
 
 @pytest.mark.usefixtures("gpu")

@@ -58,9 +58,3 @@ def test_a_stack_that_repeats_itself_is_taken_once() -> None:
     assert matrices(wide).shape == (2, 3, 4)
     assert np.shares_memory(matrices(wide), x)
     np.testing.assert_array_equal(matrices(wide), x[:, 0])
-
-
-def test_both_may_repeat_themselves_along_an_axis() -> None:
-    (only,) = batches((1,), (1,), (5,))
-    assert (only.count, only.shares_a, only.shares_b) == (5, True, True)
-    assert len(batches((1, 2), (1, 2), (5, 2))) == 5

@@ -145,13 +145,3 @@ def test_a_c_that_is_an_operand_is_for_blas() -> None:
     with use(Context(scheme="int8x6", backend="reference", trace=trace)):
         blas_gemm(1.0, c, c, 1.0, c, overwrite_c=True, native=blas.dgemm, site=SITE)
     assert trace.sites[SITE].reasons == {Reason.OUT: 1}
-
-
-def test_what_is_kept_is_the_result() -> None:
-    a, kept = RNG.standard_normal((3, 3)), []
-    for scheme in ("native", "int8x10", "float64"):
-        trace = Trace(keep=[SITE])
-        with use(Context(scheme=scheme, backend="reference", trace=trace)):
-            blas_gemm(2.0, a, a, 3.0, a, native=blas.dgemm, site=SITE)
-        kept.append(trace.results[SITE])
-    np.testing.assert_allclose(kept, [2 * (a @ a) + 3 * a] * 3, atol=1e-6)

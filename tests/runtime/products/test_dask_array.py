@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,9 @@ import pytest
 
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu import device
-from mixpert_py.runtime.packed_array import pack
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.in_place import imatmul
 from mixpert_py.runtime.products.tensordot import tensordot
@@ -23,7 +22,6 @@ from mixpert_py.runtime.products.xp import xp_product
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.every_check import sweep
-from tests.runtime.gpu.fake import FakeGpu, pays_from
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed")
 
@@ -49,16 +47,47 @@ def lazy(*shape: int, dtype: Any = "f8", seed: int = 0, cuts: int = 3) -> Any:
     return da.from_array(x.astype(dtype), chunks=tuple(size // cuts + 1 for size in shape))
 
 
-Ways = dict[str, tuple[Callable[..., Any], Callable[..., Any]]]
+Call = tuple[Callable[..., Any], Callable[..., Any]]
+
+
+def summed(axes: Any) -> Call:
+    return lambda a, b: tensordot(a, b, axes, native=da.tensordot), partial(da.tensordot, axes=axes)
+
+
+def words(subscripts: str, **options: Any) -> Call:
+    ours, native = partial(einsum, subscripts, native=da.einsum), partial(da.einsum, subscripts)
+    return partial(ours, **options), partial(native, **options)
+
 
 # Ours, and what the program wrote.
-WAYS: Ways = {
-    "operator": (matmul, lambda a, b: a @ b),
-    "np.matmul": (lambda a, b, **given: matmul(a, b, native=np.matmul, **given), np.matmul),
-    "da.matmul": (lambda a, b, **given: matmul(a, b, native=da.matmul, **given), da.matmul),
-    "xp.matmul": (lambda a, b, **given: xp_product(a, b, native=da.matmul, **given), da.matmul),
-    "@=": (imatmul, lambda a, b: a @ b),
-}
+MATMUL: list[Call] = [
+    (matmul, lambda a, b: a @ b),
+    (partial(matmul, native=np.matmul), np.matmul),
+    (partial(matmul, native=da.matmul), da.matmul),
+    (partial(xp_product, native=da.matmul), da.matmul),
+    (imatmul, lambda a, b: a @ b),
+]
+DOT: list[Call] = [
+    (partial(dot, native=np.dot), np.dot),
+    (partial(dot, native=da.dot), da.dot),
+    (dot_method, lambda a, b: a.dot(b)),
+]
+PRODUCTS: list[Any] = [
+    *((*call, shapes) for call, shapes in sweep(MATMUL, SHAPES, together=1)),
+    *((*call, shapes) for call in DOT for shapes in (*SHAPES[:4], ((4, 60, 50), (3, 50, 40)))),
+    (*summed(2), ((6, 7, 8), (7, 8, 9))),
+    (*summed(([0, 2], [1, 0])), ((6, 7, 8), (8, 6, 9))),
+    (*summed(((-3, -1), (-2, -3))), ((6, 7, 8), (8, 6, 9))),
+    (*summed((1, 0)), ((6, 7), (7, 8))),
+    (*summed(0), ((6,), (7,))),
+    (*words("ij,jk->ik"), ((20, 30), (30, 25))),
+    (*words("bij,bjk->bik"), ((4, 20, 30), (4, 30, 25))),
+    (*words("...ij,jk->...ki", optimize=True), ((3, 2, 20, 30), (30, 25))),
+    (*words("ijk,kjl->il"), ((10, 7, 8), (8, 7, 9))),
+    (*words("ij,jk,kl->il", optimize=True), ((10, 12), (12, 14), (14, 9))),
+    (*words("ij,ij->"), ((10, 12), (10, 12))),
+    (*words("ij,jk->ik"), ((2000, 1), (1, 3000))),  # in chunks that Dask makes smaller
+]
 
 
 def alike(made: Any, wanted: Any) -> None:
@@ -80,109 +109,16 @@ def test_dask_is_not_imported_for_it() -> None:
     )
 
 
-@pytest.mark.parametrize(("way", "shapes"), sweep(list(WAYS), SHAPES, together=1))
-def test_matmul(way: str, shapes: Any) -> None:
-    ours, native = WAYS[way]
-    a, b = lazy(*shapes[0]), lazy(*shapes[1], seed=1)
-    wanted = native(a, b)
-    with use(EMULATED):
-        made = ours(a, b)
-    alike(made, wanted)
-    exact, value = wanted.compute(), made.compute(scheduler="sync")
-    np.testing.assert_allclose(value, exact, atol=1e-3)
-    assert abs(value - exact).max() > 1e-12  # it was emulated
-
-
-def test_an_operand_that_is_packed_keeps_its_scheme() -> None:
-    a, b = lazy(60, 50), lazy(50, 40, seed=1).compute()
-    with use(Context(backend="reference")):
-        made = matmul(a, pack(b, "fp16"))
-        assert abs(made - a @ b).max().compute() > 1e-4
-
-
-@pytest.mark.parametrize("way", ["np.dot", "da.dot", "method"])
-@pytest.mark.parametrize("shapes", [*SHAPES[:4], ((4, 60, 50), (3, 50, 40))], ids=str)
-def test_dot(way: str, shapes: Any) -> None:
-    a, b = lazy(*shapes[0]), lazy(*shapes[1], seed=1)
-    wanted = a.dot(b)
-    with use(EMULATED):
-        if way == "method":
-            made = dot_method(a, b)
-        else:
-            made = dot(a, b, native=np.dot if way == "np.dot" else da.dot)
-    alike(made, wanted)
-    exact, value = wanted.compute(), made.compute(scheduler="sync")
-    np.testing.assert_allclose(value, exact, atol=1e-3)
-    assert abs(value - exact).max() > 1e-12
-
-
-@pytest.mark.parametrize(
-    ("shapes", "axes"),
-    [
-        (((6, 7, 8), (7, 8, 9)), 2),
-        (((6, 7, 8), (8, 9)), 1),
-        (((6, 7, 8), (8, 6, 9)), ([0, 2], [1, 0])),
-        (((6, 7, 8), (8, 6, 9)), ((-3, -1), (-2, -3))),
-        (((6, 7), (7, 8)), (1, 0)),
-        (((6,), (7,)), 0),
-    ],
-    ids=str,
-)
-def test_tensordot(shapes: Any, axes: Any) -> None:
-    a, b = lazy(*shapes[0]), lazy(*shapes[1], seed=1)
-    wanted = da.tensordot(a, b, axes)
-    with use(EMULATED):
-        made = tensordot(a, b, axes, native=da.tensordot)
-    alike(made, wanted)
-    np.testing.assert_allclose(made.compute(), wanted.compute(), atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "axes",
-    [lambda: np.int64(2), lambda: iter(([1, 2], [0, 1])), lambda: ([1, 2], [0])],
-    ids=["NumPy's number", "iterator", "pairs that are none"],
-)
-def test_axes_that_dask_is_to_judge(axes: Callable[[], Any]) -> None:
-    a, b = lazy(6, 7, 8), lazy(7, 8, 9, seed=1)
-    wanted = da.tensordot(a, b, axes())
-    with use(EMULATED):
-        made = tensordot(a, b, axes(), native=da.tensordot)
-    alike(made, wanted)
-    assert made.name == wanted.name
-
-
-@pytest.mark.parametrize(
-    ("subscripts", "shapes"),
-    [
-        ("ij,jk->ik", ((20, 30), (30, 25))),
-        ("ij,jk", ((20, 30), (30, 25))),
-        ("bij,bjk->bik", ((4, 20, 30), (4, 30, 25))),
-        ("...ij,jk->...ki", ((3, 2, 20, 30), (30, 25))),
-        ("ij,kj->ki", ((20, 30), (25, 30))),
-        ("ijk,kjl->il", ((10, 7, 8), (8, 7, 9))),
-        ("ij,jk,kl->il", ((10, 12), (12, 14), (14, 9))),
-        ("ij,ij->", ((10, 12), (10, 12))),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("options", [{}, {"optimize": True}], ids=str)
-def test_einsum(subscripts: str, shapes: Any, options: Any) -> None:
+@pytest.mark.parametrize(("ours", "native", "shapes"), PRODUCTS)
+def test_products(ours: Any, native: Any, shapes: Any) -> None:
     arrays = [lazy(*shape, seed=seed) for seed, shape in enumerate(shapes)]
-    wanted = da.einsum(subscripts, *arrays, **options)
+    wanted = native(*arrays)
     with use(EMULATED):
-        made = einsum(subscripts, *arrays, native=da.einsum, **options)
+        made = ours(*arrays)
     alike(made, wanted)
-    np.testing.assert_allclose(made.compute(), wanted.compute(), atol=1e-3)
-
-
-def test_einsum_in_the_chunks_that_dask_makes_smaller() -> None:
-    a, b = lazy(60, 2000, cuts=1), lazy(2000, 1, cuts=1)
-    c = lazy(1, 3000, cuts=1)
-    for subscripts, arrays in (("ij,jk->ik", (b, c)), ("ij,jk->ik", (a, b))):
-        wanted = da.einsum(subscripts, *arrays)
-        with use(EMULATED):
-            alike(einsum(subscripts, *arrays, native=da.einsum), wanted)
-    assert da.einsum("ij,jk->ik", b, c).numblocks != (1, 1)
+    exact, value = wanted.compute(), made.compute(scheduler="sync")
+    np.testing.assert_allclose(value, exact, atol=1e-3)
+    assert not value.shape or abs(value - exact).max() > 1e-12  # it was emulated
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
@@ -195,32 +131,6 @@ def test_dtypes(dtype: str, scheme: str) -> None:
     value = made.compute()
     assert value.dtype == dtype
     np.testing.assert_allclose(value, (a @ b).compute(), atol=1e-3)
-
-
-@pytest.mark.parametrize(("dtype", "ours"), [("f4", True), ("c8", True), ("f8", False)])
-def test_what_a_worker_with_a_gpu_may_make_without_a_plan(dtype: str, ours: bool) -> None:
-    made = matmul(lazy(60, 50, dtype=dtype), lazy(50, 40, dtype=dtype, seed=1))
-    assert any(layer.startswith("mixpert-") for layer in made.dask.layers) == ours
-
-
-def test_what_stays_dasks_does_so_under_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu, trace = FakeGpu(), Trace()
-    gpu.install(monkeypatch)
-    monkeypatch.setattr(worth, "figures", lambda name: pays_from(1, host=1.0))
-    a = lazy(60, 60)
-    with use(Context(trace=trace)):
-        matmul(a, a, site=SITE).compute(scheduler="sync")
-    assert trace.sites[SITE].schemes == {"native": 27}
-    assert gpu.peak == 0
-
-
-def test_one_operand_may_be_numpys() -> None:
-    a, b = lazy(60, 50), lazy(50, 40)
-    for pair in ((a.compute(), b), (a, b.compute())):
-        with use(EMULATED):
-            made = matmul(*pair)
-        alike(made, pair[0] @ pair[1])
-        assert np.abs((made - a @ b).compute()).max() > 1e-12
 
 
 def test_nothing_is_computed() -> None:
@@ -236,25 +146,6 @@ def test_nothing_is_computed() -> None:
             einsum("ij,jk", a, a, native=da.einsum),
         ):
             assert isinstance(made, da.Array)
-
-
-@pytest.mark.parametrize("trace", [False, True])
-@pytest.mark.parametrize(
-    "ours",
-    [
-        lambda a, b: matmul(a, b),
-        lambda a, b: dot(a, b),
-        lambda a, b: tensordot(a, b, 1),
-        lambda a, b: einsum("ij,jk->ik", a, b),
-    ],
-    ids=["matmul", "dot", "tensordot", "einsum"],
-)
-def test_without_a_scheme_the_digits_are_daskss_own(ours: Any, trace: bool) -> None:
-    a, b = lazy(60, 50, cuts=4), lazy(50, 40, cuts=3)
-    wanted = ours(a, b).compute()
-    with use(Context(trace=Trace() if trace else None)):
-        np.testing.assert_array_equal(ours(a, b).compute(), wanted)
-    np.testing.assert_allclose(wanted, a.compute() @ b.compute())
 
 
 @pytest.mark.parametrize(
@@ -340,15 +231,6 @@ def counted(trace: Trace) -> dict[str, int]:
     return {site: record.calls for site, record in trace.sites.items()}
 
 
-def test_blocks_in_a_pool_of_processes_take_the_scheme_and_are_in_no_trace() -> None:
-    a, trace = lazy(60, 60), Trace()
-    with use(Context(scheme="int8x1", backend="reference", trace=trace)):
-        made = matmul(a, a, site=SITE)
-    found = made.compute(scheduler="processes", num_workers=2)
-    assert not trace.sites
-    np.testing.assert_array_equal(found, made.compute(scheduler="sync"))
-
-
 @pytest.mark.parametrize("scheduler", ["sync", "threads"])
 def test_what_blocks_did_is_in_the_trace(scheduler: str) -> None:
     a = lazy(60, 60)
@@ -365,14 +247,6 @@ def test_what_blocks_did_is_in_the_trace(scheduler: str) -> None:
     assert 1e-6 < record.errors["int8x3"] < 1e-3
     made.blocks[0, 0].compute(scheduler=scheduler, num_workers=2)
     assert counted(trace) == {SITE: 30}  # what is computed again is done again
-
-
-def test_a_result_that_the_run_is_judged_by_is_kept_as_a_whole() -> None:
-    a = lazy(60, 60)
-    trace = Trace(keep=[SITE])
-    with use(Context(scheme="int8x6", backend="reference", trace=trace)):
-        value = matmul(a, a, site=SITE).compute()
-    np.testing.assert_array_equal(np.asarray(trace.results[SITE]), value)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["threads", "processes"])

@@ -11,7 +11,6 @@ import pytest
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.products.in_place import imatmul, target
-from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.operands import OPERANDS, outcome, same
 from tests.runtime.without_gpu import FORCES, SITE
@@ -27,24 +26,6 @@ SQUARE = {f"square {kind}": np.arange(9).reshape(3, 3).astype(kind) for kind in 
     "matrix": np.matrix(np.eye(3)),
     "masked": np.ma.masked_equal(np.eye(3), 1),
 }
-
-
-class Both:
-    """A type with `__imatmul__` and without."""
-
-    def __imatmul__(self, other: Any) -> Any:
-        return "in place", other
-
-    def __matmul__(self, other: Any) -> Any:
-        return "new", other
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return "reflected", other
-
-
-class Declines(Both):
-    def __imatmul__(self, other: Any) -> Any:
-        return NotImplemented
 
 
 def require_as_native(name: str, a: Any, b: Any, *, exact: bool) -> None:
@@ -96,20 +77,6 @@ def test_an_emulated_product_is_seen_by_every_alias() -> None:
     assert 0 < np.abs(result - wanted).max() < 1e-2
     assert trace.sites[SITE].reasons == {}
     assert trace.sites[SITE].schemes == {"int8x3": 2}
-
-
-def test_what_no_scheme_can_write_says_why() -> None:
-    trace = Trace()
-    with use(Context(scheme="int8x3", backend="reference", trace=trace)):
-        imatmul(np.asfortranarray(np.eye(3)), np.eye(3), site=SITE)
-        imatmul(np.eye(3).view(np.matrix), np.eye(3), site=SITE)
-    assert set(trace.sites[SITE].reasons) == {Reason.OUT, Reason.SUBCLASS}
-
-
-@pytest.mark.parametrize("kind", [Both, Declines])
-def test_the_users_own_types(kind: type) -> None:
-    for a, b in ((kind(), 1), (kind(), kind()), (1, kind()), (np.eye(2), kind())):
-        assert outcome(imatmul, a, b)[0] == outcome(operator.imatmul, a, b)[0]
 
 
 class Watched:

@@ -7,13 +7,9 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.products.multi_dot import multi_dot, steps
-from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.tracing.trace import Trace
-from tests.every_check import some, sweep
 from tests.runtime.operands import OPERANDS, outcome, same
-from tests.runtime.without_gpu import FORCES, SITE
+from tests.runtime.without_gpu import SITE
 from tests.runtime.without_gpu import no_gpu as no_gpu
 
 
@@ -59,69 +55,6 @@ def given(name: str) -> Any:
     return (x for x in CHAINS["two"]) if name == "generator" else CHAINS[name]
 
 
-@pytest.mark.parametrize(("name", "context"), sweep(list(CHAINS), list(FORCES), together=1))
-def test_a_call_that_passes_is_the_native_call(name: str, context: str) -> None:
-    with use(FORCES[context]()):
-        wanted, its_warnings = outcome(np.linalg.multi_dot, given(name))
-        for _ in range(2):  # the first call of a site takes another way
-            result, our_warnings = outcome(partial(multi_dot, site=SITE), given(name))
-            assert same(result, wanted), (result, wanted)
-            assert our_warnings == its_warnings
-
-
-@pytest.mark.parametrize("scheme", some(["int8x6", "faithful", "float64", "float32"]))
-@pytest.mark.parametrize("name", CHAINS)
-def test_an_emulated_call_differs_in_value_only(name: str, scheme: str) -> None:
-    wanted, _ = outcome(np.linalg.multi_dot, given(name))
-    with precision(scheme, backend="reference"):
-        result, _ = outcome(multi_dot, given(name))
-    if not same(result, wanted):
-        assert type(result) is type(wanted), (result, wanted)
-        assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
-        scale = np.abs(wanted[np.isfinite(wanted)]).max()
-        np.testing.assert_allclose(result, wanted, rtol=0, atol=1e-5 * scale)
-
-
-@pytest.mark.parametrize(
-    ("name", "shapes"),
-    [
-        ("three, first two first", {(2, 30, 3): 1, (2, 3, 40): 1}),
-        ("three, last two first", {(30, 3, 2): 1, (40, 30, 2): 1}),
-        ("vectors at the ends", {(4, 5, 1): 1, (1, 4, 1): 1}),
-        ("two vectors", {(1, 4, 1): 1}),
-    ],
-)
-def test_every_product_is_a_call_of_the_site(
-    name: str, shapes: dict[tuple[int, int, int], int]
-) -> None:
-    trace = Trace()
-    with use(Context(scheme="int8x6", backend="reference", trace=trace)):
-        multi_dot(CHAINS[name], site=SITE)
-    record = trace.sites[SITE]
-    assert list(trace.sites) == [SITE]
-    assert record.shapes == shapes
-    assert record.schemes == {"int8x6": len(shapes)}
-    assert not record.reasons
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("float16", Reason.DTYPE),
-        ("matrix", Reason.SUBCLASS),
-        ("two of three dimensions", Reason.DIMENSIONS),
-        ("number and matrix", Reason.SCALAR),
-        ("lists", Reason.NOT_AN_ARRAY),
-    ],
-)
-def test_other_operands_are_native_for_a_reason(name: str, reason: Reason) -> None:
-    trace = Trace()
-    with use(Context(scheme="int8x6", backend="reference", trace=trace)):
-        multi_dot(CHAINS[name], site=SITE)
-    assert trace.sites[SITE].schemes == {"native": 1}
-    assert trace.sites[SITE].reasons == {reason: 1}
-
-
 def test_the_order_is_the_textbooks() -> None:
     # Cormen et al., figure 15.5: ((A1 (A2 A3)) ((A4 A5) A6)).
     order = steps((30, 35, 15, 5, 10, 20, 25))
@@ -132,12 +65,6 @@ def test_the_order_is_the_textbooks() -> None:
 
 def test_equal_costs_are_split_where_numpy_splits_them() -> None:
     assert steps((4, 4, 4, 4)) == ((1, 1, 2), (0, 0, 2))
-
-
-def test_one_array_may_stand_twice() -> None:
-    x = np.random.default_rng(1).standard_normal((5, 5))
-    for scheme in ("native", "float64"):
-        assert same(multi_dot([x, x, x], scheme=scheme), np.linalg.multi_dot([x, x, x]))
 
 
 OUTS: dict[str, Any] = {

@@ -12,9 +12,7 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import multi_dot
-from mixpert_py.runtime.products.rearranged import as_arrays, dtype_reason, rearranged
 from mixpert_py.runtime.products.tensordot import tensordot
-from mixpert_py.runtime.reasons import Reason
 
 A = np.random.default_rng(0).standard_normal((6, 6))
 
@@ -56,22 +54,3 @@ def test_unknown_names_are_errors(name: str) -> None:
         PRODUCTS[name](scheme="int9x6")
     with pytest.raises(PlanError, match="unknown backend 'gpu'"):
         PRODUCTS[name](backend="gpu")
-
-
-def test_only_plain_arrays_of_one_library_are_rearranged() -> None:
-    assert as_arrays(A, A) is not None
-    assert as_arrays(A, A.view(np.matrix)) is None
-    assert as_arrays(A.view(np.matrix), A) is None
-    assert as_arrays([1.0], [1.0]) is None
-
-
-def test_the_first_dtype_without_a_scheme_is_the_reason() -> None:
-    assert dtype_reason(A, A.astype(np.float32), A.astype(complex)) is None
-    assert dtype_reason(A, A.astype(int), A.astype(np.float16)) is Reason.INTEGER
-    assert dtype_reason(A.astype(A.dtype.newbyteorder())) is Reason.DTYPE
-
-
-def test_what_the_program_wrote_multiplies_its_own_operands_only() -> None:
-    call = rearranged(lambda: "the program's", A, A.T)
-    assert call.run() == "the program's"
-    np.testing.assert_array_equal(call.native(A.copy(), call.b), A @ A.T)

@@ -9,11 +9,9 @@ import pytest
 
 import mixpert_py
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.products import rearranged
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import multi_dot
-from mixpert_py.runtime.products.rearranged import EINSUM, INNER, MULTI_DOT, TENSORDOT, is_replaced
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.products.xp import xp_product
 from tests.runtime.without_gpu import SITE
@@ -47,17 +45,6 @@ def test_the_programs_own_function_is_called(
             assert product(*operands, site=SITE, native=theirs) == "theirs"
     assert len(called) == 2
     assert [len(given) for given in called] == [len(operands)] * 2
-
-
-def test_numpys_own_functions_are_known() -> None:
-    assert (np.einsum, np.tensordot, np.inner) == (EINSUM, TENSORDOT, INNER)
-    assert np.linalg.multi_dot is MULTI_DOT
-    assert not any(map(is_replaced, (EINSUM, TENSORDOT, INNER, MULTI_DOT)))
-    assert is_replaced(np.dot)
-
-
-def test_a_function_of_another_version_of_numpy_is_found() -> None:
-    assert rearranged._own("numpy.no_such_module", np.linalg, "multi_dot") is np.linalg.multi_dot
 
 
 class Duck:

@@ -16,7 +16,7 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.gpu.test_foreign import Tensor, tensor
 from tests.runtime.gpu.test_foreign import torch as torch
-from tests.runtime.operands import OPERANDS, outcome, same
+from tests.runtime.operands import outcome
 
 SITE = "m:f/mm~aa#0"
 
@@ -35,28 +35,6 @@ def product(name: str) -> Callable[..., Any]:
 
     native.__name__ = name
     return native
-
-
-@pytest.mark.parametrize("scheme", [None, "int8x8"])
-@pytest.mark.parametrize(
-    ("name", "shapes"),
-    [
-        ("matmul", [(9, 20), (20, 8)]),
-        ("matmul", [(3, 9, 20), (20, 8)]),
-        ("mm", [(9, 20), (20, 8)]),
-        ("bmm", [(3, 9, 20), (3, 20, 8)]),
-    ],
-)
-@pytest.mark.usefixtures("torch")
-def test_tensors_come_back_as_tensors(name: str, shapes: Any, scheme: str | None) -> None:
-    a, b = (tensor(*shape) for shape in shapes)
-    trace = Trace()
-    with use(Context(scheme=scheme, trace=trace)):
-        result = torch_matmul(a, b, site=SITE, native=product(name))
-    assert type(result) is Tensor
-    assert not hasattr(result, "native")
-    np.testing.assert_allclose(result.x, a.x @ b.x, atol=1e-5)
-    assert trace.sites[SITE].schemes == {scheme or "faithful": 1}
 
 
 @pytest.mark.parametrize(
@@ -101,32 +79,6 @@ def test_what_pytorch_refuses_is_refused(name: str, shapes: Any, scheme: str | N
         result, _ = outcome(partial(torch_matmul, native=native, site=SITE), *operands)
     assert isinstance(wanted, tuple)
     assert result == wanted
-
-
-@pytest.mark.parametrize("scheme", [None, "native", "int8x8"])
-@pytest.mark.usefixtures("torch")
-def test_what_is_no_tensor_is_pytorchs_to_refuse(scheme: str | None) -> None:
-    native = product("mm")
-    for name, x in OPERANDS.items():
-        for pair in ((x, tensor(9, 9)), (tensor(9, 9), x), (x, x)):
-            wanted, _ = outcome(native, *pair)
-            with use(Context(scheme=scheme, backend=None)):
-                result, _ = outcome(partial(torch_matmul, native=native, site=SITE), *pair)
-            assert same(result, wanted), (name, result, wanted)
-
-
-@pytest.mark.usefixtures("torch")
-def test_without_a_plan_tensors_of_the_host_are_pytorchs_alone() -> None:
-    a, calls = tensor(9, 9, is_cuda=False), []
-
-    def native(*operands: Any) -> Any:
-        calls.append(operands)
-        return operands[0] @ operands[1]
-
-    with use(Context()):
-        for _ in range(3):
-            torch_matmul(a, a, site=SITE, native=native)
-    assert calls == [(a, a)] * 3
 
 
 class Asked(Tensor):

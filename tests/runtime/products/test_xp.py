@@ -4,82 +4,20 @@ import functools
 import operator
 import sys
 from functools import partial
-from operator import attrgetter
 from types import ModuleType, SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime import worth
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.products import xp
 from mixpert_py.runtime.products.xp import reduce_product, xp_product
 from mixpert_py.runtime.tracing.trace import Trace
-from tests.runtime.operands import OPERANDS, outcome, same
-from tests.runtime.without_gpu import FORCES, SITE
+from tests.runtime.operands import same
+from tests.runtime.without_gpu import SITE
 from tests.runtime.without_gpu import no_gpu as no_gpu
 
 A, B = np.random.default_rng(0).standard_normal((2, 4, 4))
-CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
-    ("matmul", (A, B), {}),
-    ("dot", (A, B), {}),
-    ("inner", (A, B), {}),
-    ("tensordot", (A, B), {"axes": 1}),
-    ("tensordot", (A, B, 1), {}),
-    ("einsum", ("ij,jk", A, B), {"optimize": True}),
-    ("einsum", (A, [0, 1], B, [1, 2]), {}),
-    ("linalg.multi_dot", ([A, B],), {}),
-]
-NATIVE: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
-    ("matmul", (A, B), {"dtype": "float32", "casting": "same_kind"}),
-    ("matmul", (A, B), {"axes": [(0, 1), (0, 1), (0, 1)]}),
-    ("matmul", (A,), {}),
-    ("dot", (A, B, None, None), {}),
-    ("inner", (A, B), {"out": None}),
-    ("tensordot", (A, B, 1), {"axes": 1}),
-    ("einsum", ("ij",), {}),
-]
-
-
-@pytest.mark.parametrize(("name", "operands", "options"), CALLS)
-def test_a_product_of_numpys_takes_the_scheme(name: str, operands: Any, options: Any) -> None:
-    native = attrgetter(name)(np)
-    wanted = native(*operands, **options)
-    trace = Trace()
-    with use(Context(scheme="int8x3", backend="reference", trace=trace)):
-        result = xp_product(*operands, **options, site=SITE, native=native)
-    assert trace.sites[SITE].schemes == {"int8x3": 1}
-    assert 0 < np.abs(result - wanted).max() < 1e-2
-    given = xp_product(
-        *operands, **options, scheme="int8x3", backend="reference", site=SITE, native=native
-    )
-    np.testing.assert_array_equal(result, given)
-
-
-@pytest.mark.parametrize("context", FORCES)
-@pytest.mark.parametrize(("name", "operands", "options"), [*CALLS, *NATIVE])
-def test_a_call_that_passes_is_the_native_call(
-    name: str, operands: Any, options: Any, context: str
-) -> None:
-    native = attrgetter(name)(np)
-    wanted, _ = outcome(partial(native, **options), *operands)
-    with use(FORCES[context]()):
-        for _ in range(2):
-            product = partial(xp_product, **options, site=SITE, native=native)
-            result, _ = outcome(product, *operands)
-            assert same(result, wanted)
-
-
-def test_whatever_the_operands_are() -> None:
-    with use(Context()):
-        for x in OPERANDS.values():
-            for pair in ((x, A), (A, x)):
-                wanted, _ = outcome(np.matmul, *pair)
-                result, _ = outcome(partial(xp_product, site=SITE, native=np.matmul), *pair)
-                assert same(result, wanted)
 
 
 def test_a_function_of_another_module_is_only_called() -> None:
@@ -128,29 +66,6 @@ def test_a_primitive_of_autograds_is_the_product_that_it_wraps() -> None:
     assert len(calls) == 1
 
 
-def test_an_arrays_method_takes_out_behind_its_operand() -> None:
-    out = np.empty_like(A)
-    trace = Trace()
-    with use(Context(scheme="int8x3", backend="reference", trace=trace)):
-        assert xp_product(B, out, site=SITE, native=A.dot) is out
-    assert trace.sites[SITE].schemes == {"int8x3": 1}
-    assert 0 < np.abs(out - A @ B).max() < 0.1
-
-
-def test_what_calls_itself_a_product_and_is_none() -> None:
-    odd_call = type("Odd", (), {"__name__": ["dot"], "__call__": lambda *_: "theirs"})()
-    assert xp_product(A, B, site=SITE, native=odd_call) == "theirs"
-
-
-def test_a_stale_plan_is_told_at_the_products_own_line() -> None:
-    with (
-        use(Context(plan=Plan(site=[Site(id="m:f/x~aa#0", scheme="native")]))),
-        pytest.warns(UserWarning, match="stale") as caught,
-    ):
-        xp_product(A, B, site="m:f/y~bb#0", native=np.matmul)
-    assert [warning.filename for warning in caught] == [__file__]
-
-
 def test_a_function_that_is_replaced_after_its_first_call_is_no_product(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -162,33 +77,6 @@ def test_a_function_that_is_replaced_after_its_first_call_is_no_product(
                     patch.setattr(np, "dot", np.matmul)
                 xp_product(x, x, native=original, site=SITE)
     assert trace.sites[SITE].calls == 2
-
-
-def test_small_operands_on_a_gpu_take_no_look_at_the_function(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Matrix(np.ndarray):
-        pass
-
-    monkeypatch.setattr(xp, "_known", asked := Mock(return_value=None))
-    monkeypatch.setitem(worth.size_of, Matrix, lambda x: x.size)
-    a, b = A.view(Matrix), B.view(Matrix)
-    large = np.broadcast_to(a[0, 0], (1024, 1024)).view(Matrix)
-    with use(Context()) as context:
-        context.passing.add(SITE)
-        assert same(xp_product(a, b, site=SITE, native=np.matmul), a @ b)
-        assert not asked.called
-        for operands, given in (
-            ((a, large), {}),
-            ((a, B), {}),
-            ((a, b, "more"), {}),
-            ((a, b), {"out": None}),
-            ((a, b), {"site": "other"}),
-            ((a, b), {"scheme": "int8x3"}),
-        ):
-            asked.reset_mock()
-            xp_product(*operands, **{"site": SITE, **given}, native=lambda *_, **__: None)
-            asked.assert_called_once()
 
 
 @pytest.mark.parametrize("native", [np.dot, np.matmul, operator.matmul], ids=lambda f: f.__name__)

@@ -12,7 +12,6 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
-from mixpert_py.runtime.products.multi_dot import multi_dot
 from mixpert_py.runtime.products.xp import xp_product
 from mixpert_py.runtime.tracing.trace import Trace
 
@@ -76,26 +75,6 @@ def test_a_scheme_is_taken_however_many_calls_were_counted() -> None:
     assert trace.sites["s"].schemes == {"native": 297, "float64": 3}
 
 
-def test_a_large_product_ends_the_counting() -> None:
-    trace, large = Trace(), np.ones((80, 80))
-    with use(Context(trace=trace)):
-        for _ in range(100):
-            matmul(A, A, site="s")
-        for _ in range(100):
-            matmul(large, large, site="s")
-    shapes = trace.sites["s"].shapes
-    assert sum(shapes.values()) == 200
-    assert shapes[80, 80, 80] > 75
-
-
-def test_results_that_are_kept_are_those_of_the_last_call() -> None:
-    trace = Trace(keep=["s"])
-    with use(Context(trace=trace)):
-        for number in range(CALLS):
-            matmul(A, number * A, site="s")
-    assert np.array_equal(trace.results["s"], A @ ((CALLS - 1) * A))
-
-
 def test_counts_are_exact_in_threads() -> None:
     trace = Trace()
     context = Context(trace=trace)
@@ -113,11 +92,3 @@ def test_counts_are_exact_in_threads() -> None:
     assert trace.sites["s"].calls == 8 * CALLS
     assert trace.take()["s"].calls == 8 * CALLS
     assert not trace.sites
-
-
-def test_each_pair_of_a_product_of_several_arrays_is_a_call() -> None:
-    trace = Trace()
-    with use(Context(trace=trace)):
-        for _ in range(200):
-            multi_dot([A, A, A], site="s")
-    assert trace.sites["s"].calls == 400

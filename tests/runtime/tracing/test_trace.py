@@ -1,7 +1,6 @@
 """The trace: counts that add up, from many threads at once."""
 
 import math
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,41 +10,8 @@ from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.multi_dot import multi_dot
-from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.operand_statistics import OperandStatistics
-from mixpert_py.runtime.tracing.trace import MAX_KINDS, Sampling, Trace, TracedCall
-from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray
-
-THREADS, CALLS = 8, 1000
-
-
-def test_counts_are_exact_under_threads() -> None:
-    trace = Trace()
-    context = Context(scheme="int8x6", trace=trace)
-    start = threading.Barrier(THREADS)
-
-    def work(number: int) -> None:
-        a = np.eye(1 + number % 2)
-        start.wait()
-        with use(context):
-            for call in range(CALLS):
-                matmul(a, a, site=f"site {call % 3}")
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(trace.sites) == {"site 0", "site 1", "site 2"}
-    total = sum(record.calls for record in trace.sites.values())
-    assert total == THREADS * CALLS
-    for record in trace.sites.values():
-        assert record.shapes == {(1, 1, 1): record.calls // 2, (2, 2, 2): record.calls // 2}
-        assert record.schemes == {"native": record.calls}
-        (reason,) = record.reasons  # the second where there is a GPU
-        assert reason in (Reason.NO_TENSOR_CORE, Reason.TOO_SMALL)
-        assert record.reasons[reason] == record.calls
-        assert record.seconds > 0
+from mixpert_py.runtime.tracing.trace import MAX_KINDS, Sampling, Trace
 
 
 def test_a_call_without_a_site_is_counted() -> None:
@@ -54,18 +20,6 @@ def test_a_call_without_a_site_is_counted() -> None:
         matmul(np.eye(2), np.eye(2))
         matmul(np.eye(2), np.eye(2), scheme="float64")
     assert trace.sites["-"].schemes == {"native": 1, "float64": 1}
-
-
-@pytest.mark.parametrize(
-    ("errors", "kept"),
-    [([1e-7, 3e-7, 2e-7], 3e-7), ([0.0], 0.0), ([math.inf, 1.0], math.inf)],
-)
-def test_the_largest_error_stays(errors: list[float], kept: float) -> None:
-    trace = Trace()
-    for error in errors:
-        trace.add_statistics("s", OperandStatistics({"fp16": error}, 1.0, 0.0, 1.0))
-    assert trace.sites["s"].errors == {"fp16": kept}
-    assert trace.sites["s"].sampled == len(errors)
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -96,24 +50,6 @@ def test_a_child_leaves_the_names_of_its_sites(tmp_path: Path) -> None:
         matmul(a, a, site="m:f/x~1#0")  # the parent has ended: nobody reads names any more
 
 
-def test_results_are_kept_of_the_sites_asked_for() -> None:
-    trace = Trace(keep=["kept"])
-    a = np.eye(2)
-    with use(Context(trace=trace)):
-        for site in ("kept", "other"):
-            result = matmul(a, a, np.empty((2, 2)), site=site)
-            result[:] = 7  # the program goes on using its array
-    assert list(trace.results) == ["kept"]
-    np.testing.assert_array_equal(trace.results["kept"], a)
-
-
-def test_the_largest_share_of_outliers_stays() -> None:
-    trace = Trace()
-    for share in (0.1, 0.3, 0.0):
-        trace.add("s", TracedCall((1, 1, 1), "float32", "int8x6", None, 0.1, share))
-    assert trace.sites["s"].outliers == 0.3
-
-
 def test_operands_are_looked_at_where_that_is_asked_for() -> None:
     a = np.random.default_rng(0).standard_normal((80, 80))  # not so small that it is counted
     for levels, errors in ((None, []), ((), []), (("float32",), ["float32"])):
@@ -132,19 +68,6 @@ def test_operands_are_looked_at_where_that_is_asked_for() -> None:
         if levels is not None:
             assert 1 < p.spread < 10
             assert p.cancellation > 1
-
-
-def test_the_worst_of_the_sampled_calls_stays() -> None:
-    trace = Trace(())
-    for found in ((3.0, 0.0, 2.0), (9.0, 0.5, 1.0), (1.0, 7.0, 5.0)):
-        trace.add_statistics("s", OperandStatistics({}, *found))
-    record = trace.sites["s"]
-    assert record.sampled == 3
-    assert (record.spread, record.int8_loss, record.cancellation) == (9.0, 7.0, 5.0)
-    other = Trace(())
-    other.add_statistics("s", OperandStatistics({}, 1.0, 8.0, 1.0))
-    other.merge(trace.take())
-    assert other.sites["s"].int8_loss == 8.0
 
 
 def test_the_same_calls_are_sampled_in_every_run() -> None:
@@ -179,37 +102,6 @@ def test_a_loop_feeds_itself_and_steps_of_one_call_do_not() -> None:
     }
 
 
-def test_nothing_is_looked_at_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That would read from the device, and end the capture."""
-    FakeGpu().install(monkeypatch)
-    a = ndarray(np.eye(6, dtype=np.float32))
-    trace = Trace(["int8x3"])
-    with use(Context(scheme="int8x6", backend="cuda", trace=trace)):
-        with Stream(ptr=99) as stream:
-            stream.capturing = True
-            matmul(a, a, site="captured")
-        matmul(a, a, site="not")
-    assert {site: record.sampled for site, record in trace.sites.items()} == {
-        "captured": 0,
-        "not": 1,
-    }
-
-
-def test_a_product_written_over_its_operand() -> None:
-    a = np.random.default_rng(0).standard_normal((6, 6))
-    trace = Trace(())
-    with use(Context(trace=trace)):
-        x = matmul(a, a, site="p")
-        matmul(x, a, x, site="q", native=np.matmul)
-        matmul(x, a, site="r")
-    assert {s: dict(r.fed_by) for s, r in trace.sites.items()} == {
-        "p": {},
-        "q": {"p": 1},
-        "r": {"q": 1},
-    }
-    assert trace.sites["q"].sampled == 0
-
-
 def taken(kinds: list[object]) -> list[int]:
     sampling = Sampling()
     return [call for call, kind in enumerate(kinds, 1) if sampling.takes(kind)]
@@ -218,15 +110,6 @@ def taken(kinds: list[object]) -> list[int]:
 def test_the_distance_between_calls_grows() -> None:
     assert taken(["a"] * 100) == [1, 2, 3, 5, 8, 13, 21, 34, 55, 89]
     assert len(taken(["a"] * 100_000)) == 24
-
-
-def test_what_alternates_is_seen_on_both_sides() -> None:
-    calls = taken(["a"] * 1000)
-    assert sum(call % 2 for call in calls) >= len(calls) // 2
-
-
-def test_a_new_kind_is_taken_at_once() -> None:
-    assert taken(["a"] * 6 + ["b"] + ["a"] * 3 + ["b", "c"]) == [1, 2, 3, 5, 7, 9, 11, 12]
 
 
 def test_many_kinds_are_few_calls_all_the_same() -> None:

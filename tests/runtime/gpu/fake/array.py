@@ -3,7 +3,7 @@
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -90,11 +90,10 @@ class ndarray(NDArrayOperatorsMixin):  # noqa: N801, it has its original's name
 
 @dataclass(frozen=True)
 class Pointer:
-    """Where an array begins. copies: (from, to, bytes) of what went from one device to another."""
+    """Where an array begins."""
 
     x: Any
     device_id: int
-    copies: ClassVar[list[tuple[int, int, int]]] = []
 
     @property
     def ptr(self) -> int:
@@ -103,16 +102,6 @@ class Pointer:
     def copy_to_host_async(self, address: int, size: int, stream: "Stream") -> None:
         assert stream is Stream.here
         ctypes.memmove(address, self.ptr, size)
-
-    def copy_from_device_async(self, source: "Pointer", size: int, stream: "Stream") -> None:
-        assert size == source.x.nbytes == self.x.nbytes
-        assert source.x.flags.c_contiguous
-        assert self.x.flags.c_contiguous
-        assert stream is Stream.here
-        assert stream.number == Current.device
-        assert stream.waited, "what is copied need not be there yet"
-        self.copies.append((source.device_id, self.device_id, size))
-        ctypes.memmove(self.ptr, source.ptr, size)
 
 
 def plain(x: Any) -> Any:

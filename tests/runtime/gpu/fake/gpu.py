@@ -37,9 +37,8 @@ class FakeGpu:
     """memory: bytes that packed operands may take at a time. refuses: what kernels raise.
     held: bytes of packed operands, and arrays made by name; peak: the most that these have been.
 
-    launches: (batch, m, n) of every product made; tiny: of those
-    in FP32. moved, freed: how many arrays came from the host, and how often the memory pool was
-    emptied.
+    launches: (batch, m, n) of every product made; tiny: of those in FP32. freed: how often the
+    memory pool was emptied.
     """
 
     name: str = "NVIDIA H200"
@@ -52,7 +51,6 @@ class FakeGpu:
     lowered: bool = False
     launches: list[tuple[int, int, int]] = field(default_factory=list)
     tiny: list[tuple[int, int, int]] = field(default_factory=list)
-    moved: int = 0
     freed: int = 0
     held: int = 0
     peak: int = 0
@@ -85,7 +83,6 @@ class FakeGpu:
         return cupy
 
     def asarray(self, x: Any) -> ndarray:
-        self.moved += 1
         return self._charged(np.array(x))
 
     def empty(self, shape: Any, dtype: Any) -> ndarray:
@@ -131,7 +128,6 @@ class FakeGpu:
         memory: Any = None,
         *,
         rule: Any = "loss",
-        measure: bool = False,
         stream: int = 0,
         record: int = 0,
         within: float | None = None,
@@ -141,10 +137,10 @@ class FakeGpu:
             raise self.refuses
         splitter = scheme.left if which == "left" else scheme.right
         length = scheme.lengths(x.k)[1]
-        place = layout(splitter, x.batch, x.rows, x.k, length, measure)
+        place = layout(splitter, x.batch, x.rows, x.k, length, False)
         if place.bytes > (self.memory if within is None else within):
             raise OutOfMemoryError(place.bytes, self.held)
-        addresses = 1 << 20, 1 << 21, 1 << 22, 0, (1 << 23) * measure
+        addresses = 1 << 20, 1 << 21, 1 << 22, 0, 0
         packed = FakePacked(x, splitter, place, *addresses, scheme, rule)
         return packed._replace(origin=packed, memory=memory or Memory(self, place.bytes))
 

@@ -36,8 +36,6 @@ class Machine(Protocol):
     error: CUDARuntimeError | None
     driver: int
     lowered: bool
-    memory: float
-    held: int
 
     def asarray(self, x: Any) -> ndarray: ...
     def empty(self, shape: Any, dtype: Any) -> ndarray: ...
@@ -97,7 +95,6 @@ def _cuda(gpu: Machine) -> Any:
             },
             driverGetVersion=lambda: gpu.driver,
             runtimeGetVersion=lambda: 13010,
-            memGetInfo=lambda: (gpu.memory - gpu.held, gpu.memory),
             streamIsCapturing=lambda ptr: Stream.here.capturing,
         ),
         driver=SimpleNamespace(CUDADriverError=CUDADriverError),

@@ -56,8 +56,6 @@ class FakePacked(NamedTuple):
         assert self.scales - whole.scales == index * place.blocks * place.rows * 4
         assert self.flags - whole.flags == index * place.rows
         assert self.layout.batch == it.batch
-        if whole.norms:
-            assert self.norms - whole.norms == index * (2 + place.count) * place.rows * 8
 
     def view(self, name: str) -> Any:
         assert self.operand.device == Current.device
@@ -68,19 +66,6 @@ class FakePacked(NamedTuple):
                     packed.append(residues.pack(matrix, matrix.T, self.scheme).left)
                     continue
                 packed.append(reference.pack(matrix, matrix.T, self.scheme, self.rule)[0])
-        if name == "norms":
-            assert self.norms
-            measured = [one.measured for one in packed]
-            parts = [np.vstack([one.norm, one.residual, one.slices]) for one in measured]
-            return ndarray(np.array(parts))
-        if name == "scales" and self.scheme.moduli:
-            return ndarray(np.array([-one.exponents.T for one in packed], np.int32))
-        if name == "scales":
-            parts = [
-                (one.exponents.astype(np.int32) - 8) << 9 | np.int32(256 * one.significands)
-                for one in packed
-            ]
-            return ndarray(np.array(parts).swapaxes(-1, -2))
         if name == "flags":
             return ndarray(
                 np.array([one.nonfinite + 2 * one.outlier.any(axis=1) for one in packed], np.uint8)
