@@ -226,8 +226,9 @@ def test_precision_and_accelerate(backend: Backend, scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["int8x6", "fp16x3", "crt14", "native", "float64"])
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_packed_operands(backend: Backend, scheme: str, side: Any) -> None:
-    a, b = normal(M, K), normal(K, N, seed=1)
+@pytest.mark.parametrize("dtypes", ["ff", "FF", "fF"])
+def test_packed_operands(backend: Backend, dtypes: str, scheme: str, side: Any) -> None:
+    a, b = normal(M, K, dtype=dtypes[0]), normal(K, N, dtype=dtypes[1], seed=1)
     place = [backend.put(a), backend.put(b)]
     called = mixpert_py.matmul(*place, scheme=scheme, backend=backend.name)
     at = ["left", "right"].index(side)

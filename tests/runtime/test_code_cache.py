@@ -36,10 +36,6 @@ def another_owner(kept: CodeCache) -> None:
     os.chown(the_file(kept), os.getuid() + 1, -1)
 
 
-def another_folder_owner(kept: CodeCache) -> None:
-    os.chown(kept.folder, os.getuid() + 1, -1)
-
-
 def link(kept: CodeCache) -> None:
     file = the_file(kept)
     os.symlink(file.rename(kept.folder.parent / "elsewhere"), file)
@@ -98,7 +94,6 @@ def another_owner_above(kept: CodeCache) -> None:
 
 PLANTED: dict[str, Callable[[CodeCache], None]] = {
     "file of another user": another_owner,
-    "folder of another user": another_folder_owner,
     "file that others may write": lambda kept: the_file(kept).chmod(0o620),
     "folder that others may write": lambda kept: kept.folder.chmod(0o777),
     "folder above that all may write": lambda kept: kept.folder.parent.chmod(0o777),

@@ -9,11 +9,8 @@ import pytest
 
 from mixpert_py.runtime.reference.emulation import emulate
 from tests.every_check import some, sweep
-from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
 
-SITE = "m:f/matmul~aa#0"
-NAMES = ("faithful", *EMULATIONS)
 PAIRS = ("FF", "DD", "FD", "Ff", "fF", "dF", "Dd")  # NumPy's letters of A's and B's type
 UNIT = 2.0**-24
 
@@ -55,13 +52,6 @@ def by_definition(a: Array, b: Array, product: Callable[[Array, Array], Any]) ->
     else:
         out.real, out.imag = product(a, b.real), product(a, b.imag)
     return out
-
-
-@pytest.mark.parametrize(("name", "pair"), sweep(NAMES, PAIRS, together=1))
-def test_a_product_is_the_real_products_of_its_parts(name: str, pair: str) -> None:
-    a, b = normal(13, 150, dtype=pair[0]), normal(150, 7, dtype=pair[1], seed=1)
-    wanted = by_definition(a, b, lambda x, y: emulate(x, y, name))
-    np.testing.assert_array_equal(emulate(a, b, name), wanted)
 
 
 @pytest.mark.parametrize(

@@ -22,37 +22,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     return fake
 
 
-@pytest.fixture
-def packs(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The sides that were packed, one operand after the other."""
-    sides: list[str] = []
-    pack_one = FakeGpu.pack_one
-
-    def counted(self: FakeGpu, x: Any, scheme: Any, which: str, *args: Any, **given: Any) -> Any:
-        sides.append(which)
-        return pack_one(self, x, scheme, which, *args, **given)
-
-    monkeypatch.setattr(FakeGpu, "pack_one", counted)
-    gpu.install(monkeypatch)
-    return sides
-
-
-@pytest.mark.parametrize("scheme", ["int8x6", "fp16x3", "mixpert-IV"])
-@pytest.mark.parametrize(
-    "shapes", [((5, 6), (6, 4)), ((6,), (6, 4)), ((3, 5, 6), (6, 4)), ((5, 6), (3, 6, 4))], ids=str
-)
-def test_the_right_operand(packs: list[str], scheme: str, shapes: Any) -> None:
-    a, b = normal(*shapes[0]), normal(*shapes[1], seed=1)
-    wanted = matmul(a, b, scheme=scheme, backend="cuda").get()
-    packs.clear()
-    handle = pack(b, scheme)
-    assert (handle.shape, handle.dtype, handle.ndim) == (b.shape, b.dtype, b.ndim)
-    for _ in range(2):
-        result = matmul(a, handle, backend="cuda")
-        np.testing.assert_array_equal(result.get(), wanted)
-    assert packs[:3] == ["right", "left", "left"]
-
-
 @pytest.mark.parametrize(
     ("dtype", "scheme"), [("f", "faithful"), ("F", "faithful"), ("d", "crt"), ("D", "native")]
 )

@@ -1,6 +1,6 @@
 """What is put into a kernel's PTX."""
 
-from mixpert_py.runtime.kernels.ptx import clustered, gated, ordered
+from mixpert_py.runtime.kernels.ptx import gated, ordered
 
 PTX = b""".version 8.3
 .visible .entry pack(
@@ -23,18 +23,6 @@ def test_a_kernel_after_another_waits_before_all_else() -> None:
     assert rest.split(b"\n")[1:3] == [WAIT, GO]
     assert rest.count(WAIT) == rest.count(GO) == 1
     assert head == PTX.split(b"{")[0]
-
-
-def test_a_kernel_beside_another_waits_wherever_it_ends() -> None:
-    lines = [line.strip() for line in ordered(PTX, "beside").split(b"{")[1].split(b"\n")]
-    assert lines[1] == GO
-    assert [lines[i - 1] for i, line in enumerate(lines) if line == b"ret;"] == [WAIT, WAIT]
-
-
-def test_a_kernel_says_how_many_blocks_a_cluster_has() -> None:
-    assert clustered(PTX, 0) == PTX
-    said = b")\n.explicitcluster\n.reqnctapercluster 6, 1, 1\n.maxntid"
-    assert clustered(PTX, 6) == PTX.replace(b")\n.maxntid", said)
 
 
 def test_a_gate_is_looked_at_after_the_wait_and_before_all_else() -> None:

@@ -1,7 +1,6 @@
 """Work by several threads: all of it, once, and nobody at work afterwards, whatever happens."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -85,38 +84,6 @@ def test_nobody_works_after_an_error(who: str, error: type[BaseException]) -> No
     counts = [0] * PARTS
     Job(counting(counts), range(PARTS)).begin().end()  # the copiers are still there
     assert counts == [1] * PARTS
-
-
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="nobody sends signals here")
-@pytest.mark.usefixtures("some")
-def test_nobody_works_after_an_interrupt() -> None:
-    main, interrupted = threading.get_ident(), 0
-
-    def until_interrupted(done: list[int], delay: float) -> None:
-        def work(parts: Iterator[int]) -> None:
-            for part in parts:
-                sleep(0.0002 if threading.get_ident() == main else 0.004)
-                done[part] += 1
-
-        threading.Timer(delay, signal.pthread_kill, (main, signal.SIGINT)).start()
-        job = Job(work, range(20))
-        try:
-            job.begin().end()
-        finally:
-            job.stop()
-        while True:
-            sleep(0.001)
-
-    for number in range(60):
-        done = [0] * 20
-        with pytest.raises(KeyboardInterrupt):
-            until_interrupted(done, 0.0001 * number)
-        interrupted += not all(done)
-        then = list(done)
-        sleep(0.006)
-        assert done == then
-        assert max(done) <= 1
-    assert interrupted > 5
 
 
 FORKING = """

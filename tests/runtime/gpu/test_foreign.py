@@ -239,3 +239,12 @@ def test_what_pytorch_has_to_make_is_known_for_as_long_as_it_has_to(
         a.layout = "strided"
         assert known(a, b) is None
         assert not hasattr(matmul(a, b, site=SITE), "native")
+
+
+@pytest.mark.usefixtures("torch")
+def test_tensors_that_are_marked_as_conjugates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tensor, "resolve_conj", lambda self: Tensor(self.x.conj()))
+    a = tensor(40, 40).x + 1j * tensor(40, 40).x.T
+    value = matmul(Tensor(a), Tensor(a), scheme="int8x8", backend="cuda")
+    assert type(value) is Tensor
+    np.testing.assert_allclose(value.x, a.conj() @ a.conj(), atol=1e-4)

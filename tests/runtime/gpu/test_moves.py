@@ -104,15 +104,6 @@ def test_what_is_sent_is_there(xp: Any, layout: str, dtype: str) -> None:
         assert there.shape == x.shape
 
 
-@pytest.mark.parametrize("shape", [(30, 70), (5, 700), (7, 20, 30), (700,), (), (0, 3)], ids=str)
-def test_what_is_fetched_is_here(xp: Any, shape: tuple[int, ...]) -> None:
-    x = normal(*shape) if shape else np.array(3.0, np.float32)
-    value = np.ones(shape, np.float32)
-    with moves(xp) as on_their_way:
-        on_their_way.fetch(value, LateArray(x)).end()
-        np.testing.assert_array_equal(value, x)
-
-
 @pytest.mark.parametrize("dtype", ["f", "d"])
 def test_page_locked_memory_is_the_devices_own(
     xp: Any, monkeypatch: pytest.MonkeyPatch, dtype: str

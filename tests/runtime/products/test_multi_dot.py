@@ -8,7 +8,7 @@ import pytest
 
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.multi_dot import multi_dot, steps
-from tests.runtime.operands import OPERANDS, outcome, same
+from tests.runtime.operands import outcome, same
 from tests.runtime.without_gpu import SITE
 from tests.runtime.without_gpu import no_gpu as no_gpu
 
@@ -16,43 +16,6 @@ from tests.runtime.without_gpu import no_gpu as no_gpu
 def chain(*shapes: tuple[int, ...], dtype: str = "float64") -> list[Any]:
     rng = np.random.default_rng(0)
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
-
-
-CHAINS: dict[str, Any] = {
-    "two": chain((3, 4), (4, 5)),
-    "two vectors": chain((4,), (4,)),
-    "vector and matrix": chain((4,), (4, 5)),
-    "two of three dimensions": chain((2, 3, 4), (4, 5)),
-    "number and matrix": [np.array(2.0), *chain((4, 5))],
-    "three, first two first": chain((2, 30), (30, 3), (3, 40)),
-    "three, last two first": chain((40, 30), (30, 3), (3, 2)),
-    "vectors at the ends": chain((4,), (4, 5), (5,)),
-    "vector first": chain((4,), (4, 5), (5, 6)),
-    "vector last": chain((3, 4), (4, 5), (5,)),
-    "vectors around four": chain((4,), (4, 9), (9, 5), (5,)),
-    "six": chain((30, 35), (35, 15), (15, 5), (5, 10), (10, 20), (20, 25)),
-    "float32": chain((3, 4), (4, 5), (5, 6), dtype="float32"),
-    "both dtypes": [*chain((3, 4), dtype="float32"), *chain((4, 5), (5, 6))],
-    "tuple": tuple(chain((3, 4), (4, 5), (5, 6))),
-    "empty sum": chain((3, 0), (0, 5), (5, 6)),
-    "no rows": chain((0, 4), (4, 5), (5, 6)),
-    "vector in the middle": chain((3, 4), (4,), (4, 5)),
-    "three dimensions": chain((3, 4), (4, 5), (2, 5, 6)),
-    "no match": chain((3, 4), (5, 6), (6, 7)),
-    "no match of two": chain((3, 4), (5, 6)),
-    "no match at a vector": chain((3,), (4, 6), (6, 7)),
-    "one": chain((3, 4)),
-    "none": [],
-    "no sequence": 5,
-    "array of matrices": np.ones((3, 4, 4)),
-    "lists": [[[1.0, 2.0]], [[1.0], [2.0]], [[3.0]]],
-    "generator": "made anew",
-    **{name: [np.eye(4), x, np.eye(4)] for name, x in OPERANDS.items()},
-}
-
-
-def given(name: str) -> Any:
-    return (x for x in CHAINS["two"]) if name == "generator" else CHAINS[name]
 
 
 def test_the_order_is_the_textbooks() -> None:
@@ -79,24 +42,23 @@ OUTS: dict[str, Any] = {
 @pytest.mark.parametrize("scheme", [None, "native", "float64"])
 @pytest.mark.parametrize("kind", OUTS)
 @pytest.mark.parametrize(
-    ("name", "shape"),
+    ("matrices", "shape"),
     [
-        ("two", (3, 5)),
-        ("three, first two first", (2, 40)),
-        ("six", (30, 25)),
-        ("vector first", (1, 6)),
-        ("vectors at the ends", (1, 1)),
-        ("int", (4, 4)),
+        (chain((3, 4), (4, 5)), (3, 5)),
+        (chain((2, 30), (30, 3), (3, 40)), (2, 40)),
+        (chain((4,), (4, 5), (5, 6)), (1, 6)),
+        (chain((4,), (4, 5), (5,)), (1, 1)),
+        (chain((4, 4), (4, 4), (4, 4), dtype="int"), (4, 4)),
     ],
 )
 def test_out_takes_the_last_product(
-    name: str, shape: tuple[int, ...], kind: str, scheme: str | None
+    matrices: Any, shape: tuple[int, ...], kind: str, scheme: str | None
 ) -> None:
     theirs, ours = OUTS[kind](shape), OUTS[kind](shape)
-    wanted, _ = outcome(partial(np.linalg.multi_dot, out=theirs), given(name))
+    wanted, _ = outcome(partial(np.linalg.multi_dot, out=theirs), matrices)
     with use(Context(scheme=scheme)):
         for _ in range(2):
-            result, _ = outcome(partial(multi_dot, site=SITE, out=ours), given(name))
+            result, _ = outcome(partial(multi_dot, site=SITE, out=ours), matrices)
             assert same(result, wanted), (result, wanted)
             assert same(ours, theirs)
             assert not isinstance(result, np.ndarray) or np.shares_memory(result, ours)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.products.einsum import einops_einsum, subscripts
+from mixpert_py.runtime.products.einsum import einops_einsum
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.without_gpu import SITE
 
@@ -24,22 +24,6 @@ def einops(*operands: Any) -> Any:
         for word in pattern.replace(",", " , ").split()
     )
     return np.einsum(compact, *arrays)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        ("row k, k column -> row column", "ab,bc->ac"),
-        ("b i k,b k j->b i j", "abc,acd->abd"),
-        ("i i ->", "aa->"),
-        ("i k, k j", None),
-        ("(i j) k, k l -> i j l", None),
-        ("... k, k l -> ... l", None),
-        ("i 1, i j -> j", None),
-    ],
-)
-def test_subscripts(pattern: str, expected: str | None) -> None:
-    assert subscripts(pattern) == expected
 
 
 def test_a_pattern_of_names_takes_the_scheme() -> None:

@@ -12,7 +12,6 @@ from mixpert_py.runtime import signatures
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.tensors import torch_matmul
-from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.gpu.test_foreign import Tensor, tensor
 from tests.runtime.gpu.test_foreign import torch as torch
@@ -35,27 +34,6 @@ def product(name: str) -> Callable[..., Any]:
 
     native.__name__ = name
     return native
-
-
-@pytest.mark.parametrize(
-    ("a", "reason"),
-    [
-        (tensor(9, 9, requires_grad=True), Reason.GRADIENT),
-        (tensor(9, 9, tangent=1), Reason.GRADIENT),
-        (tensor(9, 9, layout="sparse"), Reason.SPARSE),
-        (tensor(9, 9, dtype=np.float16), Reason.DTYPE),
-        (tensor(2, 9), Reason.TOO_SMALL),
-        (tensor(9, 9, is_cuda=False), Reason.NOT_AN_ARRAY),
-    ],
-    ids=["gradient", "tangent", "sparse", "half", "small", "host"],
-)
-@pytest.mark.usefixtures("torch")
-def test_others_are_pytorchs_for_a_reason(a: Any, reason: Reason) -> None:
-    trace = Trace()
-    for name in ("matmul", "mm"):
-        with use(Context(scheme="int8x6", trace=trace)):
-            assert torch_matmul(a, tensor(9, 9), site=SITE, native=product(name)).native
-    assert trace.sites[SITE].reasons == {reason: 2}
 
 
 @pytest.mark.parametrize("scheme", [None, "int8x8"])
