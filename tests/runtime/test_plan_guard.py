@@ -165,6 +165,15 @@ def test_the_error_of_a_few_entries(shapes: tuple[Any, Any], dtype: str) -> None
             assert whole_error(x, y, off, turn) == pytest.approx(1e-4, rel=1e-6)
 
 
+def test_every_row_has_its_turn() -> None:
+    a = normal(40, 30)
+    exact = a @ a.T
+    for row in range(40):
+        wrong = exact.copy()
+        wrong[row] += 1e6
+        assert any(sampled_error(a, a.T, wrong, turn) > 1 for turn in range(1, 99)), row
+
+
 @pytest.mark.parametrize("family", OPERANDS)
 @pytest.mark.parametrize("scheme", ["float32", "int8x1", "int8x6", "crt9"])
 def test_the_data_that_a_plan_was_tuned_on_is_fine(family: str, scheme: str) -> None:

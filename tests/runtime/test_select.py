@@ -137,6 +137,21 @@ def test_float64_takes_residues_unasked_where_15_moduli_are_faster(
 
 
 @pytest.mark.usefixtures("gpu")
+def test_float64_of_much_spread_is_native_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeWatch, "found", repeat(None))
+    a = ndarray(normal(EDGE, EDGE).x.astype(float))
+    assert ran(a, a) == ("native", Reason.SPREAD)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_nothing_waits_while_a_graph_is_captured() -> None:
+    with Stream(ptr=99) as stream:
+        stream.capturing = True
+        ran(normal(EDGE, EDGE), normal(EDGE, EDGE))
+    assert stream.waits == 0
+
+
+@pytest.mark.usefixtures("gpu")
 def test_a_site_that_passed_with_numpy_arrays_does_not_pass_with_others(gpu: FakeGpu) -> None:
     small, a = np.eye(4, dtype=np.float32), normal(EDGE, EDGE)
     with use(Context()):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import select, worth
+from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.context import Context, Modules, use
+from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.signatures import NATIVE
 from mixpert_py.runtime.tracing.trace import Trace
@@ -194,23 +194,6 @@ def test_a_tensor_in_name_only_says_nothing_of_others(torch: Any) -> None:
         for given, is_native in (({}, False), ({"address": 0}, True), ({}, False)):
             x = tensor(9, 9, **given)
             assert hasattr(matmul(x, a, site=SITE), "native") == is_native
-
-
-@pytest.mark.parametrize(
-    ("own", "takes_small"),
-    [({}, False), ({"scheme": "int8x6"}, True), ({"backend": "cuda"}, True)],
-    ids=str,
-)
-def test_a_call_with_a_gradient_keeps_what_is_its_own_below_autograd(
-    torch: Any, monkeypatch: pytest.MonkeyPatch, own: dict[str, Any], takes_small: bool
-) -> None:
-    asked = []
-    monkeypatch.setattr(select, "cover_torch", lambda *, takes_small: asked.append(takes_small))
-    torch.grad = True
-    a, b = tensor(9, 20, requires_grad=True), tensor(20, 8)
-    with use(Context(modules=Modules())):
-        assert hasattr(matmul(a, b, site=SITE, **own), "native")
-    assert asked == [takes_small]
 
 
 @pytest.mark.parametrize(

@@ -130,16 +130,15 @@ def test_the_end_waits_for_what_was_begun(xp: Any, monkeypatch: pytest.MonkeyPat
 
     def begin() -> None:
         with moves(xp) as on_their_way:
-            there.append(on_their_way.send(x, x.dtype)._array)
-            there.append(on_their_way.send(normal(30, 70), x.dtype))
+            there.extend(on_their_way.send(one, x.dtype) for one in (x, normal(30, 70)))
             on_their_way.fetch(value, LateArray(x))
-            there[1]._job.end()
+            there[1].arrived()
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         begin()
-    np.testing.assert_array_equal(there[0].x, x)
-    np.testing.assert_array_equal(there[1]._array.x, normal(30, 70))
+    for sent, one in zip(there, (x, normal(30, 70)), strict=True):
+        np.testing.assert_array_equal(sent.arrived().x, one)
     np.testing.assert_array_equal(value, x)
 
 

@@ -261,12 +261,3 @@ class TestTensors:
         sparse = x.to_sparse()
         assert torch.allclose(matmul(sparse, y, site="t"), sparse @ y, rtol=1e-3, atol=1e-2)
         assert torch.equal(matmul(x, y, site="t"), plain)
-
-    def test_negated_views(self) -> None:
-        torch: Any = pytest.importorskip("torch")
-        z = torch.randn(1536, 1536, device="cuda", dtype=torch.complex64)
-        y = torch.randn(1536, 1536, device="cuda")
-        x = z.conj().imag
-        for _ in range(2):
-            found = matmul(x, y, site="t")
-            assert torch.equal(found, direct(x.resolve_neg(), y, "faithful"))

@@ -49,20 +49,6 @@ def empty(xp: Any, size: int = LEAST) -> Any:
     return result_memory.empty(xp, (size,), np.dtype(np.uint8))
 
 
-@pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
-@pytest.mark.parametrize("shape", [(0, 7), (3, 5), (64, 128), (2, 64, 128)], ids=str)
-def test_it_is_an_array_like_any_other(xp: Any, shape: Any, dtype: str) -> None:
-    for _ in range(3):
-        x = result_memory.empty(xp, shape, np.dtype(dtype))
-        assert type(x) is np.ndarray
-        assert (x.shape, x.dtype) == (shape, np.dtype(dtype))
-        assert x.flags.c_contiguous
-        assert x.flags.writeable
-        assert x.flags.aligned
-        x[...] = 3
-        assert (x == 3).all()
-
-
 def test_what_nobody_has_is_used_again_and_locked(xp: Any) -> None:
     x = empty(xp)
     where = x.ctypes.data
@@ -107,7 +93,6 @@ def test_what_somebody_has_is_not(xp: Any, held: Any) -> None:
 def test_small_and_huge_ones_come_from_numpy(xp: Any) -> None:
     for size in (LEAST - 1, LIMIT + 1):
         assert empty(xp, size).flags.owndata
-    assert not result_memory._idle
 
 
 def test_not_much_more_is_given_than_asked_for(xp: Any) -> None:
@@ -129,7 +114,6 @@ def test_what_is_too_much_goes_the_oldest_first(xp: Any) -> None:
     assert set(xp.cuda.runtime.locked) == set(places)
     large = empty(xp, 4 * LEAST)
     del large
-    assert [block.memory.ctypes.data for block in result_memory._idle][:-1] == places[2:]
     assert set(xp.cuda.runtime.locked) == set(places[2:])
     assert result_memory.locked_bytes() == 6 * LEAST
 
@@ -143,8 +127,8 @@ def test_memory_that_cannot_be_unlocked_stays(xp: Any) -> None:
     xp.cuda.runtime.refuses = True
     large = empty(xp, 4 * LEAST)
     del large
-    assert sum(block.memory.nbytes for block in result_memory._idle) <= LIMIT
-    assert {block.memory.ctypes.data for block in result_memory._locked} == set(places)
+    assert set(xp.cuda.runtime.locked) == set(places)
+    assert result_memory.locked_bytes() == LIMIT
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -160,6 +144,4 @@ def test_an_interrupt_leaves_nothing_that_is_locked_and_unmapped(xp: Any, after:
     xp.cuda.runtime.hostRegister = interrupted
     with pytest.raises(KeyboardInterrupt):
         empty(xp)
-    kept = {block.memory.ctypes.data for block in result_memory._locked}
-    assert set(xp.cuda.runtime.locked) <= kept
-    assert len(kept) == 1
+    assert result_memory.locked_bytes() == LEAST >= sum(xp.cuda.runtime.locked.values())

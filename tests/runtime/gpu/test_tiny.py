@@ -8,8 +8,9 @@ import pytest
 
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu.tiny import Stack, memory_of, suits
+from mixpert_py.runtime.gpu.tiny import Stack, memory_of, plan, suits
 from mixpert_py.runtime.kernels.tiny_block import EDGE, Memory
+from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.chains import chained
@@ -127,6 +128,13 @@ def dense(lines: int, length: int) -> Stack:
 )
 def test_how_operands_are_read(x: Stack, order: Any, wide: bool) -> None:
     assert memory_of(x) == Memory(order, wide)
+
+
+def test_one_matrix_for_all_has_no_stride() -> None:
+    a = Form("float32", 1000, 16, 16, 256, 16, 1, True)
+    b = Form("float32", 1, 16, 16, 999, 1, 16, True)
+    _, grid, _, words = plan(a, b, 1000, (1024, 64, 4), True)
+    assert (grid, words) == (125, (1000, 256, 16, 1, 0, 16, 1, 256, 16, 1))
 
 
 def emulated(a: Any, b: Any, **given: Any) -> Any:

@@ -15,7 +15,7 @@ from mixpert_py.runtime import processor
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.gpu import copiers, device_state, staging, transfer
 from mixpert_py.runtime.gpu import multiply as gpu_backend
-from mixpert_py.runtime.gpu.transfer import GRANULE
+from mixpert_py.runtime.gpu.transfer import GRANULE, panel_rows
 from mixpert_py.runtime.request import Product
 from tests.every_check import sweep
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray
@@ -213,3 +213,7 @@ def test_b_that_is_too_large_goes_in_halves(gpu: FakeGpu) -> None:
     assert len(gpu.launches) > 2
     gpu.memory = float("inf")
     np.testing.assert_array_equal(result, there(a, b))
+
+
+def test_a_panel_has_no_more_rows_than_the_operand() -> None:
+    assert [panel_rows(m, 8192, 4) for m in (10**6, 300, 1)] == [4096, 384, GRANULE]

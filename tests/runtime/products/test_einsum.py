@@ -188,32 +188,3 @@ def test_an_out_that_is_an_operand_is_for_numpy() -> None:
         einsum("ij,jk", mine, b, out=mine.T, site=SITE)
     assert result is mine
     assert trace.sites[SITE].reasons == {Reason.OUT: 1}
-
-
-def test_random_sums_of_several_operands() -> None:
-    choose = random.Random(2)
-    multiplied = 0
-    for _ in range(600):
-        parts = ["".join(choose.choices("abcde", k=choose.randint(1, 3))) for _ in range(3)]
-        if choose.random() < 0.3:
-            parts[choose.randrange(3)] += "..."
-        subscripts = ",".join(parts)
-        if choose.random() < 0.8:
-            letters = "".join(dict.fromkeys(choose.choices("abcde", k=choose.randint(0, 3))))
-            subscripts += "->" + "..." * ("." in subscripts) + letters
-        sizes = {index: choose.choice([0, 1, 2, 3, 4]) for index in "abcde"}
-        shapes = [[sizes[i] for i in part if i != "."] + [2] * ("." in part) for part in parts]
-        shapes = [[1 if choose.random() < 0.1 else n for n in shape] for shape in shapes]
-        arrays = [RNG.standard_normal(shape) for shape in shapes]
-        wanted, _ = outcome(np.einsum, subscripts, *arrays)
-        trace = Trace()
-        with use(Context(scheme="int8x10", backend="reference", trace=trace)):
-            result, _ = outcome(partial(einsum, site=SITE), subscripts, *arrays)
-        assert type(result) is type(wanted), (subscripts, shapes, result, wanted)
-        if isinstance(wanted, tuple):
-            assert result == wanted
-            continue
-        assert result.shape == wanted.shape, (subscripts, shapes)
-        np.testing.assert_allclose(result, wanted, atol=1e-6)
-        multiplied += trace.sites[SITE].schemes["int8x10"]
-    assert multiplied > 50

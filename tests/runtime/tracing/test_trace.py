@@ -11,7 +11,7 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.multi_dot import multi_dot
 from mixpert_py.runtime.tracing.operand_statistics import OperandStatistics
-from mixpert_py.runtime.tracing.trace import MAX_KINDS, Sampling, Trace
+from mixpert_py.runtime.tracing.trace import MAX_KINDS, Sampling, Trace, TracedCall
 
 
 def test_a_call_without_a_site_is_counted() -> None:
@@ -117,3 +117,10 @@ def test_many_kinds_are_few_calls_all_the_same() -> None:
     assert calls[: MAX_KINDS + 3] == list(range(1, MAX_KINDS + 4))
     assert len(calls) == MAX_KINDS + 24
     assert len(taken([n % 1000 for n in range(100_000)])) < MAX_KINDS * 11 + 24
+
+
+def test_the_largest_share_of_outliers_stays() -> None:
+    trace = Trace()
+    for share in (0.1, 0.3, 0.0):
+        trace.add("s", TracedCall((1, 1, 1), "float32", "int8x6", None, 0.1, share))
+    assert trace.sites["s"].outliers == 0.3
