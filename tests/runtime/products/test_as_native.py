@@ -14,10 +14,9 @@ import pytest
 from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
-from mixpert_py.runtime.products.inner import inner
+from mixpert_py.runtime.products.inner import inner, matvec, vecdot, vecmat
 from mixpert_py.runtime.products.multi_dot import multi_dot
 from mixpert_py.runtime.products.tensordot import tensordot
-from mixpert_py.runtime.products.vectors import matvec, vecdot, vecmat
 from mixpert_py.runtime.products.xp import xp_product
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
