@@ -166,7 +166,6 @@ OUTS: dict[str, Any] = {
     "not aligned": lambda: np.empty(4 * M * N + 1, np.uint8)[1:].view("f").reshape(M, N),
     "read-only": lambda: np.broadcast_to(np.float32(0), (M, N)),
     "of another shape": lambda: np.empty((M, N + 1), "f"),
-    "of more dimensions": lambda: np.empty((2, M, N), "f"),
     "a tuple": lambda: (np.empty((M, N), "f"),),
     "no array": lambda: [0.0],
     "None": lambda: None,
