@@ -289,7 +289,6 @@ REASONS: list[tuple[str, Arguments, Reason]] = [
     ("einsum", (",i->i", np.array(2.0), np.ones(4)), Reason.SCALAR),
     ("einsum", ("ij,jk", ONES, ONES.astype("float16")), Reason.DTYPE),
     ("einsum", ("ij,jk", [[1.0, 2.0]], np.ones((2, 1))), Reason.NOT_AN_ARRAY),
-    ("multi_dot", ([ONES.astype(int), ONES, ONES],), Reason.INTEGER),
     ("multi_dot", ([ONES, np.matrix(ONES), ONES],), Reason.SUBCLASS),
     ("multi_dot", ([np.ones((2, 4, 4)), ONES],), Reason.DIMENSIONS),
     ("multi_dot", ([np.array(2.0), ONES],), Reason.SCALAR),
