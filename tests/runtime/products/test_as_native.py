@@ -286,6 +286,7 @@ REASONS: list[tuple[str, Arguments, Reason]] = [
     ("tensordot", ([[1.0, 2.0]], np.ones((2, 1)), 1), Reason.NOT_AN_ARRAY),
     ("einsum", ("ij,ij->i", ONES, ONES), Reason.DIMENSIONS),
     ("einsum", ("ij,jk", np.ones((3, 1)), ONES), Reason.DIMENSIONS),
+    ("einsum", ("ij,jk", ONES, np.ones((1, 5))), Reason.DIMENSIONS),
     ("einsum", (",i->i", np.array(2.0), np.ones(4)), Reason.SCALAR),
     ("einsum", ("ij,jk", ONES, ONES.astype("float16")), Reason.DTYPE),
     ("einsum", ("ij,jk", [[1.0, 2.0]], np.ones((2, 1))), Reason.NOT_AN_ARRAY),
