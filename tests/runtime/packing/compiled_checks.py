@@ -1,62 +1,54 @@
 """Kernels that Numba compiles, for a GPU that need not be there: they compile, and as meant.
 
-Run by `tests/runtime/packing/test_compiled.py` in a process of its own.
+Run by `tests/runtime/packing/test_packing.py` in a process of its own. Without EVERY_CHECK=1, one
+of each kind, most of which are shipped.
 """
 
 import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mixpert_py.runtime.packing.operand import REDUCTIONS
+from mixpert_py.runtime.kernels.tiny_block import RESIDENT, Memory, block
+from mixpert_py.runtime.kernels.tiny_kernels import tiny_kernel
+from mixpert_py.runtime.packing.blocks import TILES, tile_config
+from mixpert_py.runtime.packing.cluster_kernels import cluster_kernel
+from mixpert_py.runtime.packing.launch import PackingTask, Which
+from mixpert_py.runtime.packing.operand import REDUCTIONS, Form
+from mixpert_py.runtime.packing.panel_kernels import panel_kernel
 from mixpert_py.runtime.packing.repair_kernels import repair_kernel
-from mixpert_py.runtime.packing.side import side
+from mixpert_py.runtime.packing.row_kernels import row_kernel
+from mixpert_py.runtime.packing.side import Side, side
 from mixpert_py.runtime.packing.strip_kernels import strip_kernel
+from mixpert_py.runtime.packing.tile_kernels import tile_kernel
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import OutlierRule
 from tests.every_check import EVERY_CHECK
+from tests.runtime.emulations import EMULATIONS
 from tests.shipped_kernels import NumbaKernel, shipped_code
 
 CAPABILITY = "90"
-LEAN = 128  # registers of a thread: 512 share 65536. Kernels that need more run 256
-
-# Two operands alike, or not, or A alone; digits alone, of groups, and floats; either size in
-# memory; with norms and without. Without EVERY_CHECK=1, those that are shipped.
-PACKING: list[tuple[str, str, str | None, OutlierRule, bool]] = [
-    ("int8x6", "float32", "float32", "loss", False),
-    ("fp16x3", "float64", "float64", "loss", False),
-]
-if EVERY_CHECK:
-    PACKING += [
-        ("mixpert-IV", "float32", None, "ratio", True),
-        ("mixpert-IV", "float32", "float64", "ratio", True),
-        ("tf32x3", "float32", "float64", "none", False),
-        ("mixpert-II", "float32", "float32", "ratio", True),
-        ("int8x6", "float32", "float64", "loss", False),
-        ("tf32x3", "float64", "float64", "none", False),
-        ("mixpert-IV", "float32", "float32", "loss", False),
-        ("fp16x3", "float32", "float32", "loss", True),
-        ("int8x10", "float64", "float64", "loss", True),
-    ]
-REPAIR = [("float32",) * 3, ("float64",) * 3, *[("float32", "float64", "float64")] * EVERY_CHECK]
+REGISTERS = 65536  # of a multiprocessor
+SHARED = 48 * 1024  # bytes that a block has without asking
+LEAN = 128  # registers of a thread: 512 share REGISTERS. Kernels that need more run 256
+ATOMICS = re.compile(r"\batom\.|(?<!bar\.)\bred\.")
 
 
 def compiled(factory: Callable[..., Any], *constants: Any) -> str:
-    """PTX of a factory's kernel: the shipped one, where it was made of the sources as they are.
-
-    With EVERY_CHECK=1, and all that is not shipped, it is compiled now.
-    """
+    """PTX of a factory's kernel: the shipped one, where it was made of the sources as they are."""
     kernel = NumbaKernel(factory.__module__, factory.__name__, constants, CAPABILITY)
     code = None if EVERY_CHECK else shipped_code(kernel)
-    return (code or kernel.compile()).decode()
+    ptx = (code or kernel.compile()).decode()
+    assert "shfl" not in ptx
+    return ptx
 
 
-def registers(ptx: str, folder: Path, shared: int, spilled: int = 0) -> int:
+def registers(ptx: str, folder: Path, shared: int = SHARED, spilled: int = 0) -> int:
     """As assembled for the device. 0 where there is no assembler.
 
     shared: bytes of shared memory that it may take besides what a launch asks for. spilled: bytes
@@ -74,14 +66,21 @@ def registers(ptx: str, folder: Path, shared: int, spilled: int = 0) -> int:
     return int(re.findall(r"Used (\d+) registers", said)[0])
 
 
-@pytest.mark.parametrize("variant", PACKING, ids=str)
-def test_packing_compiles_without_spills(
-    variant: tuple[str, str, str | None, OutlierRule, bool], tmp_path: Path
-) -> None:
+# Operands alike, or not, or A alone; either type in memory; with norms and without.
+STRIPS: list[tuple[str, str, str | None, OutlierRule, bool]] = [
+    ("int8x6", "float32", "float32", "loss", False),
+    ("fp16x3", "float64", "float64", "loss", False),
+    *[("mixpert-IV", "float32", "float64", "ratio", True)] * EVERY_CHECK,
+    *[("mixpert-II", "float32", None, "ratio", True)] * EVERY_CHECK,
+    *[("tf32x3", "float32", "float64", "none", False)] * EVERY_CHECK,
+    *[("int8x10", "float64", "float64", "loss", True)] * EVERY_CHECK,
+]
+
+
+@pytest.mark.parametrize("variant", STRIPS, ids=str)
+def test_strips(variant: tuple[str, str, str | None, OutlierRule, bool], tmp_path: Path) -> None:
     name, left, right, rule, measure = variant
-    scheme = get(name)
-    assert isinstance(scheme, Scheme)
-    result = max(left, right or left)
+    scheme, result = EMULATIONS[name], max(left, right or left)
     sides = [side(scheme.left, left, result, rule, measure)]
     if right is not None:
         sides.append(side(scheme.right, right, result, rule, measure))
@@ -89,14 +88,102 @@ def test_packing_compiles_without_spills(
     assert ("ld.global.v4.u32" in ptx) == (left == "float32")
     assert ("ld.global.v2.u64" in ptx) == (right == "float64")
     assert "st.global.v2.u32" in ptx or "st.global.v4.u32" in ptx
-    assert "shfl" not in ptx
-    assert not re.search(r"\batom\.|(?<!bar\.)\bred\.", ptx)
+    assert not ATOMICS.search(ptx)
     lean = sides[0] == sides[-1] and sides[0].wide == "float32" and not measure
     assert registers(ptx, tmp_path, REDUCTIONS) <= (LEAN if lean else 255)
 
 
-@pytest.mark.parametrize("types", REPAIR, ids=str)
-def test_repair_compiles_without_spills(types: tuple[str, str, str], tmp_path: Path) -> None:
+# What either type in memory takes of each kernel, and what either kind of slices does.
+ROWS = [("fp16x3", "float64", "rows"), ("int8x6", "float64", "panels")]
+ROWS += [("fp16x3", "float32", "panels"), ("int8x6", "float32", "clusters")]
+if EVERY_CHECK:
+    kernels = ["rows", "rows twice", "pairs", "panels", "clusters"]
+    ROWS = [*product(["int8x6", "fp16x3", "tf32x3"], ["float32", "float64"], kernels)]
+
+
+def row_ptx(x: Side, kernel: str) -> str:
+    single = x.memory == "float32"
+    if kernel == "panels":
+        return compiled(panel_kernel, x, 256, 4096)
+    if kernel == "clusters":
+        return compiled(cluster_kernel, x, 1024 if single and x.wide == "float32" else 256, 16)
+    items = 4 if single else 2
+    return compiled(row_kernel, x, x, 256, items, kernel == "rows twice", kernel != "pairs")
+
+
+@pytest.mark.parametrize(("name", "memory", "kernel"), ROWS)
+def test_whole_rows(name: str, memory: str, kernel: str, tmp_path: Path) -> None:
+    x = side(EMULATIONS[name].left, memory, memory, "loss", False)
+    ptx = row_ptx(x, kernel)
+    assert (".reqnctapercluster 16, 1, 1\n" in ptx) == (kernel == "clusters")
+    assert ("st.async" in ptx) == (kernel == "clusters")
+    assert ("ld.relaxed.gpu" in ptx) == (kernel == "panels")
+    assert re.search(r"ld\.global\.v4\.[uf]32|ld\.global\.v2\.[uf]64", ptx)
+    assert ("dp4a" in ptx) == (x.kind == "digits")
+    assert f"st.global.v{2 if x.kind == 'digits' else 4}.u32" in ptx
+    rounding = f"cvt.{'rz' if x.truncate else 'rn'}.f16x2.f32"
+    assert (rounding in ptx) == (x.element == "float16" and memory == "float32")
+    assert not re.search(r"\batom\.\S*\.f(32|64)", ptx)
+    # Four blocks of 256 threads to a multiprocessor are quicker than three without a spill.
+    spilled = {"clusters": 64}.get(kernel, 160 if x.wide == "float32" else 0)
+    assert registers(ptx, tmp_path, spilled=spilled) <= (64 if x.wide == "float32" else 128)
+
+
+TILED: list[tuple[str, OutlierRule, Which]] = [("mixpert-full", "none", "left")]
+if EVERY_CHECK:
+    rules: tuple[OutlierRule, ...] = ("loss", "none")
+    TILED = [*product(["mixpert-II", "mixpert-full", "mixpert-IV"], rules, ("left", "both"))]
+
+
+@pytest.mark.parametrize(("name", "rule", "which"), TILED)
+def test_tiles(name: str, rule: OutlierRule, which: Which, tmp_path: Path) -> None:
+    x = Form("float32", 1, 64, 128, 0, 128, 1, True)
+    forms, scheme = (x, x)[: 1 + (which == "both")], EMULATIONS[name]
+    assert isinstance(scheme, Scheme)
+    how = tile_config(PackingTask(scheme, which, forms, "float32", rule))
+    ptx = compiled(tile_kernel, *how.constants)
+    for text in ("ld.global.v4", "st.global.v2.u32", "max.NaN.f32", "bar.warp.sync"):
+        assert text in ptx
+    assert not ATOMICS.search(ptx)
+    # The driver takes 1024 bytes of a multiprocessor's shared memory for each block.
+    room = 227 * 1024 * TILES.threads // TILES.resident - 1024
+    assert registers(ptx, tmp_path, min(room, SHARED), 16) <= REGISTERS // TILES.resident
+
+
+REPAIRED = [("float32",) * 3, ("float64",) * 3, *[("float32", "float64", "float64")] * EVERY_CHECK]
+
+
+@pytest.mark.parametrize("types", REPAIRED, ids=str)
+def test_repair(types: tuple[str, str, str], tmp_path: Path) -> None:
     ptx = compiled(repair_kernel, *types)
     assert "atom." not in ptx
-    assert registers(ptx, tmp_path, 48 * 1024) <= LEAN
+    assert registers(ptx, tmp_path) <= LEAN
+
+
+ALONG, ACROSS, SINGLY = Memory("along", True), Memory("across", True), Memory("stack", False)
+TINY = [(16, 16, 4, SINGLY, SINGLY, False)]
+if EVERY_CHECK:
+    TINY += [(5, 5, 5, ALONG, ACROSS, True), (13, 30, 30, ACROSS, ALONG, False)]
+    TINY += [(n, n, n, way, way, True) for n in (1, 16, 31, 32) for way in (ALONG, ACROSS)]
+    TINY += [(32, 32, 32, SINGLY, SINGLY, False), (16, 16, 1, ALONG, ALONG, True)]
+
+
+@pytest.mark.parametrize("variant", TINY, ids=str)
+def test_stacks_of_tiny_products(
+    variant: tuple[int, int, int, Memory, Memory, bool], tmp_path: Path
+) -> None:
+    m, k, n, left, right, wide = variant
+    it = block(m, k, n, left, right)
+    ptx = compiled(tiny_kernel, *variant)
+    assert "fma.rn.f32" in ptx
+    assert not re.search(r"\b(mul|add|fma)\.\S*f64|\b(mul|add)\.\S*f32|\.ftz", ptx)
+    assert ("ld.global.v4.f32" in ptx) == left.wide
+    assert ("st.global.v4.f32" in ptx) == wide
+    body = re.findall(r"^\s*(ld\.global\S*|st\.shared\S*|bar\.sync)", ptx, re.MULTILINE)
+    if not (it.a.dense or it.b.dense):
+        # All that a thread reads is on its way before it waits for any.
+        loads = [text.startswith("ld.global") for text in body[: body.index("bar.sync")]]
+        assert loads == sorted(loads, reverse=True)
+        assert sum(loads) == sum(x.loads if x.memory.wide else x.singles for x in (it.a, it.b))
+    resident = RESIDENT if left.wide and right.wide else RESIDENT // 2
+    assert registers(ptx, tmp_path, 4 * it.floats) <= REGISTERS // resident

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime.packed import Packed
-from mixpert_py.runtime.packing.operand import Layout
 from mixpert_py.runtime.reference import digits, float_slices
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, OutlierRule, Splitter
@@ -38,25 +37,34 @@ def flags_of(
 
 def compare(
     found: Any,
-    place: Layout,
     batch: int,
-    wanted: Packed,
-    splitter: Splitter,
+    x: Array,
     scheme: Scheme,
+    rule: OutlierRule,
     measure: bool,
     dtype: np.dtype[Any],
-) -> None:
-    """found: `slices`, `scales`, `flags`, `outliers`, `norms` as NumPy arrays, of any shape; dtype:
-    of the operand.
+    whole_rows: bool,
+) -> Packed:
+    """What the reference makes of x, a matrix of a stack, in the type of the product.
+
+    found: an operand packed with these settings, its parts as NumPy arrays of any shape; dtype: of
+    the operand. whole_rows: by a kernel of whole rows, which does not clear digits that leave.
     """
+    place, splitter = found.layout, found.splitter
+    wanted = reference(x, splitter, scheme, rule)
     laid = lay_out(wanted, splitter, scheme, place.k)
     shape = (place.batch, place.steps, place.count, place.rows8, 64)
-    slices = found.slices.reshape(shape)[batch]
+    slices = found.slices.reshape(shape)[batch][:, :, : place.rows]
+    scales = found.scales.reshape(place.batch, place.blocks, place.rows)[batch]
+    stays = np.ones(place.rows, bool)
+    if whole_rows:
+        gone = wanted.nonfinite | wanted.outlier.any(axis=1)
+        assert not (scales[0, gone] & 511).any()  # in units of zero
+        stays = ~gone if isinstance(splitter, Digits) else stays
     np.testing.assert_array_equal(
-        slices[:, :, : place.rows], laid.slices[: place.steps, :, : place.rows]
+        slices[:, :, stays], laid.slices[: place.steps, :, : place.rows][:, :, stays]
     )
     assert not laid.slices[place.steps :].any()
-    scales = found.scales.reshape(place.batch, place.blocks, place.rows)[batch]
     kept = wanted.slices.transpose(1, 0, 2, 3).reshape(place.rows, place.blocks, -1).any(axis=2)
     np.testing.assert_array_equal(scales[kept.T], laid.scales[kept.T])
     flags = flags_of(wanted, splitter, place.k, dtype)
@@ -69,3 +77,4 @@ def compare(
         measured = wanted.measured
         theirs = np.stack([measured.norm, measured.residual, *measured.slices])
         np.testing.assert_allclose(ours, theirs, rtol=(MEASURING - 1) / 8, atol=0)
+    return wanted

@@ -1,8 +1,12 @@
-"""Packing: the kernels in Numba's simulator, the host's part, and all on a GPU."""
+"""Packing: the kernels in Numba's simulator, the host's part, and the same cases on a GPU."""
 
 import itertools
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,31 +14,65 @@ import pytest
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing import launch as launching
-from mixpert_py.runtime.packing.blocks import strip_config
-from mixpert_py.runtime.packing.launch import PackingTask, prepare
+from mixpert_py.runtime.packing.blocks import (
+    TILES,
+    TileTuning,
+    shared_memory,
+    strip_config,
+)
+from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, prepare
 from mixpert_py.runtime.packing.operand import (
     CACHE_LANES,
     HOPPER,
     MOST_THREADS,
     REDUCTIONS,
     SLACK,
+    DevicePacked,
     Form,
     Operand,
     layout,
     of_some,
 )
-from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import OutlierRule
+from mixpert_py.runtime.packing.rows import (
+    ClusterTuning,
+    PanelTuning,
+    RowTuning,
+    cluster_shape,
+    has_clusters,
+    row_threads,
+)
+from mixpert_py.runtime.packing.side import side
+from mixpert_py.runtime.splitter import FloatSlices, OutlierRule
 from tests.runtime.emulations import EMULATIONS
-from tests.runtime.families import FAMILIES, Array
+from tests.runtime.packing.cases import (
+    CASES,
+    CASES_OF_A_GPU,
+    DEFAULT,
+    KERNELS,
+    ORDERS,
+    SCHEMES,
+    WHOLE,
+    Case,
+    Kernel,
+    difficult,
+    normal,
+    parts,
+    suits,
+    task_of,
+)
 from tests.runtime.packing.child import run
-from tests.runtime.packing.expected import compare, reference
+from tests.runtime.packing.expected import compare
 
-INT8X6, INT8X10 = EMULATIONS["int8x6"], EMULATIONS["int8x10"]
+INT8X6, MIXPERT = EMULATIONS["int8x6"], EMULATIONS["mixpert-IV"]
 
 
-def test_kernels_in_the_simulator() -> None:
-    assert "passed" in run("tests/runtime/packing/simulated/packing_checks.py", simulated=True)
+@pytest.mark.parametrize("checks", ["packing", "repair", "tiny"])
+def test_kernels_in_the_simulator(checks: str) -> None:
+    assert "passed" in run(f"tests/runtime/packing/simulated/{checks}_checks.py", simulated=True)
+
+
+def test_kernels_compile_as_meant() -> None:
+    assert "passed" in run("tests/runtime/packing/compiled_checks.py", simulated=False)
 
 
 def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: int = 1) -> Form:
@@ -42,51 +80,166 @@ def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: in
     return Form(memory, batch, rows, k, rows * k, *strides, True)
 
 
+def configured(kernel: Kernel, *forms: Form, rule: OutlierRule = "loss") -> PackingConfig:
+    scheme = MIXPERT if kernel == "tiles" else INT8X6
+    which: Any = "both" if len(forms) == 2 else "left"
+    result = max(x.memory for x in forms)
+    return KERNELS[kernel](PackingTask(scheme, which, forms, result, rule))
+
+
+@pytest.mark.parametrize("k", [1, 64, 65, 100, 1024, 8192])
+@pytest.mark.parametrize("rows", [1, 16, 127, 1000, 8192])
+@pytest.mark.parametrize(("kernel", "order"), [(x, o) for x in KERNELS for o in ORDERS[x]])
+def test_every_row_is_some_blocks(kernel: Kernel, order: str, rows: int, k: int) -> None:
+    forms = form(rows, k, order[0], batch=2), form(33, k, order[1])
+    how = configured(kernel, *forms)
+    counts, per_block = [], 1
+    for x, words, place in zip(forms, how.words, how.layouts, strict=True):
+        match kernel:
+            case "strips":
+                height, count = 1 << words[5], words[6]
+                assert how.threads >= height
+            case "rows":
+                height, count = how.threads >> how.lengths[1], words[-1]
+            case "tiles":
+                height, count = 16 * (how.threads // 32 >> words[6]), words[5]
+                # No more warps along K than it has steps, and all of them where it has, or half.
+                broad = x.k_stride != 1 and count * x.batch >= TILES.broad
+                assert 1 << words[6] <= place.steps
+                assert 32 << words[6] == how.threads >> broad or 2 << words[6] > place.steps
+            case _:
+                height, count = 32, words[-1]
+        assert (count - 1) * height < x.rows <= count * height
+        counts.append(x.batch * count)
+    if kernel == "clusters":
+        per_block = how.constants[2]
+        assert per_block * how.threads >= how.layouts[0].steps * STEP
+    if kernel == "panels":
+        _, total, runs, length, _, steps = how.lengths
+        assert (runs - 1) * length * how.threads < steps * STEP <= runs * length * how.threads
+        assert length == 1 or total * runs >= 1024
+        assert how.extras.panels == (0, counts[0], sum(counts))  # type: ignore[union-attr]
+        per_block = 2 * runs  # each run is looked at, and cut
+    assert how.grid == per_block * sum(counts)
+    assert how.lengths[0] == counts[0]
+    assert {k, how.layouts[0].steps} <= set(how.lengths)
+
+
 @pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
-@pytest.mark.parametrize("name", EMULATIONS)
+@pytest.mark.parametrize("name", ["int8x6", "int8x10", "mixpert-IV", "fp16x3", "bf16x9"])
 @pytest.mark.parametrize("shared", [HOPPER, 99 * 1024], ids=["Hopper", "Ada"])
 def test_launches_fit_the_device(orders: str, name: str, shared: int) -> None:
-    """With what every kernel takes by itself, whether or not both operands are split alike:
-    `compiled_checks` looks that none takes more.
-    """
+    """With what every kernel takes by itself: `compiled_checks` looks that none takes more."""
     scheme = EMULATIONS[name]
     sizes = itertools.product(
-        [1, 100, 1024, 4096, 8192, 16384, 40000],
+        [1, 100, 4096, 16384, 40000],
         [("float32",) * 2, ("float64",) * 2, ("float32", "float64")],
         [False, True],
         [scheme, scheme.with_block(256)] if name.startswith("int8") else [scheme],
     )
     for k, memories, measure, one in sizes:
         forms = tuple(form(500 - 200 * i, k, orders[i], memories[i]) for i in (0, 1))
-        task = PackingTask(one, "both", forms, max(memories), "loss", measure)
-        how = strip_config(task, shared)
+        how = strip_config(PackingTask(one, "both", forms, max(memories), "loss", measure), shared)
         assert how.threads <= (MOST_THREADS // 4 if name.startswith("mixpert") else MOST_THREADS)
         assert how.shared + REDUCTIONS <= shared
         assert how.shared == 0 or how.threads >= CACHE_LANES
-        for x, words in zip(forms, how.words, strict=True):
-            strips = words[6]
-            assert (strips - 1) << words[5] < x.rows <= strips << words[5]
-            assert how.threads >= 1 << words[5]
 
 
-def test_what_is_contiguous_decides_who_reads_what() -> None:
-    mappings = {
-        "K": form(64, 64),
-        "rows": form(64, 64, "F"),
-        "K, one off": form(64, 64)._replace(aligned=False),
-        "K, rows of 63": form(64, 63),
-        "neither": form(64, 64)._replace(row_stride=512, k_stride=2),
-    }
-    found = {name: x.mapping(x.k) for name, x in mappings.items()}
-    assert found == {"K": 2, "rows": 1, "K, one off": 0, "K, rows of 63": 0, "neither": 0}
+SINGLE = side(INT8X6.left, "float32", "float32", "loss", False)
+WIDE = side(INT8X6.left, "float64", "float64", "loss", False)
+
+
+@pytest.mark.parametrize(
+    ("one", "k", "shape"),
+    [
+        *((SINGLE, 1, (256, 1)), (SINGLE, 257, (256, 2)), (SINGLE, 2049, (512, 5))),
+        *((SINGLE, 4097, (512, 16)), (SINGLE, 16384, (1024, 16)), (SINGLE, 16385, None)),
+        *((WIDE, 2048, (256, 8)), (WIDE, 2049, (256, 16)), (WIDE, 4096, (256, 16))),
+        (WIDE, 4097, None),
+    ],
+)
+def test_a_cluster_holds_k(one: Any, k: int, shape: tuple[int, int] | None) -> None:
+    assert cluster_shape(one, k) == shape
+    assert cluster_shape(SINGLE, 4096, ClusterTuning(shapes=((256, 16),))) == (256, 16)
+
+
+def test_shared_memory_of_the_largest_cluster() -> None:
+    how = configured("clusters", form(100, 16000, "F"))
+    assert how.constants[1:] == (how.threads, 16) == (1024, 16)
+    assert how.shared == 4 * 3 * 128 * 33
+    assert how.shared + 47 * 1024 <= HOPPER
+
+
+@pytest.mark.parametrize("k", [1, 64, 1024, 2049, 8192, 8193, 16384, 40000])
+@pytest.mark.parametrize("itemsize", [4, 8])
+def test_threads_hold_rows_or_read_them_twice(k: int, itemsize: int) -> None:
+    threads, items, again = row_threads(k, itemsize)
+    assert items * itemsize == 16
+    assert again == (threads * items * 8 < k)
+    assert threads == 256 or again or threads * items * 4 < k
+
+
+@pytest.mark.parametrize(
+    ("kernel", "names"),
+    [
+        ("tiles", {name for name in EMULATIONS if name.startswith("mixpert")}),
+        (
+            "rows",
+            {"int8x1", "int8x3", "int8x6", "int8x8"}
+            | {name for name, x in EMULATIONS.items() if isinstance(x.left, FloatSlices)},
+        ),
+    ],
+)
+def test_what_suits(kernel: Kernel, names: set[str]) -> None:
+    task = PackingTask(INT8X6, "both", (form(64, 1000), form(40, 1000)), "float32")
+    assert {n for n, x in EMULATIONS.items() if suits(kernel, task._replace(scheme=x))} == names
+    scheme = MIXPERT if kernel == "tiles" else INT8X6
+    task = task._replace(scheme=scheme)
+    assert suits(kernel, task._replace(rule="none"))
+    unlike: list[dict[str, Any]] = [{"measure": True}, {"rule": "ratio"}]
+    if kernel == "rows":
+        unlike += [{"scheme": scheme.with_block(512)}]
+        assert suits(kernel, task._replace(scheme=EMULATIONS["fp16x3"], rule="ratio"))
+    else:
+        strided = {"row_stride": 2000, "k_stride": 2}
+        changes: list[dict[str, Any]] = [{"memory": "float64"}, strided, {"k": 0}]
+        unlike += [{"forms": (form(64, 1000)._replace(**x), form(40, 1000))} for x in changes]
+        unlike += [{"result": "float64"}]
+    assert not any(suits(kernel, task._replace(**change)) for change in unlike)
+
+
+@pytest.mark.parametrize(
+    ("x", "mapping"),
+    [
+        (form(64, 64), 2),
+        (form(64, 64, "F"), 1),
+        (form(64, 64)._replace(aligned=False), 0),
+        (form(64, 63), 0),
+        (form(64, 64)._replace(row_stride=512, k_stride=2), 0),
+    ],
+)
+def test_what_is_contiguous_decides_who_reads_what(x: Form, mapping: int) -> None:
+    assert x.mapping(x.k) == mapping
+
+
+@pytest.mark.parametrize(
+    ("change", "vector"),
+    [({}, 1), ({"aligned": False}, 0), ({"row_stride": 101}, 0), ({"batch_stride": 6402}, 0)],
+)
+@pytest.mark.parametrize(("kernel", "place"), [("tiles", 4), ("rows", 3)])
+def test_wide_loads_only_where_all_are_aligned(
+    kernel: Kernel, place: int, change: dict[str, Any], vector: int
+) -> None:
+    how = configured(kernel, form(64, 100, batch=2)._replace(**change))
+    assert how.words[0][place] == vector
 
 
 @pytest.mark.parametrize("empty", [(0, 5, 1), (5, 0, 1), (5, 5, 0)])
-def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_nothing_is_not_packed(kernel: Kernel, empty: tuple[int, int, int]) -> None:
     rows, k, batch = empty
-    x = form(rows, k, batch=batch)
     with pytest.raises(ShapeError, match="nothing to pack"):
-        strip_config(PackingTask(INT8X6, "left", (x,), "float32"))
+        configured(kernel, form(rows, k, batch=batch))
 
 
 @pytest.mark.parametrize(
@@ -101,122 +254,294 @@ def test_no_instruction_multiplies_two_blocks(
     assert (place.padded_block, place.steps_per_block) == (padded, steps_per_block)
 
 
-def on_device(
-    a: Array, b: Array, scheme: Scheme, rule: OutlierRule = "loss", measure: bool = False
-) -> None:
-    """Packs on the GPU, twice, and compares with the reference."""
-    import cupy
-
-    from mixpert_py.runtime.packing import by_columns, by_rows, pack
-
-    result = np.result_type(a, b)
-    x, y = (cupy.asarray(one, order="K") for one in (a, b))
-    assert x.strides == a.strides
-    found = pack(by_rows(x), by_columns(y), scheme, rule=rule, measure=measure)
-    again = pack(by_rows(x), by_columns(y), scheme, rule=rule, measure=measure)
-    for one, other, wide, splitter in zip(
-        found, again, (a, b.T), (scheme.left, scheme.right), strict=True
-    ):
-        names = ["slices", "scales", "flags"]
-        names += ["outliers"] if one.layout.blocks > 1 else []
-        names += ["norms"] if measure else []
-        views = SimpleNamespace(**{name: one.view(name).get() for name in names})
-        wanted = reference(wide.astype(result), splitter, scheme, rule)
-        compare(views, one.layout, 0, wanted, splitter, scheme, measure, wide.dtype)
-        for name in names:
-            if name != "slices":  # rows past the last hold anything
-                np.testing.assert_array_equal(other.view(name).get(), getattr(views, name))
-
-
-def operands(family: str, m: int, k: int, n: int, order: str, dtype: type) -> tuple[Array, Array]:
-    with np.errstate(all="ignore"):
-        a, b = FAMILIES[family](np.random.default_rng(m + k), m, k, n)
-        a, b = a.astype(dtype), b.astype(dtype)
-    return np.asarray(a, order=order[0]), np.asarray(b, order=order[1])
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", EMULATIONS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("order", ["CC", "FF"])
-def test_every_scheme_on_the_device(name: str, dtype: type, order: str) -> None:
-    for family in ("normal", "spread 4", "subnormal", "scaled rows"):
-        on_device(*operands(family, 517, 1033, 290, order, dtype), EMULATIONS[name], measure=True)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("k", [64, 4096, 8192, 20000, 70001])
-@pytest.mark.parametrize("order", ["CC", "CF", "FC", "FF"])
-def test_every_length_on_the_device(k: int, order: str) -> None:
-    for name in ("int8x6", "int8x10", "fp16x3"):
-        on_device(*operands("normal", 67, k, 40, order, np.float32), EMULATIONS[name])
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", ["int8x6", "int8x10", "mixpert-IV"])
-@pytest.mark.parametrize("rule", ["loss", "ratio"])
-def test_what_leaves_the_slices_on_the_device(name: str, rule: OutlierRule) -> None:
-    a, b = operands("spikes", 300, 3000, 200, "CF", np.float32)
-    a[[3, 150], [0, 2999]] = np.nan, -np.inf
-    b[1500, 7] = np.inf
-    a[9] = -0.0039375  # a one beside it: all second digits are −128
-    a[9, 1] = 1
-    on_device(a, b, EMULATIONS[name], rule=rule, measure=True)
-
-
-@pytest.mark.parametrize("measure", [False, True])
-@pytest.mark.parametrize("block", [None, 128], ids=str)
-@pytest.mark.parametrize("count", [1, 2])
-def test_what_is_packed_lies_in_one_allocation(
-    monkeypatch: pytest.MonkeyPatch, count: int, block: int | None, measure: bool
-) -> None:
-    scheme = INT8X6.with_block(block)
-    forms = (form(70, 900), form(50, 900, "F"))[:count]
-    launches, sizes = [], []
-
-    def alloc(size: int) -> SimpleNamespace:
-        sizes.append(size)
-        return SimpleNamespace(ptr=1 << 20)
-
-    kernel = SimpleNamespace(gated=True, launch=lambda *given: launches.append(given))
-    cuda = SimpleNamespace(alloc=alloc)
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(launching, "numba_kernel", lambda *given, **named: kernel)
-    which = "both" if count == 2 else "left"
-    wanted = strip_config(PackingTask(scheme, which, forms, "float32", "loss", measure))
-    how = prepare(wanted)
-    operands = tuple(Operand(64 << i, x, 0, None) for i, x in enumerate(forms))
-    packed = how.pack(operands, 7)
-    places = []
-    for one in packed:
-        place = one.layout
-        ends = {
-            "slices": place.batch * place.steps * place.count * place.rows8 * STEP + SLACK,
-            "scales": 4 * place.blocks * place.rows,
-            "flags": place.rows,
-            "outliers": place.blocks * place.rows if block else 0,
-            "norms": 8 * (2 + place.count) * place.rows if measure else 0,
-        }
-        assert all((getattr(one, name) != 0) == (size > 0) for name, size in ends.items())
-        places += [(getattr(one, name), size) for name, size in ends.items() if size]
-    places.sort()
-    for (start, size), (following, _) in itertools.pairwise([*places, ((1 << 20) + sizes[0], 0)]):
-        assert start % 256 == 0
-        assert start + size <= following
-    ((grid, threads, signature, values, shared, stream),) = launches
-    words, gate = values[:-1], values[-1]
-    assert len(signature.offsets) == len(values)
-    assert gate == 0
-    assert (grid, threads, shared, stream) == (*(wanted.grid, wanted.threads, wanted.shared, 7),)
-    for x, one, at in zip(operands, packed, (0, 13), strict=False):
-        assert words[at : at + 6] == (
-            *(x.address, one.slices, one.scales, one.flags, one.outliers, one.norms),
-        )
-    assert len(words) == 2 * (6 + len(wanted.words[0])) + len(wanted.lengths)
-
-
 def test_equal_layouts_are_one_object() -> None:
     places = [layout(one.left, 3, 70, 900, 900, False) for one in (INT8X6, INT8X6.with_block(None))]
     assert places[0] is places[1]
     assert of_some(places[0], 2) is of_some(places[1], 2)
     assert of_some(places[0], 2).batch == 2
+
+
+class NoDevice:
+    """`cupy.cuda` and kernels that note what is launched. memory: the sizes that are in use."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.launches: list[tuple[Any, ...]] = []
+        self.memory: dict[int, int] = {}
+        kernel = SimpleNamespace(gated=True, launch=self.launch)
+        runtime = SimpleNamespace(
+            CUDARuntimeError=RuntimeError,
+            memsetAsync=lambda *given: None,
+            streamIsCapturing=lambda stream: 0,
+        )
+        self.cuda: Any = SimpleNamespace(
+            alloc=self.alloc,
+            Memory=self.alloc,
+            MemoryPointer=lambda memory, offset: memory,
+            runtime=runtime,
+            stream=SimpleNamespace(is_capturing=lambda: False),
+        )
+        monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=self.cuda))
+        monkeypatch.setattr(launching, "numba_kernel", lambda *given, **named: kernel)
+
+    def alloc(self, size: int) -> Any:
+        sleep(0.0001)  # threads may take turns here
+        place = max((start + taken for start, taken in self.memory.items()), default=1 << 20)
+        device = self
+
+        class Memory:
+            ptr = -(-place // 4096) * 4096
+
+            def __del__(self) -> None:
+                del device.memory[self.ptr]
+
+        self.memory[Memory.ptr] = size
+        return Memory()
+
+    def launch(self, *given: Any) -> None:
+        self.launches.append(given)
+
+
+@pytest.fixture
+def no_device(monkeypatch: pytest.MonkeyPatch) -> NoDevice:
+    return NoDevice(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "block", "measure"),
+    [
+        *((kernel, None, False) for kernel in KERNELS),
+        ("strips", 128, False),
+        ("strips", None, True),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_is_packed_lies_in_one_allocation(
+    no_device: NoDevice, kernel: Kernel, block: int | None, measure: bool, count: int
+) -> None:
+    """And the kernel is told where."""
+    order = ORDERS[kernel][0][0]
+    forms = (form(70, 900, order, batch=3), form(50, 900, order))[:count]
+    scheme = MIXPERT if kernel == "tiles" else INT8X6.with_block(block)
+    which: Any = "both" if count == 2 else "left"
+    config = KERNELS[kernel](PackingTask(scheme, which, forms, "float32", "loss", measure))
+    operands = tuple(Operand(64 << i, x, 0, None) for i, x in enumerate(forms))
+    packed = prepare(config).pack(operands, 7)
+    start, size = next(iter(no_device.memory.items()))
+    places = []
+    blocked = block is not None or kernel == "tiles"
+    for one in packed:
+        place = one.layout
+        rows = place.batch * place.rows
+        ends = {
+            "slices": place.batch * place.steps * place.count * place.rows8 * STEP + SLACK,
+            "scales": 4 * place.blocks * rows,
+            "flags": rows,
+            "outliers": place.blocks * rows if blocked else 0,
+            "norms": 8 * (2 + place.count) * rows if measure else 0,
+        }
+        assert all((getattr(one, name) != 0) == (size > 0) for name, size in ends.items())
+        places += [(getattr(one, name), size) for name, size in ends.items() if size]
+    ((grid, threads, signature, values, shared, stream),) = no_device.launches
+    assert (grid, threads, shared) == (config.grid, config.threads, config.shared)
+    assert (stream, values[-1], len(signature.offsets)) == (7, 0, len(values))
+    each = (len(values) - 1 - len(config.lengths) - (config.extras is not None)) // 2
+    # One operand stands for both: the kernel finds as many words either way.
+    for i, at in ((0, 0), (count - 1, each)):
+        one = packed[i]
+        found = one.slices, one.scales, one.flags, one.outliers, one.norms
+        assert values[at : at + 1 + config.pointers] == (64 << i, *found[: config.pointers])
+        assert values[at + each - len(config.words[i]) : at + each] == tuple(config.words[i])
+    if kernel == "panels":  # what blocks leave each other, in the same allocation
+        place, runs = packed[0].layout, config.lengths[2]
+        rows = -(-place.rows // 32) * 32 * place.batch
+        sizes = (*[4 * rows * runs] * 3, 12 * rows * runs, 16 * rows, 8 * rows)
+        places += zip(values[4:10], sizes, strict=True)
+    places.sort()
+    for (at, taken), (following, _) in itertools.pairwise([*places, (start + size, 0)]):
+        assert at % 256 == 0
+        assert at + taken <= following
+
+
+def panels(no_device: NoDevice, rows: int, stream: int) -> Any:
+    """A launch's counters, the number of the launch, and the owner of their memory."""
+    extras = configured("panels", form(rows, 300, "F")).extras
+    assert extras is not None
+    ((*_, counters),), (number,), owner = extras(0, stream, no_device.cuda)
+    return counters, number, owner
+
+
+def test_no_two_launches_of_a_stream_have_one_number(no_device: NoDevice) -> None:
+    """Also those of threads that share it; and another stream counts by itself."""
+    with ThreadPoolExecutor(4) as pool:
+        taken = list(pool.map(lambda _: panels(no_device, 100, 771), range(200)))
+    assert len({counters for counters, _, _ in taken}) == 1
+    assert sorted(number for _, number, _ in taken) == list(range(1, 201))
+    assert panels(no_device, 100, 772)[0] != taken[0][0]
+
+
+def test_counters_stay_until_they_are_used(no_device: NoDevice) -> None:
+    """Although a thread that shares the stream takes larger ones in between."""
+    counters, number, owner = panels(no_device, 100, 773)
+    larger, first, other = panels(no_device, 32 * 1000, 773)
+    assert (number, first) == (1, 1)
+    assert no_device.memory[larger] >= 4 * 3 * 1000
+    assert no_device.memory[counters] >= 4 * 3 * 4
+    assert owner is not other
+    assert panels(no_device, 100, 773)[:2] == (larger, 2)
+
+
+# The same on a GPU.
+
+
+def need(kernel: Kernel) -> None:
+    import cupy
+
+    if kernel == "clusters" and not has_clusters(cupy.cuda.Device().id):
+        pytest.skip("no thread block clusters")
+
+
+def operands_of(a: Any, b: Any) -> list[Operand]:
+    import cupy
+
+    from mixpert_py.runtime.packing import by_columns, by_rows
+
+    x, y = (cupy.asarray(one, order="K") for one in (a, b))
+    assert (x.strides, y.strides) == (a.strides, b.strides)
+    return [by_rows(x), by_columns(y)]
+
+
+def packed(
+    kernel: Kernel, xs: list[Operand], task: PackingTask, make: Callable[..., Any] | None = None
+) -> list[DevicePacked]:
+    found: list[DevicePacked] = []
+    for part, its in parts(kernel, task, xs):
+        if make is not None:
+            config = make(part)
+        elif kernel == "strips":
+            config = strip_config(part, shared_memory(task.device))
+        else:
+            config = KERNELS[kernel](part)
+        found += prepare(config).pack(tuple(its), 0)
+    return found
+
+
+def views(one: DevicePacked, measure: bool = False) -> SimpleNamespace:
+    names = ["slices", "scales", "flags"]
+    names += ["outliers"] * (one.layout.blocks > 1) + ["norms"] * measure
+    arrays = {name: one.view(name).get() for name in names}
+    return SimpleNamespace(layout=one.layout, splitter=one.splitter, **arrays)
+
+
+def same(one: DevicePacked, other: DevicePacked) -> None:
+    """But for rows past the last, and digits of rows that leave, which hold anything."""
+    mine, theirs = views(one), views(other)
+    np.testing.assert_array_equal(mine.flags, theirs.flags)
+    for batch in range(one.batch):
+        stays = np.flatnonzero((mine.flags[batch] & 3) == 0)
+        for name, axis in (("scales", 1), ("slices", 2)):
+            x, y = (getattr(it, name)[batch].take(stays, axis) for it in (mine, theirs))
+            np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "case", [*CASES, *CASES_OF_A_GPU], ids=lambda case: " ".join(map(str, case))
+)
+def test_bits_of_the_reference(case: Case) -> None:
+    need(case.kernel)
+    a, b = case.pair()
+    xs = operands_of(a, b)
+    task = task_of(xs, case.made_of, case.rule, case.measure)
+    results = [packed(case.kernel, xs, task) for _ in range(2)]
+    for x, one, again in zip((a, b.T), *results, strict=True):
+        wide, whole = x.astype(np.result_type(a, b)), case.kernel in WHOLE
+        settings = case.made_of, case.rule, case.measure, x.dtype, whole
+        compare(views(one, case.measure), 0, wide, *settings)
+        same(one, again)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("kernel", "make"),
+    [
+        *(("rows", RowTuning(items=1)), ("rows", RowTuning(items=2)), ("rows", RowTuning(512))),
+        *(("panels", PanelTuning(128)), ("panels", PanelTuning(512))),
+        *(("panels", PanelTuning(patience=0)), ("panels", PanelTuning(longest=3, blocks=1))),
+        *(("clusters", ClusterTuning(((n, 16),))) for n in (128, 256, 1024)),
+        *(("tiles", TileTuning(128, 896)), ("tiles", TileTuning(256, 1024, broad=1))),
+        ("tiles", TileTuning(512, 512)),
+    ],
+    ids=str,
+)
+def test_sizes_of_launches_change_no_bit(kernel: Kernel, make: Any) -> None:
+    need(kernel)
+    order = ORDERS[kernel][0]
+    with np.errstate(all="ignore"):
+        a = np.asarray(difficult(np.float32, 2000)[0].repeat(8, axis=0), order=order[0])  # type: ignore[call-overload]
+    b = np.asarray(normal(300, 2000).astype(np.float32), order=order[1]).T  # type: ignore[call-overload]
+    xs = operands_of(a, b)
+    for name in DEFAULT[kernel][:2]:
+        task = task_of(xs, SCHEMES[name])
+        tuned = packed(kernel, xs, task, lambda part: KERNELS[kernel](part, make))
+        for one, other in zip(packed(kernel, xs, task), tuned, strict=True):
+            same(one, other)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_batches(kernel: Kernel) -> None:
+    need(kernel)
+    x = np.stack([normal(200, 500, seed) for seed in range(3)]).astype(np.float32)
+    x[1, 40, 7] = np.nan
+    if ORDERS[kernel][0] == "FF":
+        x = x.swapaxes(1, 2).copy().swapaxes(1, 2)
+    scheme = SCHEMES[DEFAULT[kernel][0]]
+    (whole, *_), singles = (
+        [packed(kernel, xs[:1], task_of(xs[:1], scheme))[0] for xs in several]
+        for several in (
+            [operands_of(x, x.swapaxes(1, 2))],
+            [operands_of(one, one.T) for one in x],
+        )
+    )
+    for i, one in enumerate(singles):
+        for name in ("slices", "scales", "flags"):
+            mine, theirs = one.view(name).get()[0], whole.view(name).get()[i]
+            if name == "slices":
+                mine, theirs = mine[..., :200, :], theirs[..., :200, :]
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("k", "order", "kernel"),
+    [
+        *((k, "C", "row_kernel") for k in (64, 40_000)),
+        *((k, "F", "cluster_kernel") for k in (64, 4096, 8192, 16384)),
+        *((20_000, "F", "panel_kernel"), (300_000, "F", "strip_kernel")),
+    ],
+)
+def test_the_kernel_that_suits_packs_and_a_graph_can(k: int, order: str, kernel: str) -> None:
+    """A graph has counters of its own: it may run beside what is enqueued later."""
+    import cupy
+
+    from mixpert_py.runtime.packing import by_rows, pack_one, preparations
+
+    y = cupy.asarray(cupy.random.default_rng(3).standard_normal((300, k), "float32"), order=order)
+    operand = by_rows(y)
+    task = PackingTask(INT8X6, "left", (operand.form,), "float32", device=operand.device)
+    (make,) = preparations(task, False)
+    if has_clusters(operand.device) or kernel != "cluster_kernel":
+        assert make().kernel.name == kernel
+    (wanted,) = packed("strips", [operand], task)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        pack_one(operand, INT8X6, "left", "float32", stream=stream.ptr)
+        stream.begin_capture()
+        found = pack_one(operand, INT8X6, "left", "float32", stream=stream.ptr)
+        graph = stream.end_capture()
+        for _ in range(3):
+            graph.launch(stream)
+            pack_one(operand, INT8X6, "left", "float32", stream=stream.ptr)
+    stream.synchronize()
+    same(found, wanted)

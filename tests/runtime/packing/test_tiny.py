@@ -1,4 +1,4 @@
-"""Stacks of tiny products: how a block shares them out, and the kernel in Numba's simulator."""
+"""How a block shares out a stack of tiny products."""
 
 from itertools import product
 from typing import Any
@@ -16,18 +16,12 @@ from mixpert_py.runtime.kernels.tiny_block import (
     Memory,
     block,
     lane_spot,
-    spot_of,
     turns,
 )
-from tests.runtime.packing.child import run
 
 SIDES = 1, 3, 16, 31
 MEMORIES = Memory("along", True), Memory("across", True), Memory("stack", False)
 STATIC = 48 * 1024  # bytes of shared memory that a kernel may have without asking
-
-
-def test_the_kernel_in_the_simulator() -> None:
-    assert "passed" in run("tests/runtime/packing/simulated/tiny_checks.py", simulated=True)
 
 
 @pytest.mark.parametrize("memories", [(x, x) for x in MEMORIES] + [MEMORIES[:2]], ids=str)
@@ -70,25 +64,7 @@ def test_threads_read_shared_memory_without_waiting(
     assert turns([p * it.b.product + FOUR * group for p, _, group in spots], FOUR) == 4
 
 
-@pytest.mark.parametrize("order", ["along", "across", "stack"])
-def test_spots(order: str) -> None:
-    x = np.arange(2 * 3 * 5).reshape(2, 3, 5)
-    laid = {"along": x, "across": x.transpose(0, 2, 1), "stack": x.transpose(1, 2, 0)}[order]
-    spot = spot_of(3, 5, order, 2)
-    assert [int(x[spot(np.uint32(at))]) for at in range(30)] == laid.ravel().tolist()
-
-
-@pytest.mark.parametrize(("down", "along"), [(4, 4), (1, 3), (3, 2), (8, 8), (2, 6), (1, 1)])
-def test_every_row_and_column_is_some_threads(down: int, along: int) -> None:
-    spots = {lane_spot(lane, down, along) for lane in range(down * along)}
-    assert spots == set(product(range(down), range(along)))
-
-
 def test_turns() -> None:
-    assert turns(range(32), 1) == 1
-    assert turns([0] * 32, 1) == 1
-    assert turns(range(0, 64, 2), 1) == 2
-    assert turns(range(0, 32 * 32, 32), 1) == 32
-    assert turns(range(0, 128, 4), 4) == 4
-    assert turns([0, 32] * 16, 4) == 8
-    assert turns([0] * 8, 4) == 1
+    cases = [(range(32), 1), ([0] * 32, 1), (range(0, 64, 2), 1), (range(0, 1024, 32), 1)]
+    cases += [(range(0, 128, 4), 4), ([0, 32] * 16, 4), ([0] * 8, 4)]
+    assert [turns(places, size) for places, size in cases] == [1, 1, 2, 32, 4, 8, 1]

@@ -1,36 +1,60 @@
 """Launches in Numba's simulator, on NumPy arrays laid out as on the device."""
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numba import cuda
 
 from mixpert_py.runtime.packing import Operand
-from mixpert_py.runtime.packing.blocks import strip_config
-from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, Which
+from mixpert_py.runtime.packing.blocks import TileTuning
+from mixpert_py.runtime.packing.launch import PACKAGE, PackingConfig
 from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout
-from mixpert_py.runtime.packing.strip_kernels import strip_kernel
+from mixpert_py.runtime.packing.rows import ClusterTuning, PanelTuning, RowTuning, Workspace
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import OutlierRule, Splitter
 from tests.runtime.families import Array
+from tests.runtime.packing.cases import KERNELS, Kernel, parts, task_of
 from tests.runtime.packing.simulated.simulation import simulation
 
 GARBAGE = 0xA5  # what fresh memory holds
+SERIAL = 7  # number of a launch
+# A cluster is one block in the simulator: the first that holds K.
+HELD = tuple((threads, 1) for threads in (64, 128, 256, 512, 1216))
+SMALL: dict[Kernel, dict[str, Any]] = {
+    "strips": {"threads": 16},
+    "rows": {"tuning": RowTuning(32, 32)},
+    "panels": {"tuning": PanelTuning(32, 1, 2, 1)},
+    "clusters": {"tuning": ClusterTuning(HELD, HELD)},
+    "tiles": {"tuning": TileTuning(threads=32)},
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffers:
-    """What a launch leaves of one operand; flat, but for slices."""
+    """What a launch leaves of one operand, as `DevicePacked` has it; flat."""
 
     layout: Layout
     splitter: Splitter
-    operand: Operand
     slices: Array
     scales: Array
     flags: Array
     outliers: Array
     norms: Array
+
+    @classmethod
+    def fresh(cls, place: Layout, splitter: Splitter) -> "Buffers":
+        blocks = place.batch * place.blocks * place.rows
+        return cls(
+            place,
+            splitter,
+            np.full(place.batch * place.steps * place.count * place.rows8 * 64, GARBAGE, np.uint8),
+            np.full(blocks, -1, np.int32),
+            np.full(place.batch * place.rows, GARBAGE, np.uint8),
+            np.full(blocks, GARBAGE, np.uint8),
+            np.full(place.batch * (2 + place.count) * place.rows, np.nan),
+        )
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -62,54 +86,57 @@ def operand(x: Array, columns: bool) -> Operand:
 
 
 def pack(
+    kernel: Kernel,
     a: Array,
     b: Array | None,
     scheme: Scheme,
-    *,
-    block: int | None = None,
     rule: OutlierRule = "loss",
     measure: bool = False,
-    threads: int = 32,
-) -> tuple[Buffers, ...]:
-    """The packing kernel on A by rows and B by columns, or on A alone."""
-    scheme = scheme.with_block(block)
+    tuning: dict[str, Any] | None = None,
+) -> list[Buffers]:
+    """A kernel on A by rows and B by columns, or on A alone."""
     xs = [operand(a, False)] + ([] if b is None else [operand(b, True)])
-    how = strip_config(task_of(xs, scheme, rule, measure), threads=threads)
-    buffers = buffers_of(how, xs)
-    parts = [(flat(x.owner), *one.arrays) for x, one in zip(xs, buffers, strict=True)]
-    others = parts[1] if b is not None else (np.zeros(1),) * len(parts[0])
-    function, _ = strip_kernel(*how.constants)
-    arguments = *parts[0], *how.words[0], *others, *how.words[-1], *how.lengths
+    found: list[Buffers] = []
+    for task, its in parts(kernel, task_of(xs, scheme, rule, measure), xs):
+        found += _launch(KERNELS[kernel](task, **(tuning or SMALL[kernel])), its)
+    return found
+
+
+def _launch(how: PackingConfig, xs: list[Operand]) -> list[Buffers]:
+    sides = zip(how.layouts, how.task.splitters, strict=True)
+    found = [Buffers.fresh(*side) for side in sides]
+    between = [_between(how, i) for i in range(len(xs))]
+    given: list[tuple[Any, ...]] = [
+        (flat(x.owner), *one.arrays[: how.pointers], *theirs, *words)
+        for x, one, theirs, words in zip(xs, found, between, how.words, strict=True)
+    ]
+    if len(xs) == 1:
+        # The simulator copies arrays there and back: nothing may be passed twice.
+        numbers = len(given[0]) - len(how.words[0])
+        given.append((*[np.zeros(1)] * numbers, *how.words[0]))
+    module, factory = how.kernel
+    function, _ = getattr(import_module(f"{PACKAGE}.{module}"), factory)(*how.constants)
+    last = (SERIAL,) if how.extras else ()
     with simulation():
-        cuda.jit(function)[how.grid, how.threads, 0, how.shared](*arguments)
-    return tuple(buffers)
+        launch = cuda.jit(function)[how.grid, how.threads, 0, how.shared]
+        launch(*given[0], *given[1], *how.lengths, *last)
+    for *_, counters in filter(None, between):
+        looked, made, cut = counters.reshape(-1, 3).T
+        assert not looked.any()  # for the next launch
+        assert (made == SERIAL).all()
+        assert not cut.any()
+    return found
 
 
-def task_of(
-    xs: list[Operand], scheme: Scheme, rule: OutlierRule, measure: bool = False
-) -> PackingTask:
-    """For A and B, or A alone."""
-    result = "float64" if any(x.memory == "float64" for x in xs) else "float32"
-    which: Which = "both" if len(xs) == 2 else "left"
-    return PackingTask(scheme, which, tuple(x.form for x in xs), result, rule, measure)
-
-
-def buffers_of(how: PackingConfig, xs: list[Operand]) -> list[Buffers]:
-    """Fresh memory for what a launch leaves of each operand."""
-    parts = zip(how.layouts, how.task.splitters, xs, strict=True)
-    return [_buffers(*part) for part in parts]
-
-
-def _buffers(place: Layout, splitter: Splitter, x: Operand) -> Buffers:
-    shape = (place.batch, place.steps, place.count, place.rows8, 64)
-    blocks = place.batch * place.blocks * place.rows
-    return Buffers(
-        place,
-        splitter,
-        x,
-        np.full(shape, GARBAGE, np.uint8).reshape(-1),
-        np.full(blocks, -1, np.int32),
-        np.full(place.batch * place.rows, GARBAGE, np.uint8),
-        np.full(blocks, GARBAGE, np.uint8),
-        np.full(place.batch * (2 + place.count) * place.rows, np.nan),
-    )
+def _between(how: PackingConfig, i: int) -> tuple[Any, ...]:
+    """What blocks of a panel leave each other, and their counters; nothing of other kernels."""
+    side, workspace = how.constants[0], how.extras
+    if not isinstance(workspace, Workspace):
+        return ()
+    bits = "uint32" if side.memory == "float32" else "uint64"
+    kinds = bits, "int32", "float32", "float32", side.wide, "int32"
+    between = [
+        np.full(size, GARBAGE, np.uint8).view(kind)
+        for size, kind in zip(np.diff(workspace.offsets[i]), kinds, strict=True)
+    ]
+    return *between, np.zeros(3 * (workspace.panels[i + 1] - workspace.panels[i]), np.int32)

@@ -1,19 +1,17 @@
 """The repair kernel in Numba's simulator: sums of just what is flagged, in float64 as the measure.
 
-Run by `tests/runtime/packing/test_repair.py` in a process of its own.
+Run by `tests/runtime/packing/test_packing.py` in a process of its own.
 """
 
 import struct
-from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
 from numba import cuda
 
 from mixpert_py.runtime.kernels.abi import LARGE, NONFINITE, OUTLIER
-from mixpert_py.runtime.packing import repair_kernels
-from mixpert_py.runtime.packing.repair import COLUMNS, LINES, words
+from mixpert_py.runtime.packing.repair import LINES, words
+from mixpert_py.runtime.packing.repair_kernels import CHAIN, FEW, repair_kernel
 from tests.runtime.families import Array
 from tests.runtime.packing.simulated.launches import GARBAGE, flat, operand
 from tests.runtime.packing.simulated.simulation import simulation
@@ -42,7 +40,7 @@ def repaired(
     left, right = operand(a, False).form, operand(b, True).form
     strides = [stride // c.itemsize for stride in c.strides]
     grid, lengths, rest = words(left, right, block, len(c), strides[0], strides[1], most)
-    function, _ = repair_kernels.repair_kernel(left.memory, right.memory, c.dtype.name, threads)
+    function, _ = repair_kernel(left.memory, right.memory, c.dtype.name, threads)
     ends = [(0, 31 - (x.size - 1) % 16) for x in flags]
     padded = zip((x.reshape(-1) for x in flags), ends, strict=True)
     marks = [np.pad(x, end, constant_values=GARBAGE) for x, end in padded]
@@ -139,15 +137,31 @@ def check(
     np.testing.assert_array_equal(found[untouched], c[untouched])
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 9, 7), (3, 70, 10), (12, 33, 4)], ids=str)
-@pytest.mark.parametrize("block", [8, 32, 128])
-@pytest.mark.parametrize("order", ["CC", "FF", "CF"])
-def test_just_what_is_flagged_is_added(shape: tuple[int, int, int], block: int, order: str) -> None:
+@pytest.mark.parametrize(
+    ("shape", "block", "orders"),
+    [
+        *(((1, 1, 1), 8, "CC"), ((5, 9, 7), 8, "FF"), ((3, 70, 10), 32, "CF")),
+        *(((12, 33, 4), 32, "FC"), ((12, 33, 4), 128, "CC")),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_just_what_is_flagged_is_added(
+    shape: tuple[int, int, int], block: int, orders: str, dtype: type
+) -> None:
     m, k, n = shape
-    a, b, c, flags, outliers = case(m, k, n, min(block, k), seed=sum(shape))
-    a = np.asarray(a[0], order=order[0])
-    b = np.asarray(b[0], order=order[1])
-    check(a, b, c, flags, outliers, min(block, k), threads=64)  # some are many
+    a, b, c, flags, outliers = case(m, k, n, min(block, k), seed=sum(shape), dtype=dtype)
+    left, right = (np.asarray(x[0], order=o) for x, o in zip((a, b), orders, strict=True))  # type: ignore[call-overload]
+    for alpha in (1.0, -2.5):
+        check(left, right, c, flags, outliers, min(block, k), alpha, threads=64)
+
+
+def test_nothing_flagged_changes_nothing_and_nothing_times_zero() -> None:
+    a, b, c, flags, outliers = case(9, 40, 8, 32)
+    check(a[0], b[0], c, flags, outliers, 32, alpha=0.0)
+    for marks in (*flags, *outliers):
+        marks[:] = 0
+    check(a[0], b[0], c, flags, outliers, 32)
 
 
 @pytest.mark.parametrize("anew", [0, 1])
@@ -157,36 +171,22 @@ def test_the_flags_of_what_was_packed_anew(anew: int, most: int) -> None:
     check(a, b, c, flags, outliers, 40, most=most, anew=anew)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("k", "block"), [(40, 16), (70, 70)])
-@pytest.mark.parametrize("order", ["CC", "FF", "CF"])
-def test_many_flagged_lines(
-    order: str, k: int, block: int, dtype: type, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "k", "block", "order"),
+    [(np.float32, 40, 16, "CC"), (np.float64, 40, 40, "FF"), (np.float32, 530, 530, "CF")],
+)
+def test_many_flagged_lines(order: str, k: int, block: int, dtype: type) -> None:
     """More than are taken at once, beside columns of two tiles, and sums of several chains."""
-    monkeypatch.setattr(repair_kernels, "FEW", 3)
-    monkeypatch.setattr(repair_kernels, "CHAIN", 24)
-    a, b, c, flags, outliers = case(37, k, 70, block, seed=8, dtype=dtype)
-    a[0, 5, 3], b[0, 30, 66] = np.nan, np.inf
-    for marks, line in zip(flags, (5, 66), strict=True):
+    shape = (37, k, 70) if k < CHAIN else (9, k, 9)
+    a, b, c, flags, outliers = case(*shape, block, seed=8, dtype=dtype)
+    assert min((x & OUTLIER > 0).sum() for x in flags) > (FEW if k < CHAIN else 2)
+    a[0, 5, 3], b[0, 30, -4] = np.nan, np.inf
+    for marks, line in zip(flags, (5, -4), strict=True):
         marks[0, line] = NONFINITE
-    for marks, line in zip(outliers, (5, 66), strict=True):
+    for marks, line in zip(outliers, (5, -4), strict=True):
         marks[0, :, line] = 0
-    a, b = np.asarray(a[0], order=order[0]), np.asarray(b[0], order=order[1])
+    a, b = np.asarray(a[0], order=order[0]), np.asarray(b[0], order=order[1])  # type: ignore[call-overload]
     check(a, b, c, flags, outliers, block, -2.5, threads=64)
-
-
-@pytest.mark.parametrize("shared", ["a", "b"])
-def test_many_flagged_lines_of_a_stack(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair_kernels, "FEW", 3)
-    a, b, c, flags, outliers = case(20, 40, 20, 16, batch=2, seed=9)
-    if shared == "a":
-        a, flags, outliers = a[:1], (flags[0][:1], flags[1]), (outliers[0][:1], outliers[1])
-        a = np.broadcast_to(a, (2, 20, 40))
-    else:
-        b, flags, outliers = b[:1], (flags[0], flags[1][:1]), (outliers[0], outliers[1][:1])
-        b = np.broadcast_to(b, (2, 40, 20))
-    check(a, b, c, flags, outliers, 16, threads=64)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -212,20 +212,6 @@ def test_what_overflowed_of_large_lines_is_made_again(alpha: float, dtype: type)
     np.testing.assert_allclose(found, expected, rtol=unit, atol=40 * unit)
     kept = repaired(a[0], b[0], c, flags, outliers, 40, alpha, 32, 3, replaces=False)
     np.testing.assert_array_equal(kept[0, 1], c[0, 1])
-
-
-def test_nothing_flagged_changes_nothing() -> None:
-    a, b, c, flags, outliers = case(9, 40, 8, 32)
-    for marks in (*flags, *outliers):
-        marks[:] = 0
-    check(a[0], b[0], c, flags, outliers, 32)
-
-
-@pytest.mark.parametrize("alpha", [0.0, -2.5])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_what_is_added_is_weighted(alpha: float, dtype: type) -> None:
-    a, b, c, flags, outliers = case(6, 40, 8, 32, seed=1, dtype=dtype)
-    check(a[0], b[0], c, flags, outliers, 32, alpha)
 
 
 def test_nan_and_inf_reach_what_they_reach_natively() -> None:
@@ -257,71 +243,27 @@ def test_lines_past_a_tile(lines: str) -> None:
     check(a[0], b[0], c, flags, outliers, 3)
 
 
-def visited(
-    m: int,
-    n: int,
-    flags: tuple[Array, Array],
-    batch: int,
-    most: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> tuple[Counter[tuple[str, int, int]], int]:
-    """How many threads came to each tile, of rows or columns, of each product; and the threads."""
-    seen: list[tuple[str, int, int]] = []
-
-    def line(*given: Any) -> None:
-        tile, index = given[2:4]
-        seen.append(("columns" if given[-1] else "rows", int(index), int(tile)))
-
-    monkeypatch.setattr(repair_kernels, "_lines", lambda *given: line)
-    a, b = np.zeros((batch, m, 1), np.float32), np.zeros((batch, 1, n), np.float32)
-    a, b = (x[:1] if len(f) == 1 else x for x, f in zip((a, b), flags, strict=True))
-    c = np.zeros((batch, m, n), np.float32)
-    outliers = np.zeros((len(flags[0]), 1, m), np.uint8), np.zeros((len(flags[1]), 1, n), np.uint8)
-    repaired(a, b, c, flags, outliers, 1, 1.0, 16, most)
-    return Counter(seen), 16
-
-
-@pytest.mark.parametrize(("most", "batch"), [(0, 2), (1, 1), (3, 1), (2, 5), (16, 2)])
-@pytest.mark.parametrize("which", ["rows", "columns", "both"])
-def test_every_tile_of_what_is_flagged_is_made_once(
-    most: int, batch: int, which: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    m, n = 130, 70
-    flags = np.zeros((batch, m), np.uint8), np.zeros((batch, n), np.uint8)
-    tiles = {"rows": 2, "columns": 3}
-    for kind, marks in zip(tiles, flags, strict=True):
-        if which in (kind, "both"):
-            marks[:, 3] = OUTLIER
-    seen, threads = visited(m, n, flags, batch, most, monkeypatch)
-    made = [kind for kind in tiles if which in (kind, "both") or most == 0]
-    places = [(kind, i, tile) for kind in made for i in range(batch) for tile in range(tiles[kind])]
-    assert seen == dict.fromkeys(places, threads)
-
-
 @pytest.mark.parametrize(
-    ("m", "n", "most"), [(1, 1, 1), (15, 16, 2), (37, 133, 2), (500, 21, 3), (5, 500, 8)]
+    ("m", "n", "most"), [(130, 70, 0), (1, 1, 1), (37, 133, 2), (300, 21, 3), (5, 300, 8)]
 )
 @pytest.mark.parametrize("shared", [False, True])
-def test_blocks_look_at_their_products_only(
-    m: int, n: int, most: int, shared: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One flag, wherever it is, brings those to work that share its product or its neighbours."""
-    batch, products = 5, -(-5 // most)
-    flags = np.zeros((1 if shared else batch, m), np.uint8), np.zeros((batch, n), np.uint8)
-    assert not visited(m, n, flags, batch, most, monkeypatch)[0]
-    places = [0, min(16, m - 1), m - 1, m + n // 2, m + n - 1]
+def test_one_flagged_line_of_a_stack(m: int, n: int, most: int, shared: bool) -> None:
+    """Wherever it is: each product's tiles are made once, however blocks share them."""
+    batch, places = 5, (0, min(16, m - 1), m - 1, m + n // 2, m + n - 1)
+    rng = np.random.default_rng(m)
+    a = rng.standard_normal((1 if shared else batch, m, 2)).astype(np.float32)
+    b = rng.standard_normal((batch, 2, n)).astype(np.float32)
+    c = rng.standard_normal((batch, m, n)).astype(np.float32)
+    flags = np.zeros(a.shape[:2], np.uint8), np.zeros((batch, n), np.uint8)
+    outliers = np.zeros((len(a), 1, m), np.uint8), np.zeros((batch, 1, n), np.uint8)
     for place, index in zip(places, (2, 4, 1, 0, 3), strict=True):
         in_a = place < m
         marks = flags[not in_a][0 if in_a and shared else index]
         marks[place - (not in_a) * m] = NONFINITE
-        seen, threads = visited(m, n, flags, batch, most, monkeypatch)
+        check(
+            np.broadcast_to(a, (batch, m, 2)) if shared else a, b, c, flags, outliers, 2, most=most
+        )
         marks[:] = 0
-        first = index // products * products
-        last = min(first + products, batch)
-        woken = range(batch) if in_a and shared else range(first, last)
-        kind, across = ("rows", n) if in_a else ("columns", m)
-        wanted = [(kind, i, tile) for i in woken for tile in range(-(-across // COLUMNS))]
-        assert seen == dict.fromkeys(wanted, threads)
 
 
 @pytest.mark.parametrize("shared", ["neither", "a", "b"])
