@@ -216,7 +216,7 @@ def merged(before: Sequence[Record], after: Sequence[Record]) -> list[Record]:
 @click.option("--host", is_flag=True, help="Instead: NumPy programs, which take the GPU unasked.")
 @click.option("--backend", type=click.Choice(["cuda", "reference"]), default="cuda")
 @click.option("--seconds", default=900.0, show_default=True, help="No program begins after these.")
-@click.option("--save", is_flag=True, help="Keep the result for the pages.")
+@machine.save_option
 def command(
     size: str,
     budget: float | None,
@@ -233,9 +233,7 @@ def command(
     if save and (size, backend) != ("paper", "cuda"):
         raise click.UsageError("--save keeps results of a GPU at the papers' sizes")
     end, kind = perf_counter() + seconds, "host" if host else "apps"
-    facts = machine.machine()
-    if backend == "cuda":
-        facts |= machine.device(machine.gpu())
+    facts = machine.facts_of_gpu() if backend == "cuda" else machine.machine()
     result: Record = {"machine": facts, "apps": [], "host": []}
     before = machine.load(NAME) if save else None
     options = {"size": size, "host": host, "backend": None if backend == "cuda" else backend}

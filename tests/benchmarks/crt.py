@@ -1,7 +1,6 @@
 """`crt` against cuBLAS FP64 on a GPU: milliseconds in a loop, on the device and by the clock."""
 
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 import click
@@ -10,6 +9,7 @@ import numpy as np
 from mixpert_py.cli import main
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.gpu.device_state import state_of
+from tests.benchmarks.app_runs import DeviceTimer
 from tests.benchmarks.arrays import Numbers
 from tests.benchmarks.families import EVERYDAY, FAMILIES
 from tests.benchmarks.timing import in_turn, summary
@@ -31,16 +31,14 @@ def ours(a: Any, b: Any) -> Any:
 
 def timed(xp: Any, product: Any, a: Any, b: Any, count: int) -> tuple[float, float]:
     """Milliseconds of a product on the device, and by the clock, of `count` in a row."""
-    product(a, b)
-    xp.cuda.Device().synchronize()
-    begin, end, start = xp.cuda.Event(), xp.cuda.Event(), perf_counter()
-    begin.record()
-    for _ in range(count):
-        product(a, b)
-    end.record()
-    end.synchronize()
-    wall = (perf_counter() - start) / count * 1e3
-    return xp.cuda.get_elapsed_time(begin, end) / count, wall
+
+    def repeated() -> None:
+        for _ in range(count):
+            product(a, b)
+
+    repeated()
+    _, times = DeviceTimer(xp)(repeated)
+    return 1e3 * times.device / count, 1e3 * times.wall / count
 
 
 def operands(xp: Any, kind: str, n: int) -> tuple[Any, Any]:

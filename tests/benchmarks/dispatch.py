@@ -204,16 +204,13 @@ _NAMES = {"native": "native", "ours": "MixPert-Py", "faithful": "`faithful`", "i
 
 
 @click.command()
-@click.option("--save", is_flag=True, help="Keep the result for the pages.")
+@machine.save_option
 def command(save: bool) -> None:
     """Measure what calls cost on the host, those that pass through and emulated ones."""
-    result = {"machine": machine.machine(), **measure()}
-    on_gpu = "emulated" in result
-    if on_gpu:
-        result["machine"] |= machine.device(machine.gpu())
-    if save:
-        machine.save("dispatch-gpu" if on_gpu else "dispatch", result)
-    click.echo(markdown(result))
+    measured = measure()
+    on_gpu = "emulated" in measured
+    result = {"machine": machine.facts_of_gpu() if on_gpu else machine.machine(), **measured}
+    machine.finish("dispatch-gpu" if on_gpu else "dispatch", result, save, markdown)
 
 
 if __name__ == "__main__":

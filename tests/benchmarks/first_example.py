@@ -71,14 +71,12 @@ def markdown(result: Record) -> str:
 
 @click.command()
 @click.option("--tries", type=click.IntRange(1), default=10, show_default=True)
-@click.option("--save", is_flag=True, help="Keep the result for the pages.")
+@machine.save_option
 def command(tries: int, save: bool) -> None:
     """Tunings of the README's first example, one after another, on an idle machine."""
     found = measure(tries)
     result = {"machine": machine.machine(), "tries": found}
-    if save:
-        machine.save("first-example", result)
-    click.echo(markdown(result))
+    machine.finish("first-example", result, save, markdown)
 
 
 if __name__ == "__main__":

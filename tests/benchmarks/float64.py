@@ -94,16 +94,12 @@ def _cell(row: Record) -> str:
 @click.command()
 @click.option("--size", "sizes", multiple=True, type=int, default=SIZES, show_default=True)
 @click.option("--scheme", "schemes", multiple=True, default=SCHEMES, show_default=True)
-@click.option("--save", is_flag=True, help="Keep the result for the pages.")
-def command(sizes: Sequence[int], schemes: Sequence[str], save: bool) -> int:
+@machine.save_option
+def command(sizes: Sequence[int], schemes: Sequence[str], save: bool) -> None:
     """Schemes of float64 beside cuBLAS FP64."""
-    cupy = machine.gpu()
-    facts = {**machine.machine(), **machine.device(cupy)}
+    facts, cupy = machine.facts_of_gpu(), machine.gpu()
     result = {"machine": facts, "rows": measure(cupy, sizes, schemes, click.echo)}
-    if save:
-        machine.save("float64", result)
-    click.echo(markdown(result))
-    return 0
+    machine.finish("float64", result, save, markdown)
 
 
 if __name__ == "__main__":

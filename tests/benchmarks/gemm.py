@@ -407,9 +407,8 @@ def command(
     unknown = [name for name in families if name not in KNOWN]
     if unknown:
         raise PlanError(f"unknown family {unknown[0]!r}; known: {', '.join(KNOWN)}")
-    cupy = machine.gpu()
-    bench, missing = standard(cupy, rounds)
-    facts = {**machine.machine(), **machine.device(cupy), "not offered": missing}
+    bench, missing = standard(machine.gpu(), rounds)
+    facts = {**machine.facts_of_gpu(), "not offered": missing}
     result: Record = {"machine": facts, "sections": {}}
     before = machine.load("gemm") if save and only else None
     if before is not None and before["machine"]["device"] == facts["device"]:

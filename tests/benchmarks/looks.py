@@ -110,13 +110,11 @@ def markdown(result: Record, docs: str = "") -> str:
 
 @click.command()
 @click.option("--trials", type=click.IntRange(1), default=4000, show_default=True)
-@click.option("--save", is_flag=True, help="Keep the result for the pages.")
+@machine.save_option
 def command(trials: int, save: bool) -> None:
     """Shares of verdicts on simulated times, by the rule that a tuning uses."""
     result = {"trials": trials, "rows": simulate(trials)}
-    if save:
-        machine.save("looks", result)
-    click.echo(markdown(result))
+    machine.finish("looks", result, save, markdown)
 
 
 if __name__ == "__main__":

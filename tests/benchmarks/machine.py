@@ -1,11 +1,13 @@
 """The machine that a benchmark ran on, the folder of results, and tables as text."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import click
 
 from mixpert_py import files
 from mixpert_py.errors import DeviceError
@@ -48,6 +50,11 @@ def _dotted(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
+def facts_of_gpu() -> Record:
+    """The facts about the host and its GPU. Raises DeviceError where there is none."""
+    return {**machine(), **device(gpu())}
+
+
 def text(facts: Record) -> str:
     """A sentence that names the machine of a result, and its date."""
     if "device" not in facts:
@@ -69,6 +76,13 @@ def save(name: str, result: Record) -> None:
     """Write a result to RESULTS/NAME.json in one step, floats rounded to five digits."""
     RESULTS.mkdir(exist_ok=True)
     files.replace(RESULTS / f"{name}.json", f"{_lines(rounded(result))}\n".encode())
+
+
+def finish(name: str, result: Record, kept: bool, markdown: Callable[[Record], str]) -> None:
+    """Keep a result for the pages where that is asked for, and print its tables."""
+    if kept:
+        save(name, result)
+    click.echo(markdown(result))
 
 
 def load(name: str) -> Record | None:
@@ -100,3 +114,6 @@ def _lines(value: Any, depth: int = 0) -> str:
         ]
         return f"{{{start}{f',{start}'.join(parts)}}}"
     return f"[{start}{f',{start}'.join(_lines(v, depth + 1) for v in value)}]"
+
+
+save_option = click.option("--save", is_flag=True, help="Keep the result for the pages.")

@@ -96,10 +96,10 @@ def markdown(result: Record) -> str:
 
 @click.command()
 @click.option("--model", "models", multiple=True, type=click.Choice([*MODELS]), default=[*MODELS])
-@click.option("--save", is_flag=True, help="Keep the result for the pages.")
-def command(models: Sequence[str], save: bool) -> int:
+@machine.save_option
+def command(models: Sequence[str], save: bool) -> None:
     """PyTorch models, eager and compiled, natively and under `mixpert run`."""
-    facts = {**machine.machine(), **machine.device(machine.gpu())}
+    facts = machine.facts_of_gpu()
     found = cases(models)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -113,10 +113,7 @@ def command(models: Sequence[str], save: bool) -> int:
     import torch
 
     result = {"machine": facts, "torch": torch.__version__.partition("+")[0], "rows": rows}
-    if save:
-        machine.save("models", result)
-    click.echo(markdown(result))
-    return 0
+    machine.finish("models", result, save, markdown)
 
 
 if __name__ == "__main__":

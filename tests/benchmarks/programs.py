@@ -189,7 +189,7 @@ def markdown(record: Result) -> str:
     help="Where they run, and what they took is kept; a further call goes on from there.",
 )
 @click.option("--seconds", default=float("inf"), metavar="N", help="Begin no run after them.")
-@click.option("--save", is_flag=True, help="Keep the result for the pages.")
+@machine.save_option
 def command(
     gpu: bool,
     rounds: int,
@@ -204,7 +204,7 @@ def command(
     Exit code 1 where one is slower than 0.97× by the median, or failed.
     """
     deadline = perf_counter() + seconds
-    facts = machine.device(machine.gpu()) if gpu else None
+    facts = machine.facts_of_gpu() if gpu else machine.machine()
     programs: list[Program | Sample] = [*public_programs.public(gpu), *public_programs.samples(gpu)]
     unknown = set(only) - {each.name for each in programs}
     if unknown:
@@ -223,13 +223,10 @@ def command(
         {"name": each.name, "address": each.address, "result": results[each.name]}
         for each in programs
     ]
-    record: Result = {"machine": machine.machine() | (facts or {})}
-    record |= {"gpu": gpu, "wanted": WANTED, "programs": named}
-    if save:
-        machine.save("programs-gpu" if gpu else "programs", record)
-    shown = markdown(record)
-    click.echo(shown)
-    return int("| missed |" in shown or any("error" in it["result"] for it in named))
+    record: Result = {"machine": facts, "gpu": gpu, "wanted": WANTED, "programs": named}
+    machine.finish("programs-gpu" if gpu else "programs", record, save, markdown)
+    failed = any("error" in it["result"] for it in named)
+    return int("| missed |" in markdown(record) or failed)
 
 
 if __name__ == "__main__":

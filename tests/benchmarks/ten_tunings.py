@@ -134,7 +134,7 @@ def markdown(result: Record, docs: str = "") -> str:
 @click.option("--tries", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--at-a-time", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--error", "budget", default="1e-5", show_default=True, help="For SCRIPTS.")
-@click.option("--save", is_flag=True, help="Keep the result for the pages.")
+@machine.save_option
 @click.argument("scripts", nargs=-1, type=click.Path(exists=True, path_type=Path))
 def command(scripts: tuple[Path, ...], tries: int, at_a_time: int, budget: str, save: bool) -> None:
     """Estimate and tune SCRIPTS, or five programs, again and again, on two cores of their own."""
@@ -142,9 +142,7 @@ def command(scripts: tuple[Path, ...], tries: int, at_a_time: int, budget: str, 
     wanted = named or [Path(name) for name in SCRIPTS]
     tunings = measure(wanted, tries, at_a_time, budget)
     result = {"machine": machine.machine(), "tunings": tunings}
-    if save:
-        machine.save("tunings", result)
-    click.echo(markdown(result))
+    machine.finish("tunings", result, save, markdown)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import ast
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -18,7 +17,6 @@ from tests.benchmarks import (
     tables,
 )
 from tests.benchmarks.app_list import APPS
-from tests.benchmarks.contenders import MODES, Mode
 from tests.benchmarks.fake_bench import FakeClock, bench
 
 WEIGHTS = {
@@ -145,11 +143,6 @@ def test_the_first_examples_table() -> None:
     facts = {"cores": 2, "cpu": "c", "date": "d"}
     text = first_example.markdown({"tries": [one, one], "machine": facts})
     assert "2 tries: the same plan each time; 3.00 → 2.00 s, 1.50× as fast in the median" in text
-
-
-def test_modes_of_cublas_name_their_types() -> None:
-    assert isinstance(MODES["cuBLAS FP32"], Mode)
-    assert np.dtype(MODES["cuBLAS FP16"].element) == np.float16
 
 
 def test_every_total_of_the_size_is_stated() -> None:

@@ -1,18 +1,16 @@
 """The list of public programs, and the script that runs them, on tiny programs; without a clock."""
 
 import hashlib
-import json
 import re
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 
 from mixpert_py.errors import MixPertError
 from tests.benchmarks import programs, public_programs
-from tests.benchmarks.public_programs import Program, Sample
+from tests.benchmarks.public_programs import Program
 
 SCRIPT = '"""Of a product."""\nfrom __future__ import annotations\nimport numpy as np\nN = 2\n'
 USED = "import sys, part\nassert part.square(np.eye(N)).sum() == 3 == int(sys.argv[1])\n"
@@ -105,12 +103,6 @@ def test_another_file_and_a_text_that_is_not_there(tmp_path: Path) -> None:
         program.prepare(tmp_path / "runs", tmp_path / "absent", gpu=False)
 
 
-def test_samples_are_taken_from_here(tmp_path: Path) -> None:
-    script = Sample("kmeans.py").prepare(tmp_path / "it", None, gpu=False)
-    text = (public_programs.SAMPLES / "kmeans.py").read_text("utf-8")
-    assert script.read_text("utf-8").replace(public_programs.CLOCK, "") == text
-
-
 def test_the_table() -> None:
     ways = {
         "native": {"whole": [2.0, 2.0], "inside": [1.0, 1.0], "processor": [4.0, 4.0]},
@@ -132,16 +124,3 @@ def test_the_command_refuses_a_name_that_is_none(tmp_path: Path) -> None:
     done = CliRunner().invoke(programs.command, arguments)
     assert done.exit_code == 2
     assert "no program is called none" in done.output
-
-
-def test_the_command_goes_on_from_what_is_kept(tmp_path: Path) -> None:
-    clocks = {key: [1.0] for key in programs.CLOCKS}
-    icp = next(it for it in public_programs.public(gpu=False) if it.name == "icp")
-    entry = json.loads(msgspec.json.encode(icp))
-    kept = {"program": entry, "done": 2, "native": clocks, "ours": clocks}
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu/icp.json").write_text(json.dumps(kept))
-    arguments = ["--only", "icp", "--rounds", "1", "--folder", str(tmp_path)]
-    done = CliRunner().invoke(programs.command, arguments)
-    assert done.exit_code == 0, done.output
-    assert "1.000× (1.000–1.000) | 1.000× | met" in done.output

@@ -69,15 +69,6 @@ def rows(id_: str, at: Place) -> list[dict[str, Any]]:
     return found.rows
 
 
-def test_ids_name_their_paper() -> None:
-    assert [paper.name for paper in run.PAPERS] == [
-        *("mixpert", "egemm", "legemm", "markidis", "raihan")
-    ]
-    for paper in run.PAPERS:
-        assert all(exhibit.id.startswith(f"{paper.name}-") for exhibit in paper.exhibits)
-    assert len(run.EXHIBITS) == sum(len(paper.exhibits) for paper in run.PAPERS)
-
-
 def test_what_is_chosen() -> None:
     assert [one.id for one in run.chosen(())] == list(run.EXHIBITS)
     assert [one.id for one in run.chosen(("raihan", "egemm-error"))] == [
@@ -95,11 +86,9 @@ def test_published_numbers_have_a_source() -> None:
         assert bool(read) == number.confirmed, number
 
 
-@pytest.mark.parametrize("id_", [i for i, e in run.EXHIBITS.items() if e.gpu])
-def test_speeds_need_a_gpu(id_: str, reference: Place) -> None:
-    assert run.one(run.EXHIBITS[id_], reference) == {
-        "missing": "this needs a GPU, and none is here"
-    }
+def test_speeds_need_a_gpu(reference: Place) -> None:
+    found = [run.one(exhibit, reference) for exhibit in run.EXHIBITS.values() if exhibit.gpu]
+    assert found == [{"missing": "this needs a GPU, and none is here"}] * len(found)
 
 
 def test_errors_are_against_fp32_and_fp64(reference: Place) -> None:
@@ -215,16 +204,6 @@ def test_batches_of_small_products(fake: Place) -> None:
     assert {row["name"] for row in left.rows} == set(markidis.BATCHED) - {"int8x6"}
 
 
-def test_searches_are_beside_the_exhaustive_one(reference: Place) -> None:
-    found = rows("mixpert-search", reference)
-    assert {row["program"] for row in found} == {"cholesky", "mlp"}
-    assert {row["search"] for row in found} == {"predictive", "greedy", "random", "exhaustive"}
-    for row in found:
-        if row["search"] == "exhaustive":
-            assert row["share"] in (None, 1.0)
-        assert row["share"] is None or row["share"] <= 1
-
-
 def test_what_a_tile_gains() -> None:
     times = {"a": 2.0, timed_products.FIXED: 3.0, "c": 1.6}
     row = {"scheme": "legemm", "m": 8, "k": 8, "n": 8, "batch": 1, "tiles": times}
@@ -260,8 +239,6 @@ def test_applications_are_those_of_their_benchmark(
     assert exhibit.headline is not None
     said = "faithful 2.00×, tuned 4.00× cuBLAS FP32 (geometric mean, {})"
     assert exhibit.headline(found) == said.format("knn")
-    many = [{**row, "app": f"{row['app']} {i}"} for i in range(5) for row in found]
-    assert exhibit.headline(many) == said.format("5 applications")
     assert len(rows("mixpert-applications", reference)) == 6
 
 
@@ -285,16 +262,8 @@ def test_a_process_that_ends_too_early_is_told_of() -> None:
         shared_gpu.together(1, "no_such", 8, 0.05)
 
 
-def test_processes_that_hang_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_gpu, "PROGRAM", "import time; time.sleep(60)")
-    monkeypatch.setattr(shared_gpu, "MOST_SECONDS", 0.2)
-    with pytest.raises(ProgramError, match="ended: it said nothing"):
-        shared_gpu.together(2, "numpy", 8, 0.05)
-
-
-@pytest.mark.parametrize("shape", [(40, 64, 24), (33, 31, 65)])
-def test_four_products_of_halves(shape: tuple[int, int, int]) -> None:
-    m, k, n = shape
+def test_four_products_of_halves() -> None:
+    m, k, n = 33, 31, 65
     random = np.random.default_rng(0)
     a, b = (random.uniform(-1, 1, s).astype(np.float32) for s in ((m, k), (k, n)))
     half = baselines.baselines(np)[FP16].prepare(a, b).whole()
@@ -342,22 +311,6 @@ def test_no_result_takes_the_place_of_what_was_measured(
     monkeypatch.setitem(run.EXHIBITS, id_, replace(run.EXHIBITS[id_], measure=fail))
     assert run.run([id_], small=True, seconds=60, path=path, html=None) == 1
     assert run.read(path) == before
-
-
-def test_an_interrupted_run_leaves_its_page(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def interrupted(place: Place) -> Found:
-        raise KeyboardInterrupt
-
-    id_, path, html = "egemm-error", tmp_path / "papers.json", tmp_path / "papers.html"
-    exhibit = replace(run.EXHIBITS[id_], measure=interrupted)
-    exhibits = {"raihan-latency": run.EXHIBITS["raihan-latency"], id_: exhibit}
-    monkeypatch.setattr(run, "EXHIBITS", exhibits)
-    with pytest.raises(KeyboardInterrupt):
-        run.run(["raihan-latency", id_], small=True, seconds=60, path=path, html=html)
-    assert set(run.read(path)["exhibits"]) == {"raihan-latency"}
-    assert "cycles" in html.read_text("utf-8")
 
 
 def papers(folder: Path, *arguments: str) -> Said:
@@ -421,17 +374,6 @@ def test_the_reference_backend_answers_for_errors(small_results: dict[str, Any])
         *("markidis-wide", "mixpert-search", "raihan-latency"),
     }
     assert not any("failed" in entry for entry in small_results.values())
-
-
-def test_the_page_is_made_of_what_is_kept(
-    small_results: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("RESULT", "README"):
-        monkeypatch.setattr(run, name, tmp_path / getattr(run, name).name)
-    record = {"exhibits": small_results}
-    run.RESULT.write_text(run.dumps(record), "utf-8")
-    run.write_readme()
-    assert run.README.read_text("utf-8") == run.markdown(record)
 
 
 def test_fragments_are_kept_as_words(monkeypatch: pytest.MonkeyPatch, reference: Place) -> None:

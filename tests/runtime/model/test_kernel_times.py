@@ -12,7 +12,6 @@ from mixpert_py.runtime.model.tile import Chip, Depth, Tile, candidates
 from mixpert_py.runtime.scheme import Scheme, triangle
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import INT8, Digits
-from tests.runtime.emulations import EMULATIONS
 
 H200 = KernelTimes(find("NVIDIA H200"))
 ROW = Kernel("int8x6", 128, 128, base=2e-6, tile=3e-6, step=1e-6)
@@ -56,25 +55,6 @@ def test_every_segment_of_k_is_added_in_memory() -> None:
     whole = times.seconds(scheme("int8x6"), tile, 12800, 128, 1, Depth(64, 1, 64))
     parts = times.seconds(scheme("int8x6"), tile, 12800, 128, 1, Depth(64, 4, 16))
     assert parts == pytest.approx(whole + 3 * 3e-6)
-
-
-@pytest.mark.parametrize("name", EMULATIONS)
-def test_estimates_are_of_the_size_of_what_was_measured(name: str) -> None:
-    """What a chip's rates say of kernels that were measured on it: within a factor of four."""
-    unmeasured = KernelTimes(msgspec.structs.replace(H200.model, kernel=[]))
-    rows = [row for row in H200.model.kernel if row.scheme == name]
-    assert rows, "not measured"
-    for row in rows:
-        step = unmeasured.figures(scheme(name), Tile(row.m, row.n, 4, 0, promote=True)).step
-        assert 0.25 < step / row.step < 4
-
-
-@pytest.mark.parametrize(
-    ("name", "width"), [("int8x1", 256), ("int8x3", 128), ("int8x6", 128), ("int8x8", 96)]
-)
-def test_large_products_take_wide_tiles(name: str, width: int) -> None:
-    depth = depth_of(scheme(name), 4096)
-    assert H200.best(scheme(name), 16384, 16384, 1, depth, False).n >= width
 
 
 def test_a_product_that_does_not_fill_the_chip_takes_narrower_tiles() -> None:

@@ -152,14 +152,6 @@ def test_integers() -> None:
     assert accumulate(ones, ones, np.full((1, 1), 2**31 - 1, np.int32), how)[0, 0] == -(1 << 31)
 
 
-def test_how_much_is_worked_on_at_a_time_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b, c = operands("float16", -3, 3)
-    whole = accumulate(a, b, c, AMPERE)
-    for chunk in (1, 7, 40):
-        monkeypatch.setattr(numerics, "CHUNK", chunk)
-        np.testing.assert_array_equal(accumulate(a, b, c, AMPERE), whole)
-
-
 def test_leading_dimensions_and_none() -> None:
     a, b, c = operands("float16", -3, 3)
     whole = accumulate(a, b, c, HOPPER)

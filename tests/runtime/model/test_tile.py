@@ -57,13 +57,6 @@ def test_every_scheme_has_tiles_that_fit(name: str, wide: bool, chip: Chip) -> N
             assert it.shared + (-(-beside // 1024) * 1024 if ours else 0) <= chip.shared
 
 
-@pytest.mark.parametrize(
-    ("name", "width"), [("int8x1", 256), ("int8x3", 192), ("int8x6", 128), ("int8x8", 96)]
-)
-def test_tiles_are_as_wide_as_registers_allow(name: str, width: int) -> None:
-    assert (tiles(name)[0].m, tiles(name)[0].n) == (128, width)
-
-
 def test_short_blocks_and_floating_point_sums_are_promoted() -> None:
     assert not tiles("int8x6")[0].promote
     assert not tiles("int8x6", blocks=4, steps_per_block=16)[0].promote

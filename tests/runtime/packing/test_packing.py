@@ -118,7 +118,7 @@ def test_every_row_is_some_blocks(kernel: Kernel, order: str, rows: int, k: int)
         _, total, runs, length, _, steps = how.lengths
         assert (runs - 1) * length * how.threads < steps * STEP <= runs * length * how.threads
         assert length == 1 or total * runs >= 1024
-        assert how.extras.panels == (0, counts[0], sum(counts))  # type: ignore[union-attr]
+        assert how.extras.panels == (0, counts[0], sum(counts))
         per_block = 2 * runs  # each run is looked at, and cut
     assert how.grid == per_block * sum(counts)
     assert how.lengths[0] == counts[0]
@@ -477,8 +477,8 @@ def test_sizes_of_launches_change_no_bit(kernel: Kernel, make: Any) -> None:
     need(kernel)
     order = ORDERS[kernel][0]
     with np.errstate(all="ignore"):
-        a = np.asarray(difficult(np.float32, 2000)[0].repeat(8, axis=0), order=order[0])  # type: ignore[call-overload]
-    b = np.asarray(normal(300, 2000).astype(np.float32), order=order[1]).T  # type: ignore[call-overload]
+        a = np.asarray(difficult(np.float32, 2000)[0].repeat(8, axis=0), order=order[0])
+    b = np.asarray(normal(300, 2000).astype(np.float32), order=order[1]).T
     xs = operands_of(a, b)
     for name in DEFAULT[kernel][:2]:
         task = task_of(xs, SCHEMES[name])

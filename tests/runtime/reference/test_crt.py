@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import multiply
 from mixpert_py.runtime.reference.residues import rows_of
@@ -118,22 +117,6 @@ def test_zeros_do_not_count() -> None:
     assert not product.value.any()
 
 
-def test_one_row_is_enough_to_be_native() -> None:
-    a, b = operands("normal")
-    a[7, 1:] *= 1e-12
-    assert made(a, b) is Reason.SPREAD
-
-
-def test_products_are_those_of_the_number_of_moduli() -> None:
-    for family, count in NEEDED.items():
-        a, b = operands(family)
-        product = made(a, b)
-        assert product.scheme == "crt"
-        wanted = multiply(Request(a, b, f"crt{count}"))
-        assert isinstance(wanted, Product)
-        np.testing.assert_array_equal(product.value, wanted.value)
-
-
 def test_a_stack_is_decided_as_one() -> None:
     a, b = operands("normal")
     skewed, _ = operands("log-normal 1")
@@ -150,13 +133,3 @@ def test_integers_are_exact_however_sparse() -> None:
     np.testing.assert_array_equal(made(a, b).value, a.astype(int) @ b.astype(int))
     assert made(a, b * 0.5) is Reason.SPREAD
     assert made(a, b * 2.0**21) is Reason.SPREAD
-
-
-@pytest.mark.parametrize(
-    ("left", "right"), [((3, 0), (0, 4)), ((0, 4), (4, 3)), ((0,), (0,)), ((2, 3, 0), (0, 4))]
-)
-def test_empty_operands(left: tuple[int, ...], right: tuple[int, ...]) -> None:
-    a, b = np.ones(left), np.ones(right)
-    product = matmul(a, b, scheme="crt", backend="reference")
-    assert np.shape(product) == np.shape(a @ b)
-    np.testing.assert_array_equal(product, a @ b)

@@ -85,11 +85,6 @@ def test_nan_and_inf_of_operands_reach_what_they_reach_natively(few: Any, dtype:
             np.testing.assert_allclose(found, exact, rtol=1e-2, atol=1e-4)
 
 
-def test_a_sum_beyond_float32_is_no_element_beyond_it() -> None:
-    a, b = np.full((40, 40), 1e17), np.full((40, 40), 7e19)
-    np.testing.assert_allclose(emulate(a, b, "float32"), a @ b, rtol=1e-6)
-
-
 @pytest.mark.parametrize("scale", [1e15, 1e-12])
 def test_float32_has_room_for_the_rest(scale: float) -> None:
     a, b = NORMAL * scale, NORMAL * scale
@@ -111,12 +106,6 @@ def test_the_limit_keeps_the_error_bound() -> None:
     assert emulate(a / 1.02, a / 1.02, "float32") is None
 
 
-def test_zero_needs_no_room() -> None:
-    result = emulate(np.zeros((3, 3)), np.full((3, 3), 1e-60), "float32")
-    assert not result.any()
-    assert result.dtype == np.float64
-
-
 def test_blas_sees_that_a_matrix_meets_its_own_transpose() -> None:
     shared = []
 
@@ -131,12 +120,6 @@ def test_blas_sees_that_a_matrix_meets_its_own_transpose() -> None:
             np.testing.assert_array_equal(gram, gram.T)
             np.testing.assert_allclose(gram, left @ right, atol=1e-3)
     assert shared == [True] * 6
-
-
-def test_another_view_of_the_same_memory_is_no_transpose() -> None:
-    x = np.random.default_rng(3).standard_normal((60, 60))
-    np.testing.assert_allclose(emulate(x, x, "float32"), x @ x, atol=1e-4)
-    np.testing.assert_allclose(emulate(x, x[::-1], "float32"), x @ x[::-1], atol=1e-4)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -57,16 +57,6 @@ def test_wide_elements_round_to_nearest_even(element: object, spare: int, family
     np.testing.assert_array_equal(value, expected)
 
 
-@pytest.mark.parametrize(("element", "count"), [(BF16, 3), (FP16, 3)])
-def test_three_slices_hold_single_precision(element: object, count: int) -> None:
-    splitter = FloatSlices(BF16 if element == BF16 else FP16, count, scaled=True)
-    x = operand("normal", np.float32)
-    packed = split(x, splitter, 60, 60)
-    total = np.ldexp(parts(packed, splitter).sum(axis=0, dtype=np.float64), packed.exponents)
-    np.testing.assert_array_equal(total, x)
-    assert (packed.measured.residual == 0).all()
-
-
 @pytest.mark.parametrize("family", ["subnormal", "scaled rows", "beyond half's range"])
 def test_scaled_rows_lie_below_the_same_power(family: str) -> None:
     splitter = FloatSlices(FP16, 2, scaled=True)

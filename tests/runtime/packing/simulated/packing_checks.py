@@ -98,7 +98,7 @@ def test_sizes_of_launches_change_no_bit(
     b[3, k // 2] = 1
     b = b if k < 2000 else b[3:]
     order = ORDERS[kernel][0]
-    a, b = np.asarray(a, order=order[0]), np.asarray(b, order=order[1]).T  # type: ignore[call-overload]
+    a, b = np.asarray(a, order=order[0]), np.asarray(b, order=order[1]).T
     check(kernel, a, b, SCHEMES[name], tuning=tuning)
 
 
@@ -152,7 +152,7 @@ def test_batches_and_operands_of_two_types(kernel: Name, shared: bool) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_one_operand_alone(kernel: Name) -> None:
     made = losing_tiles if kernel == "tiles" else difficult
-    a, b = (np.asarray(x, order=ORDERS[kernel][0][0]) for x in made(np.float32))  # type: ignore[call-overload]
+    a, b = (np.asarray(x, order=ORDERS[kernel][0][0]) for x in made(np.float32))
     scheme = SCHEMES[DEFAULT[kernel][0]]
     (alone,), (both, _) = pack(kernel, a, None, scheme), pack(kernel, a, b.T, scheme)
     for name in ("scales", "flags", "outliers"):

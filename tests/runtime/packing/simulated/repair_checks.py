@@ -151,7 +151,7 @@ def test_just_what_is_flagged_is_added(
 ) -> None:
     m, k, n = shape
     a, b, c, flags, outliers = case(m, k, n, min(block, k), seed=sum(shape), dtype=dtype)
-    left, right = (np.asarray(x[0], order=o) for x, o in zip((a, b), orders, strict=True))  # type: ignore[call-overload]
+    left, right = (np.asarray(x[0], order=o) for x, o in zip((a, b), orders, strict=True))
     for alpha in (1.0, -2.5):
         check(left, right, c, flags, outliers, min(block, k), alpha, threads=64)
 
@@ -185,7 +185,7 @@ def test_many_flagged_lines(order: str, k: int, block: int, dtype: type) -> None
         marks[0, line] = NONFINITE
     for marks, line in zip(outliers, (5, -4), strict=True):
         marks[0, :, line] = 0
-    a, b = np.asarray(a[0], order=order[0]), np.asarray(b[0], order=order[1])  # type: ignore[call-overload]
+    a, b = np.asarray(a[0], order=order[0]), np.asarray(b[0], order=order[1])
     check(a, b, c, flags, outliers, block, -2.5, threads=64)
 
 
