@@ -15,7 +15,6 @@ from mixpert_py.runtime.kernels.tiny_block import (
     Matrix,
     Memory,
     block,
-    lane_spot,
     turns,
 )
 
@@ -50,18 +49,6 @@ def words(x: Matrix, products: int) -> Any:
     """Where all elements are in shared memory."""
     p, i, j = np.ogrid[:products, : x.lines, : x.length]
     return (p * x.product + i * x.line + j * x.place).ravel()
-
-
-@pytest.mark.parametrize("side", [4, 8, 16, 32])
-@pytest.mark.parametrize("memories", [(x, x) for x in MEMORIES], ids=str)
-def test_threads_read_shared_memory_without_waiting(
-    side: int, memories: tuple[Memory, Memory]
-) -> None:
-    it = block(side, side, side, *memories)
-    lanes = it.down * it.along
-    spots = [(t // lanes, *lane_spot(t % lanes, it.down, it.along)) for t in range(WARP)]
-    assert turns([p * it.a.product + row * it.a.line for p, row, _ in spots], FOUR) == 4
-    assert turns([p * it.b.product + FOUR * group for p, _, group in spots], FOUR) == 4
 
 
 def test_turns() -> None:

@@ -143,7 +143,6 @@ def test_batches_and_operands_of_two_types(kernel: Name, shared: bool) -> None:
     assert pack(kernel, a, b.swapaxes(1, 2), scheme)[1].layout.batch == (1 if shared else 2)
     gone = sum(int(one.nonfinite.sum()) for one in check(kernel, a, b.swapaxes(1, 2), scheme))
     assert gone == (2 if shared else 3)
-    check(kernel, a, b.swapaxes(1, 2), other)
     if kernel != "tiles" and not shared:
         check(kernel, a[0], b[1].astype(np.float64).T, scheme)
         check(kernel, a[0].astype(np.float64) * (1 + 1e-12), b[1].T, other)
@@ -152,7 +151,7 @@ def test_batches_and_operands_of_two_types(kernel: Name, shared: bool) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_one_operand_alone(kernel: Name) -> None:
     made = losing_tiles if kernel == "tiles" else difficult
-    a, b = (np.asarray(x, order=ORDERS[kernel][0][0]) for x in made(np.float32))
+    a, b = (np.asarray(x[-11:], order=ORDERS[kernel][0][0]) for x in made(np.float32))
     scheme = SCHEMES[DEFAULT[kernel][0]]
     (alone,), (both, _) = pack(kernel, a, None, scheme), pack(kernel, a, b.T, scheme)
     for name in ("scales", "flags", "outliers"):
