@@ -6,7 +6,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.model import numerics
 from mixpert_py.runtime.model.numerics import (
     Accumulation,
     Array,
