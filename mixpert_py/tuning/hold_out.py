@@ -87,10 +87,6 @@ class HoldOuts:
                 return excess
         return 1.0
 
-    def shares(self, plan: Mapping[str, str]) -> list[float]:
-        """The error of a plan on every input, in budgets; NaN where the program fails."""
-        return [one.share(plan) for one in self._inputs]
-
     def errors(self) -> HoldOutErrors:
         """The errors of the last plan, which holds everywhere."""
         return HoldOutErrors(

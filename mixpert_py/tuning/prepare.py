@@ -12,9 +12,9 @@ from mixpert_py.execution.dask import DaskCluster
 from mixpert_py.execution.executor import Executor, ProgramRun
 from mixpert_py.execution.outputs import FILE_ENDINGS
 from mixpert_py.launch.launcher import Program
-from mixpert_py.machine import machine
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.plan import Plan, Site
+from mixpert_py.runtime import processor
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.dtypes import is_wide
 from mixpert_py.runtime.kernels import has_kernels
@@ -473,6 +473,6 @@ def _subject(
         "predicted": predicted,
         "device": options.device,
         "versions": origin.versions,
-        "cpu": machine()["cpu"],
+        "cpu": processor.name(),
         "blas_threads": origin.blas_threads,
     }

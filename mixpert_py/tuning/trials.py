@@ -10,7 +10,6 @@ new tuning replaces the file, and keeps the last `Ended`, which tells about the 
 
 import json
 import os
-import platform
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
@@ -26,7 +25,6 @@ from mixpert_py import files
 from mixpert_py.errors import MixPertError, ProgramError, one_line, writing
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result
-from mixpert_py.machine import machine
 
 TRIAL = "trial"  # the purpose of a run that may fail
 SUFFIX = ".trials.jsonl"
@@ -40,7 +38,6 @@ class Begun(msgspec.Struct, frozen=True, tag="tuning"):
     version: Literal[1]  # VERSION
     subject: str
     begun: str
-    machine: dict[str, Any]
 
 
 class Array(msgspec.Struct, frozen=True):
@@ -146,7 +143,6 @@ class Trials:
             VERSION,
             json.dumps(subject, sort_keys=True),
             datetime.now(UTC).isoformat(" "),
-            {"host": platform.node(), **machine()},
         )
         entries: list[Entry] = []
         if self._path is not None and os.path.lexists(self._path):

@@ -1,22 +1,38 @@
 """The machine that a benchmark ran on, the folder of results, and tables as text."""
 
 import json
+import platform
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import click
 
-from mixpert_py import files
+from mixpert_py import __version__, files
 from mixpert_py.errors import DeviceError
-from mixpert_py.machine import machine as machine
+from mixpert_py.runtime import processor
 
 RESULTS = Path(__file__).parent / "results"
 ON_LINES = 3  # nested containers that are written over several lines
 
 Record = dict[str, Any]
+
+
+def machine() -> Record:
+    """The facts about the host on which a time depends."""
+    return {
+        "cpu": processor.name(),
+        "cores": processor.cores(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "mixpert-py": __version__,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
 
 
 def gpu() -> ModuleType:
