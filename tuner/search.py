@@ -18,8 +18,6 @@ from mixpert_py.tuner.records import (
     plan_key,
 )
 
-OnTrial = Callable[[Trial], None]
-
 # Of several refused trials the one whose reason comes first here stands for all: it says most about
 # the rungs below.
 PRECEDENCE = (
@@ -36,7 +34,7 @@ class SearchState:
     """The incumbent of a search, every trial so far, and why operators are lowered no further.
 
     problem: with a complete start plan, which is run at once. Raises ProgramError if the program
-    fails under it. on_trial: called with every trial as it is judged. expect: see `Expect`.
+    fails under it. expect: see `Expect`.
 
     incumbent: the best trial that was run, valid at any moment. budget: the error that trials are
     judged by now, which is the problem's budget or a smaller one. is_tightened: whether that is
@@ -47,7 +45,6 @@ class SearchState:
         self,
         measure: Measure,
         problem: Problem,
-        on_trial: OnTrial | None = None,
         expect: Expect | None = None,
     ) -> None:
         self.problem = problem
@@ -58,14 +55,13 @@ class SearchState:
         self.trials: list[Trial] = []
         self.stopped: dict[str, tuple[Reason, str]] = {}
         self._measure = measure
-        self._on_trial = on_trial
         self._expect = expect
         self._measured: dict[PlanKey, Measurement] = {}
         measurement = self._run(problem.start)
         if measurement.problem is not None:
             raise ProgramError(f"the program fails before anything changes: {measurement.problem}")
         self.start = self.incumbent = Trial(dict(problem.start), measurement)
-        self._record(self.start)
+        self.trials.append(self.start)
 
     def restart(self, share: float) -> None:
         """Return to the start, with a share of the budget. No plan is run a second time."""
@@ -90,7 +86,7 @@ class SearchState:
             for step in steps:
                 plan = {**self.incumbent.plan, **step}
                 tried.append(self._judge(plan, self._run(plan)))
-                self._record(tried[-1])
+                self.trials.append(tried[-1])
         finally:
             # An interrupt comes this way too, and must not lose a trial that has passed.
             passed = [trial for trial in tried if trial.reason is Reason.KEPT]
@@ -105,7 +101,7 @@ class SearchState:
         no_slower = trial.reason in (Reason.NOT_FASTER, Reason.NO_GAIN)
         if no_slower and trial.gain >= -self.noise(*trial.changed):
             trial = replace(trial, reason=Reason.KEPT)
-        self._record(trial)
+        self.trials.append(trial)
         if trial.reason is Reason.KEPT:
             self.incumbent = trial
 
@@ -203,11 +199,6 @@ class SearchState:
         noise = self.noise(*fastest.changed)
         as_fast = [trial for trial in passed if fastest.gain - trial.gain <= noise]
         return min(as_fast or [fastest], key=lambda trial: trial.measurement.error)
-
-    def _record(self, trial: Trial) -> None:
-        self.trials.append(trial)
-        if self._on_trial is not None:
-            self._on_trial(trial)
 
 
 def _distance(refused: Trial) -> tuple[int, float]:

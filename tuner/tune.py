@@ -19,7 +19,7 @@ from mixpert_py.tuner.records import (
     Trial,
     Verdict,
 )
-from mixpert_py.tuner.search import OnTrial, SearchState
+from mixpert_py.tuner.search import SearchState
 
 Search = Callable[[SearchState], None]
 Excess = Callable[[Schemes], float]
@@ -36,16 +36,14 @@ def tune(
     problem: Problem,
     *,
     search: str = DEFAULT,
-    on_trial: OnTrial | None = None,
     excess: Excess | None = None,
     expect: Expect | None = None,
 ) -> Outcome:
     """Lower operators as far as the budget, the noise of the clock and the ladder allow.
 
-    search: one of SEARCHES. on_trial: called with every Trial as it is judged; the start is the
-    first. excess: as long as it is more than 1 for the plan found, the search is repeated with a
-    budget smaller by that factor, and by at least a half, six times at most; then the start
-    stays. expect: see `Expect`.
+    search: one of SEARCHES. excess: as long as it is more than 1 for the plan found, the search is
+    repeated with a budget smaller by that factor, and by at least a half, six times at most; then
+    the start stays. expect: see `Expect`.
 
     No plan is run twice. Ctrl-C ends the search with the best plan so far, `interrupted` set;
     during the very first run there is no plan yet, and KeyboardInterrupt is raised.
@@ -55,7 +53,7 @@ def tune(
     """
     if search not in SEARCHES:
         raise PlanError(f"unknown search {search!r}; known: {', '.join(SEARCHES)}")
-    state = _begin(measure, problem, on_trial, expect)
+    state = _begin(measure, problem, expect)
     if not state.start.measurement.error <= problem.budget:
         return _outcome(state, Reason.START_OVER_BUDGET)
     try:
@@ -65,9 +63,7 @@ def tune(
     return _outcome(state, Reason.BOTTOM)
 
 
-def _begin(
-    measure: Measure, problem: Problem, on_trial: OnTrial | None, expect: Expect | None
-) -> SearchState:
+def _begin(measure: Measure, problem: Problem, expect: Expect | None) -> SearchState:
     """The state at the start of a search. Raises as `tune` does."""
     if not problem.budget >= 0:
         raise BudgetError(f"a budget is a number ≥ 0, not {problem.budget}")
@@ -76,7 +72,7 @@ def _begin(
     for operator in problem.operators:
         if not operator.locked:
             problem.ladder.level(operator.id, problem.start[operator.id])
-    return SearchState(measure, problem, on_trial, expect)
+    return SearchState(measure, problem, expect)
 
 
 def exhaustive(state: SearchState) -> None:
