@@ -255,6 +255,7 @@ def print_profile(
     called = any(record.get("callers") for record in records)
     refused = any(record["reasons"] for record in records)
     spread, loss, cancels = OPERANDS
+    sliced = _may_use_slices(records)
     several = script is not None and {record["path"] for record in records} != {script}
     columns = (
         Column("line", right=not several),
@@ -266,7 +267,7 @@ def print_profile(
         Column(time, right=True),
         *[Column(moving, right=True, drop=6)] * moved,
         Column(spread, right=True, drop=7),
-        Column(loss, right=True, drop=8),
+        *[Column(loss, right=True, drop=8)] * sliced,
         Column(cancels, right=True, drop=9),
         *[Column("not as planned", wraps=True)] * refused,
     )
@@ -284,7 +285,7 @@ def print_profile(
             unit.number(record["seconds"]),
             *[unit.number(record["transfer_seconds"])] * moved,
             bits_text(record["spread"]),
-            bits_text(record["int8_loss"]),
+            *[bits_text(record["int8_loss"])] * sliced,
             cancellation_text(record["cancellation"]),
             *[_reasons(record["reasons"])] * refused,
         )
@@ -294,7 +295,7 @@ def print_profile(
     console.print()
     for line in _meanings([column.header for column in table.columns], records):
         console.print(Text(line))
-    for hint in dict.fromkeys(_hints(records, several)):  # two products may stand in one line
+    for hint in dict.fromkeys(_hints(records, several) if sliced else ()):  # one for each line
         console.print(Text(hint), soft_wrap=True)
 
 
@@ -323,11 +324,13 @@ def place_text(path: str, line: int | None) -> str:
     return f"{os.path.basename(shown) if os.path.isabs(shown) else shown}:{number}"
 
 
-def _hints(records: Records, several: bool) -> Iterator[str]:
-    """What schemes for GPUs would lose: where there is a GPU, or one is emulated."""
+def _may_use_slices(records: Records) -> bool:
+    """Whether schemes for GPUs can run here: there is a GPU, or one was emulated."""
     ran = {name for record in records for name in record["schemes"]}
-    if ran <= {"native", "float32", "float64"} and not device.may_be_here():
-        return
+    return not ran <= {"native", "float32", "float64"} or device.may_be_here()
+
+
+def _hints(records: Records, several: bool) -> Iterator[str]:
     for record in records:
         line = _line(record, several)
         place = f"line {line}" if record["line"] else record["expression"]

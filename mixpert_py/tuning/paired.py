@@ -16,6 +16,8 @@ from mixpert_py.tuner.ratio import LARGEST, STUDENT, Pace, Ratio
 from mixpert_py.tuner.records import Reason
 
 LITTLE = 0.1  # of a product's time: a gain below it that no pair shows leaves nothing undecided
+NEW_MEMORY = 1e9  # bytes/s of memory that was not used before, at least: what takes longer is load
+BYTES = 8  # of an entry
 AS_NATIVE = Ratio(1.0, 1.0, 1.0)  # of a product that does not take the scheme
 
 
@@ -32,8 +34,8 @@ def site_ratio(trace: SiteResult, found: Sequence[MeasuredProduct], scheme: str)
 
     found: the site's products, one for each shape that was measured. The ratio is that of the
     shapes, weighted with their parts of the site's time; shapes that were not measured are taken to
-    have the mean of the others. Where the calls took longer in the program than alone, no scheme
-    saves the difference: the program's memory was new, say, or in no cache.
+    have the mean of the others. Calls took longer in the program where memory was new, or in no
+    cache: no scheme saves that time.
     """
     measured = [(one.shape, one.times[scheme]) for one in found if scheme in one.times]
     if not measured:
@@ -51,10 +53,12 @@ def site_ratio(trace: SiteResult, found: Sequence[MeasuredProduct], scheme: str)
         for shape, work in works.items()
     }
     ratio = _mean([_mean(its, [1.0] * len(its)) for its in by_shape.values()], weights.values())
-    calls = {(m, k, n): count for m, k, n, count in trace.shapes}
-    alone = {shape: times.native * calls.get(shape, 0) for shape, times in measured if times}
-    taken = trace.seconds * sum(parts.get(shape, 0.0) for shape in alone)
-    return ratio.of_part(sum(alone.values()) / taken) if 0 < sum(alone.values()) < taken else ratio
+    alone = {shape: times.native for shape, times in measured if times}
+    calls = [((m, k, n), count) for m, k, n, count in trace.shapes if (m, k, n) in alone]
+    taken = trace.seconds * sum(parts[shape] for shape, _ in calls)
+    most = sum(count * BYTES * (m * k + k * n + m * n) for (m, k, n), count in calls) / NEW_MEMORY
+    waited = min(taken - sum(count * alone[shape] for shape, count in calls), most)
+    return ratio.of_part(1 - waited / taken) if waited > 0 else ratio
 
 
 @dataclass(frozen=True, slots=True)

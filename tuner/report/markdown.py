@@ -50,7 +50,7 @@ def _lines(record: Record, program: Program) -> Iterator[str]:
     if sampled := operands.sampled_rows(found):
         yield "\n## Operands\n"
         yield from _operands(sampled)
-        yield f"\n{operands.EXPLANATION}"
+        yield f"\n{operands.explanation(sampled)}"
     yield "\n## Plans, in the order they ran\n"
     yield from _trials(record, found, unit)
 

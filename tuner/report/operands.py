@@ -6,12 +6,17 @@ from mixpert_py.tuner.report.record import OperatorEntry
 from mixpert_py.tuner.report.summary import Row
 from mixpert_py.tuner.report.unit import Unit, clock_unit
 
-EXPLANATION = (
+SPREAD = (
     "The worst of the sampled calls. Exponent spread: by how many bits entries lie below the "
     "largest of their row of the left operand, or column of the right one, in the mean; a scheme "
-    "with one scale a row loses as many of them. Int8 loss: by how many bits that makes a product "
-    "of int8x6 less accurate than float32's; large where units are mixed along K, so that what is "
-    "small in a row of the left operand meets what is large in a column of the right one. "
+    "with one scale a row loses as many of them."
+)
+LOSS = (
+    "Int8 loss: by how many bits that makes a product of int8x6 less accurate than float32's; "
+    "large where units are mixed along K, so that what is small in a row of the left operand meets "
+    "what is large in a column of the right one."
+)
+CANCELLATION = (
     "Cancellation: how many times as large the product would be if nothing in it cancelled; a "
     "relative error may be as many times larger."
 )
@@ -41,11 +46,16 @@ def sampled_rows(found: Sequence[Row]) -> list[Row]:
     return [row for row in found if row.entry.sampled]
 
 
+def explanation(found: Sequence[Row]) -> str:
+    """What the columns mean."""
+    return " ".join((SPREAD, *[LOSS] * _has_slices(found), CANCELLATION))
+
+
 def names(found: Sequence[Row]) -> tuple[str, ...]:
     """The headings of the columns after an operator's number and expression."""
     moving = (f"moving, {_unit(found).name}",) if _moved(found) else ()
     spread, loss = "exponent spread, bits", "int8 loss, bits"
-    return ("sampled calls", spread, loss, "cancellation", *moving)
+    return ("sampled calls", spread, *[loss] * _has_slices(found), "cancellation", *moving)
 
 
 def cells(entry: OperatorEntry, found: Sequence[Row]) -> tuple[tuple[str, float | None], ...]:
@@ -53,7 +63,7 @@ def cells(entry: OperatorEntry, found: Sequence[Row]) -> tuple[tuple[str, float 
     shown = (
         (f"{entry.sampled} of {entry.calls}", float(entry.sampled)),
         (bits_text(entry.spread), entry.spread),
-        (_loss_text(entry.int8_loss), entry.int8_loss),
+        *[(_loss_text(entry.int8_loss), entry.int8_loss)] * _has_slices(found),
         (cancellation_text(entry.cancellation), entry.cancellation),
     )
     if not _moved(found):
@@ -75,6 +85,12 @@ def _loss_text(bits: float | None) -> str:
 def cancellation_text(ratio: float | None) -> str:
     """A ratio with three digits; a dash where no call was sampled."""
     return "–" if ratio is None else f"{ratio:.3g}×"
+
+
+def _has_slices(found: Sequence[Row]) -> bool:
+    """Whether any level that was tried is one for GPUs."""
+    levels = {level for row in found for level in row.entry.local_errors}
+    return not levels <= {"float64", "float32"}
 
 
 def _moved(found: Sequence[Row]) -> bool:

@@ -262,16 +262,6 @@ def test_what_makes_the_profile_is_not_imported_from_the_programs_folder(
     assert "of the program" not in said.err
 
 
-def test_lines_of_several_files_come_with_their_file(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "net.py").write_text("def f(x):\n    return x @ x\n")
-    (tmp_path / "s.py").write_text("import net, numpy as np\na = np.eye(3)\nb = net.f(a @ a)\n")
-    said = mixpert("run", "--profile", "s.py")
-    assert "net.py:2" in said.err
-    assert "s.py:3" in said.err
-    (tmp_path / "s.py").write_text(PRODUCT)
-    assert "s.py:" not in mixpert("run", "--profile", "s.py").err
-
-
 def test_two_products_in_a_line_get_one_hint(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "s.py").write_text(
         "import numpy as np\n"
@@ -282,7 +272,7 @@ def test_two_products_in_a_line_get_one_hint(tmp_path: Path, mixpert: Mixpert) -
     said = mixpert("run", "--profile", *EMULATED, "s.py")
     assert said.err.count("line 4: int8x6 loses about") == 1, said.err
     if not device.may_be_here():  # what only GPUs run is no advice
-        assert "loses" not in mixpert("run", "--profile", "s.py").err
+        assert "int8" not in mixpert("run", "--profile", "s.py").err
 
 
 NEAR_IDENTITY = """\

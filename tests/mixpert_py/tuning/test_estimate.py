@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
 from mixpert_py.runtime.model import known_devices
-from mixpert_py.tuning import estimate as module
 from mixpert_py.tuning.baseline import DeviceCost
 from mixpert_py.tuning.estimate import estimate, short_name
 
@@ -51,13 +49,3 @@ def test_every_device_is_found_by_its_short_name() -> None:
         assert known_devices.find(short_name(device).lower()).device == device
     assert short_name("NVIDIA A100-SXM4-80GB") == "A100"
     assert short_name("NVIDIA GeForce RTX 3090") == "RTX 3090"
-
-
-def test_the_worst_error_of_a_site_counts() -> None:
-    def one(error: float | None) -> MeasuredProduct:
-        return MeasuredProduct("s", (1, 1, 1), {"int8x6": error}, {})
-
-    assert module._errors([one(1e-7), one(2e-7), one(1e-8)]) == {"int8x6": 2e-7}
-    (failed,) = module._errors([one(1e-7), one(None)]).values()
-    assert failed != failed
-    assert module._errors([]) == {}

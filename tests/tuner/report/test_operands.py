@@ -46,6 +46,13 @@ def test_mixed_units_are_told_in_words() -> None:
     assert operands.cells(found[0].entry, found)[2] == ("16.8, small entries count", 16.75)
 
 
+def test_int8_is_not_told_where_only_casts_were_tried() -> None:
+    found = operands.sampled_rows(rows(profiled(local_errors={"float32": 1e-7}), Program("m.py")))
+    assert "int8 loss, bits" not in operands.names(found)
+    assert "nt8" not in operands.explanation(found)
+    assert len(operands.cells(found[0].entry, found)) == len(operands.names(found))
+
+
 def test_moving_is_told_where_anything_moved() -> None:
     found = operands.sampled_rows(rows(profiled(transfer=0.0125), Program("m.py")))
     assert operands.names(found)[-1] == "moving, ms"
