@@ -251,8 +251,8 @@ class PredictiveSearch:
     def _is_over_budget(self, operator: Operator) -> bool:
         """Whether the next lower level of an operator is predicted to be over the budget."""
         plan = self.state.incumbent.plan
-        below = self.state.ladder.below(operator.id, plan[operator.id])
-        step = {operator.id: below[0][0]} if below else {}
+        below = self.state.below(operator, plan[operator.id])
+        step = {operator.id: below[0]} if below else {}
         return self.errors.error({**plan, **step}) > self.state.budget
 
 

@@ -131,7 +131,7 @@ class SearchState:
             return Reason.UNSUITED
         if self.start.measurement.site_seconds[operator.id] <= self.noise(operator.id):
             return Reason.TOO_SHORT
-        lower = self._below(operator)
+        lower = self.below(operator)
         if lower and all(scheme in operator.excluded for scheme in lower):
             return operator.excluded[lower[0]]
         return None
@@ -141,12 +141,15 @@ class SearchState:
         scheme = self.start.plan[operator.id]
         if self.why_fixed(operator) is not None:
             return [scheme]
-        return [scheme, *(x for x in self._below(operator) if x not in operator.excluded)]
+        return [scheme, *(x for x in self.below(operator) if x not in operator.excluded)]
 
-    def _below(self, operator: Operator) -> list[str]:
-        """The schemes of the ladder below the one that an operator starts with."""
-        scheme = self.start.plan[operator.id]
-        return [x for rung in self.ladder.below(operator.id, scheme) for x in rung]
+    def below(self, operator: Operator, scheme: str | None = None) -> list[str]:
+        """The schemes below one, by default that which an operator starts with; without those that
+        take none of its calls, unless all are such.
+        """
+        scheme = scheme or self.start.plan[operator.id]
+        lower = [x for rung in self.ladder.below(operator.id, scheme) for x in rung]
+        return [x for x in lower if operator.excluded.get(x) is not Reason.NOT_TAKEN] or lower
 
     def predecessors(self, site: str) -> list[str]:
         """Sites whose result can reach an operand of this one and whose scheme is free."""

@@ -20,6 +20,7 @@ from mixpert_py.sources.source_files import shown_path
 from mixpert_py.tuner.report.fitted import CALLERS, EXPRESSION, Column, fitted
 from mixpert_py.tuner.report.operands import (
     LOSS_SHOWN_FROM,
+    are_for_gpus,
     bits_text,
     cancellation_text,
     small_entries,
@@ -255,7 +256,8 @@ def print_profile(
     called = any(record.get("callers") for record in records)
     refused = any(record["reasons"] for record in records)
     spread, loss, cancels = OPERANDS
-    sliced = _may_use_slices(records)
+    ran = (scheme for record in records for scheme in record["schemes"])
+    sliced = are_for_gpus(ran) or device.may_be_here()
     several = script is not None and {record["path"] for record in records} != {script}
     columns = (
         Column("line", right=not several),
@@ -322,12 +324,6 @@ def place_text(path: str, line: int | None) -> str:
         return number
     shown = shown_path(path)
     return f"{os.path.basename(shown) if os.path.isabs(shown) else shown}:{number}"
-
-
-def _may_use_slices(records: Records) -> bool:
-    """Whether schemes for GPUs can run here: there is a GPU, or one was emulated."""
-    ran = {name for record in records for name in record["schemes"]}
-    return not ran <= {"native", "float32", "float64"} or device.may_be_here()
 
 
 def _hints(records: Records, several: bool) -> Iterator[str]:

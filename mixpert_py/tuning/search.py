@@ -275,8 +275,8 @@ def _is_unclear(outcome: Outcome, verification: Verification) -> bool:
     """Whether measured times do not tell if the plan, or any other, is faster than the program."""
     if outcome.lowered:
         return verification.pace is Pace.UNCLEAR
-    # A product that takes some of the time was left since no time told what is faster. On a
-    # processor, of whose products alone that can be said, a level halves the time at most.
+    # A product that takes some of the time was left since no time told what is faster: float32
+    # would save half of that time at most.
     return any(
         verdict.reason is Reason.UNCLEAR and outcome.share(verdict) / 2 >= COUNTS
         for verdict in outcome.verdicts

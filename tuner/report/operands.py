@@ -1,6 +1,6 @@
 """The table of the profile's measurements of operands, for page and Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mixpert_py.tuner.report.record import OperatorEntry
 from mixpert_py.tuner.report.summary import Row
@@ -21,6 +21,7 @@ CANCELLATION = (
     "relative error may be as many times larger."
 )
 
+ON_GPUS = ("int8", "crt", "fp16", "faithful", "mixpert")  # begin the names of their levels
 LOSS_SHOWN_FROM = 2.0  # bits of int8 loss from which words point it out
 # Bits of exponent spread from which words point it out: most entries of a row then keep some 30 of
 # their 53 bits under crt14, and 4 of 24 under int8x6.
@@ -87,10 +88,13 @@ def cancellation_text(ratio: float | None) -> str:
     return "–" if ratio is None else f"{ratio:.3g}×"
 
 
+def are_for_gpus(levels: Iterable[str]) -> bool:
+    """Whether any of these levels is one that only GPUs run, and emulations of them."""
+    return any(level.startswith(ON_GPUS) for level in levels)
+
+
 def _has_slices(found: Sequence[Row]) -> bool:
-    """Whether any level that was tried is one for GPUs."""
-    levels = {level for row in found for level in row.entry.local_errors}
-    return not levels <= {"float64", "float32"}
+    return are_for_gpus(level for row in found for level in row.entry.local_errors)
 
 
 def _moved(found: Sequence[Row]) -> bool:

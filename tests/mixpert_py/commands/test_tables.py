@@ -107,14 +107,14 @@ def test_every_reason_of_a_profile_is_explained(tmp_path: Path, mixpert: Mixpert
 def test_a_line_of_an_imported_module_comes_with_its_file(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "ours.py").write_text("def square(x):\n    return x @ x\n")
     (tmp_path / "s.py").write_text(
-        "import numpy as np\nimport ours\nprint(ours.square(np.ones((300, 300))).sum())\n"
+        "import numpy as np\nimport ours\nprint(ours.square(np.ones((1000, 1000))).sum())\n"
     )
     assert "ours.py:2  x @ x" in mixpert("run", "--profile", "s.py").err
     assert "ours.py:2  x @ x" in mixpert("estimate", "s.py").out
 
 
 def test_a_line_of_the_script_needs_no_file(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text("import numpy as np\nx = np.ones((300, 300))\ny = x @ x\n")
+    (tmp_path / "s.py").write_text("import numpy as np\nx = np.ones((1000, 1000))\ny = x @ x\n")
     for said in (mixpert("run", "--profile", "s.py").err, mixpert("estimate", "s.py").out):
         assert "3  x @ x" in said
         assert "s.py:3" not in said
