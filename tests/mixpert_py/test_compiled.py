@@ -215,6 +215,42 @@ def test_the_operators_keep_pytorchs_rules() -> None:
     torch.library.opcheck(operators()["bmm"], (a, b, "", None, None, None), test_utils=checks)
 
 
+def test_transformed_products_are_the_schemes() -> None:
+    def transformed(xs: Any, w: Any) -> Any:
+        def product(x: Any, w: Any) -> Any:
+            return mixpert_py.matmul(x, w, site="m:f/matmul~0123ab#0").tanh() @ w.T
+
+        def loss(w: Any, x: Any) -> Any:
+            return checkpoint(lambda w: product(x, w).square().sum(), w, use_reentrant=False)
+
+        mapped = func.vmap(product, (0, None))(xs, w)
+        gradients = func.vmap(func.grad(lambda w, x: product(x, w).sum()), (None, 0))(w, xs)
+        jacobian = func.jacrev(lambda w: product(xs[0], w))(w)
+        tangent = func.jvp(lambda w: product(xs[0], w), (w,), (w.cos(),))[1]
+        return mapped, gradients, jacobian, tangent, loss(w, xs)
+
+    func, checkpoint = torch.func, torch.utils.checkpoint.checkpoint
+    xs, w = torch.randn(3, 4, 16), torch.randn(16, 8, requires_grad=True)
+    found = []
+    for function in (transformed, lambda *given: in_one_graph(transformed, *given)):
+        *results, loss = function(xs, w)
+        found.append([*results, *torch.autograd.grad(loss, w)])
+    for native, ours in zip(*found, strict=True):
+        torch.testing.assert_close(ours, native, rtol=1e-2, atol=1e-2)
+        assert not torch.allclose(ours, native, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_regions_of_autocast_are_pytorchs_own(is_inside: bool) -> None:
+    def product(a: Any, b: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_inside):
+            return a @ b
+
+    a, b = torch.randn(8, 32), torch.randn(32, 4)
+    with torch.autocast("cpu", torch.bfloat16, enabled=not is_inside):
+        assert torch.equal(in_one_graph(product, a, b), product(a, b)) == is_inside
+
+
 class Attention(torch.nn.Module):  # type: ignore[misc, name-defined]
     def __init__(self) -> None:
         super().__init__()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mixpert_py
 from mixpert_py import plan as plan_file
 from mixpert_py import precision
 from mixpert_py.plan import Plan, module_name
@@ -33,8 +34,6 @@ def host() -> Iterator[None]:
 
 def emulated(a: Any, b: Any, scheme: str) -> Any:
     """The same product, by the reference backend."""
-    import mixpert_py
-
     return torch.from_numpy(mixpert_py.matmul(a, b, scheme=scheme, backend="reference"))
 
 
@@ -156,6 +155,64 @@ def test_the_backward_pass_of_a_rewritten_call_has_its_scheme() -> None:
         SITE: {"int8x3"},
         SITE.replace("#", ".backward#"): {"int8x3"},
     }
+
+
+def twice_backward(product: Any, xs: Any, w: Any) -> Any:
+    w = w.clone().requires_grad_()
+    loss = product(xs, w).tanh().sum()
+    (gradient,) = torch.autograd.grad(loss, w, create_graph=True)
+    return torch.autograd.grad(gradient.square().sum(), w)[0]
+
+
+def checkpointed(product: Any, xs: Any, w: Any, **options: Any) -> Any:
+    w = w.clone().requires_grad_()
+    checkpoint = torch.utils.checkpoint.checkpoint
+    checkpoint(lambda w: product(xs, w).tanh(), w, **options).sum().backward()
+    return w.grad
+
+
+def forward_mode(product: Any, xs: Any, w: Any) -> Any:
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(w, w.cos())
+        return torch.autograd.forward_ad.unpack_dual(product(xs, dual)).tangent
+
+
+func = torch.func
+TRANSFORMED = {
+    "vmap": lambda p, xs, w: func.vmap(p, (0, None))(xs, w),
+    "vmap of both": lambda p, xs, w: func.vmap(p)(xs, torch.stack([w, -w, 2 * w])),
+    "vmap of vectors": lambda p, xs, w: func.vmap(func.vmap(p, (0, None)), (0, None))(xs, w),
+    "grad": lambda p, xs, w: func.grad(lambda w: p(xs, w).square().sum())(w),
+    "grad of samples": lambda p, xs, w: func.vmap(
+        func.grad(lambda w, x: p(x, w).square().sum()), (None, 0)
+    )(w, xs),
+    "jacrev": lambda p, xs, w: func.jacrev(lambda w: p(xs, w).tanh())(w),
+    "jvp": lambda p, xs, w: func.jvp(lambda w: p(xs, w).tanh(), (w,), (w.cos(),))[1],
+    "hessian": lambda p, xs, w: func.hessian(lambda w: p(xs, w).tanh().sum())(w[:, :2]),
+    "forward mode": forward_mode,
+    "twice backward": twice_backward,
+    "checkpoint": lambda *given: checkpointed(*given, use_reentrant=False),
+    "checkpoint, reentrant": lambda *given: checkpointed(*given, use_reentrant=True),
+}
+PRODUCTS = {
+    "operator": lambda x, w: x @ w,
+    "linear": lambda x, w: F.linear(x, w.T),
+    "einsum": lambda x, w: torch.einsum("...j,jk->...k", x, w),
+    "rewritten": lambda x, w: mixpert_py.matmul(x, w, site=SITE),
+    "rewritten call": lambda x, w: torch_call(x, w.T, native=F.linear, site=SITE),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("of", PRODUCTS)
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_transformed_products_take_the_scheme(name: str, of: str) -> None:
+    function, xs, w = TRANSFORMED[name], torch.randn(3, 4, 16), torch.randn(16, 8)
+    native = function(PRODUCTS[of], xs, w)
+    with precision("int8x3", backend="reference"):
+        ours = function(PRODUCTS[of], xs, w)
+    torch.testing.assert_close(ours, native, rtol=1e-2, atol=1e-2)
+    assert not torch.equal(ours, native)
 
 
 def test_a_plan_may_name_the_backward_pass() -> None:

@@ -1,0 +1,436 @@
+"""Small models that are trained eager and compiled, natively and under a scheme.
+
+On the processor the reference backend makes the products, and `aot_eager` compiles; on a GPU it is
+Inductor. EVERY_CHECK=1 trains all of them on the processor, too.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py import compiled, precision
+from mixpert_py.runtime.context import SchemeUse, current, use
+from mixpert_py.runtime.modules import on_host
+from tests.every_check import some
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+F, nn, randn = torch.nn.functional, torch.nn, torch.randn
+
+SCHEME = "faithful"
+STEPS = 4
+N, D, S, C, WORDS = 64, 64, 16, 8, 96  # rows, features, positions, classes, words known
+WIDTHS = {
+    "hidden_size": D,
+    "intermediate_size": D,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 1,
+}
+
+Build = Callable[[], Any]  # a model and its inputs
+
+
+class Net(nn.Module):  # type: ignore[misc, name-defined]
+    """A model whose result is its loss."""
+
+    def __init__(self, loss: Callable[..., Any], **parts: Any) -> None:
+        super().__init__()
+        for name, part in parts.items():
+            setattr(self, name, part)
+        self.loss = loss
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.loss(self, *inputs)
+
+
+def dense(*widths: int, between: Callable[[], Any] = nn.Tanh) -> Any:
+    """Linear layers, and something between each two of them."""
+    layers = [it for pair in pairwise(widths) for it in (nn.Linear(*pair), between())]
+    return layers[0] if len(widths) == 2 else nn.Sequential(*layers[:-1])
+
+
+def model(loss: Callable[..., Any], *inputs: Any, **parts: Any) -> Build:
+    """inputs: shapes, or functions that make them. parts: widths of layers, or functions."""
+    return lambda: (
+        Net(
+            loss,
+            **{name: dense(*it) if isinstance(it, tuple) else it() for name, it in parts.items()},
+        ),
+        *(randn(it) if isinstance(it, tuple) else it() for it in inputs),
+    )
+
+
+def classifier(
+    body: Any, *shape: int, of: Callable[[Any], Any] = lambda y: y, data: Any = None
+) -> Build:
+    """A model that learns classes. of: makes the features of the body's result."""
+    return model(
+        lambda net, x, goal: F.cross_entropy(net.head(of(net.body(x))), goal),
+        *(data or shape, lambda: labels(shape[0])),
+        body=body,
+        head=(D, C),
+    )
+
+
+def weights(*shape: int) -> Callable[[], Any]:
+    return lambda: nn.Parameter(0.1 * randn(shape))
+
+
+def labels(count: int = N, among: int = C) -> Any:
+    return torch.randint(among, (count,))
+
+
+def words(*shape: int) -> Callable[[], Any]:
+    return lambda: torch.randint(WORDS, shape)
+
+
+def mean_square(x: Any, y: Any = 0.0) -> Any:
+    return (x - y).square().mean()
+
+
+def heads(x: Any) -> Any:
+    """A sequence's features, parted among heads of attention."""
+    return x.unflatten(-1, (4, -1)).transpose(1, 2)
+
+
+def attention(net: Any, x: Any) -> Any:
+    q, k, v = map(heads, net.qkv(x).chunk(3, -1))
+    weights = torch.einsum("bhqd,bhkd->bhqk", q, k).div(4).softmax(-1)
+    return mean_square(net.out(torch.einsum("bhqk,bhkd->bqhd", weights, v).flatten(2)), x)
+
+
+def causal(net: Any, tokens: Any) -> Any:
+    """The decoder's own words are its vectors: tied weights."""
+    x = net.embedding(tokens[:, :-1])
+    q, k, v = map(heads, net.qkv(x).chunk(3, -1))
+    x = x + F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+    logits = F.linear(x + net.mlp(x), net.embedding.weight)
+    return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def mixture(net: Any, x: Any, y: Any) -> Any:
+    each = torch.bmm(torch.bmm(x.expand(4, -1, -1), net.up).relu(), net.down)
+    return mean_square(torch.einsum("ne,end->nd", net.gate(x).softmax(-1), each), y)
+
+
+def u_net(net: Any, x: Any) -> Any:
+    low = net.down(x).relu()
+    middle = net.middle(low.flatten(2).mT).mT.unflatten(2, low.shape[2:])
+    return mean_square(net.up(middle + low) + x, x.flip(-1))
+
+
+def mixer(net: Any, x: Any) -> Any:
+    x = x + net.tokens(x.mT).mT
+    return mean_square(x + net.channels(x), x.flip(-1))
+
+
+def graph_convolution(net: Any, edges: Any, x: Any, goal: Any) -> Any:
+    linked = (edges + edges.T > 2).to(x.dtype) + torch.eye(N, device=x.device, dtype=x.dtype)
+    linked = linked / linked.sum(1, keepdim=True)
+    return F.cross_entropy(linked @ net.second((linked @ net.first(x)).relu()), goal)
+
+
+def graph_attention(net: Any, edges: Any, x: Any, goal: Any) -> Any:
+    h = net.first(x)
+    scores = F.leaky_relu(net.left(h) + net.right(h).T).where(edges > 0, -30.0)
+    return F.cross_entropy(net.second((scores.softmax(-1) @ h).relu()), goal)
+
+
+def vae(net: Any, x: Any, noise: Any) -> Any:
+    mean, log = net.encoder(x).chunk(2, -1)
+    divergence = (mean.square() + log.exp() - log - 1).mean()
+    return mean_square(net.decoder(mean + noise * (log / 2).exp()), x) + divergence
+
+
+def gan(net: Any, x: Any, noise: Any) -> Any:
+    made = net.generator(noise)
+    real, fake = net.judge(x), net.judge(made.detach())
+    judged = F.softplus(-real).mean() + F.softplus(fake).mean()
+    return judged + F.softplus(-net.judge(made)).mean()
+
+
+def dqn(net: Any, state: Any, action: Any, after: Any, reward: Any) -> Any:
+    with torch.no_grad():
+        goal = reward + 0.9 * net.target(after).amax(1)
+    return F.smooth_l1_loss(net.policy(state).gather(1, action[:, None])[:, 0], goal)
+
+
+def contrastive(net: Any, x: Any, y: Any) -> Any:
+    x, y = F.normalize(net.left(x), dim=1), F.normalize(net.right(y), dim=1)
+    return F.cross_entropy(4 * x @ y.T, torch.arange(len(x), device=x.device))
+
+
+def lora(net: Any, x: Any, y: Any) -> Any:
+    with torch.no_grad():
+        fixed = net.fixed(x)
+    return mean_square(fixed + x @ net.down @ net.up, y)
+
+
+def triplet(net: Any, *inputs: Any) -> Any:
+    return F.triplet_margin_loss(*map(net.body, inputs))
+
+
+def interactions(net: Any, x: Any, goal: Any) -> Any:
+    x = net.body(x)
+    pairs = torch.bmm(x, x.mT).flatten(1)
+    return mean_square(net.top(pairs)[:, 0], goal)
+
+
+def waves(net: Any, x: Any) -> Any:
+    y = torch.sin(net.first(x))
+    return mean_square(net.last(torch.sin(net.second(y))), x.sum(1, keepdim=True).sin())
+
+
+def hypernetwork(net: Any, x: Any, y: Any) -> Any:
+    weight = net.made(x.mean(1)).unflatten(1, (D, C))
+    return mean_square(torch.baddbmm(net.bias.expand(len(x), S, C), x, weight), y)
+
+
+def factors(net: Any, ratings: Any) -> Any:
+    return mean_square(net.users @ net.items.T, ratings)
+
+
+def gaussian_process(net: Any, x: Any, y: Any) -> Any:
+    x = net.features(x)
+    square = x.square().sum(1)
+    kernel = torch.exp((2 * x @ x.T - square[:, None] - square) / (2 * D))
+    root = torch.linalg.cholesky(kernel + torch.eye(N, device=x.device, dtype=x.dtype))
+    return root.diagonal().log().mean() + mean_square(
+        torch.linalg.solve_triangular(root, y[:, None], upper=False)
+    )
+
+
+def flow(net: Any, x: Any) -> Any:
+    total = x.new_zeros(())
+    for layer in (net.first, net.second):
+        a, b = x.chunk(2, -1)
+        shift, log = layer(a).tanh().chunk(2, -1)
+        x, total = torch.cat([b * log.exp() + shift, a], -1), total + log.sum(-1).mean()
+    return x.square().sum(-1).mean() / 2 - total
+
+
+def neural_ode(net: Any, x: Any, y: Any) -> Any:
+    for _ in range(2):
+        x = x + 0.5 * net.field(x + 0.25 * net.field(x))
+    return mean_square(x, y)
+
+
+def linear_attention(net: Any, x: Any) -> Any:
+    q, k, v = net.qkv(x).chunk(3, -1)
+    q, k = F.elu(q) + 1, F.elu(k) + 1
+    scale = q @ k.sum(1)[..., None]
+    return mean_square(q @ (k.mT @ v) / scale, x)
+
+
+def state_space(net: Any, x: Any) -> Any:
+    state, made = torch.zeros_like(x[:, 0]), []
+    for step in range(4):
+        state = torch.addmm(net.drive(x[:, step]), state, net.step)
+        made.append(state)
+    return mean_square(torch.stack(made, 1), x[:, 1:5])
+
+
+def physics(net: Any, x: Any) -> Any:
+    """The gradient of the model's result is in the loss."""
+    slope = torch.func.grad(lambda x: net.body(x).sum())(x)
+    return mean_square(slope, x.cos()) + mean_square(net.body(x))
+
+
+def checkpointed(net: Any, x: Any, y: Any) -> Any:
+    for layer in (net.first, net.second):
+        x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)
+    return mean_square(x, y)
+
+
+def per_sample(net: Any, x: Any, y: Any) -> Any:
+    return torch.func.vmap(lambda x, y: mean_square(net.body(x), y))(x, y).square().mean()
+
+
+def hugging_face(name: str, kind: str = "ForCausalLM", **options: Any) -> Build:
+    """A model of words, which are also what it is to say."""
+
+    def build() -> Any:
+        reason = "transformers is not installed"
+        library: Any = pytest.importorskip("transformers", reason=reason)
+        config = getattr(library, f"{name}Config")(vocab_size=WORDS, **options)
+        body = getattr(library, name + kind)(config).eval()  # without dropout
+        return Net(lambda net, x: net.body(input_ids=x, labels=x).loss, body=body), words(4, S)()
+
+    return build
+
+
+def geometric(layer: str) -> Build:
+    def build() -> Any:
+        reason = "torch-geometric is not installed"
+        kind = getattr(pytest.importorskip("torch_geometric.nn", reason=reason), layer)
+
+        def loss(net: Any, x: Any, edges: Any, goal: Any) -> Any:
+            return F.cross_entropy(net.second(net.first(x, edges).relu(), edges), goal)
+
+        edges = torch.randint(N, (2, 4 * N))
+        return Net(loss, first=kind(D, D), second=kind(D, C)), randn(N, D), edges, labels()
+
+    return build
+
+
+def kernel_of_gpytorch() -> Any:
+    kernels: Any = pytest.importorskip("gpytorch.kernels", reason="gpytorch is not installed")
+
+    def loss(net: Any, x: Any, y: Any) -> Any:
+        return mean_square(net.kernel(net.body(x)).to_dense() @ y, y)
+
+    return Net(loss, body=nn.Linear(D, D), kernel=kernels.RBFKernel()), randn(N, D), randn(N, C)
+
+
+ROWS, SEQUENCE = (N, D), (4, S, D)
+MODELS: dict[str, Build] = {
+    "MLP": classifier(lambda: dense(D, D, D, between=nn.GELU), N, D),
+    "convolution": classifier(
+        lambda: nn.Sequential(nn.Conv2d(3, S, 3), nn.AdaptiveAvgPool2d(2), nn.Flatten()), N, 3, 8, 8
+    ),
+    "patches": classifier(
+        lambda: nn.Sequential(
+            nn.Conv2d(3, D, 4, 4), nn.Flatten(), nn.LayerNorm(4 * D), dense(4 * D, D)
+        ),
+        *(N, 3, 8, 8),
+    ),
+    "attention": model(attention, SEQUENCE, qkv=(D, 3 * D), out=(D, D)),
+    "LSTM": classifier(lambda: nn.LSTM(D, D), S, 4, D, of=lambda y: y[0].mean(1)),
+    "GRU": classifier(lambda: nn.GRU(D, D), S, 4, D, of=lambda y: y[0].mean(1)),
+    "GRU cell": classifier(lambda: nn.GRUCell(D, D), N, D),
+    "transformer encoder": classifier(
+        lambda: nn.TransformerEncoderLayer(D, 4, D, 0.0), *SEQUENCE, of=lambda y: y.mean(1)
+    ),
+    "transformer decoder": model(
+        lambda net, x, y: mean_square(net.layer(x, y), y),
+        *(SEQUENCE, SEQUENCE),
+        layer=lambda: nn.TransformerDecoderLayer(D, 4, D, 0.0),
+    ),
+    "language model, tied weights": model(
+        causal, words(4, S), embedding=lambda: nn.Embedding(WORDS, D), qkv=(D, 3 * D), mlp=(D, D, D)
+    ),
+    "embedding bag": classifier(lambda: nn.EmbeddingBag(WORDS, D), N, data=words(N, 6)),
+    "bilinear": model(
+        lambda net, x, y: mean_square(net.last(net.pair(x, y))),
+        *(ROWS, ROWS),
+        pair=lambda: nn.Bilinear(D, D, D),
+        last=(D, 2),
+    ),
+    "mixture of experts": model(
+        mixture, ROWS, ROWS, gate=(D, 4), up=weights(4, D, D), down=weights(4, D, D)
+    ),
+    "U-net": model(
+        u_net,
+        (4, 3, 8, 8),
+        down=lambda: nn.Conv2d(3, D, 2, 2),
+        middle=(D, D, D),
+        up=lambda: nn.ConvTranspose2d(D, 3, 2, 2),
+    ),
+    "mixer": model(mixer, (4, D, D), tokens=(D, D, D), channels=(D, D, D)),
+    "graph convolution": model(
+        graph_convolution, (N, N), ROWS, labels, first=(D, D), second=(D, C)
+    ),
+    "graph attention": model(
+        *(graph_attention, (N, N), ROWS, labels),
+        first=(D, D),
+        left=(D, 1),
+        right=(D, 1),
+        second=(D, C),
+    ),
+    "VAE": model(vae, ROWS, ROWS, encoder=(D, D, 2 * D), decoder=(D, D, D)),
+    "GAN": model(gan, ROWS, ROWS, generator=(D, D, D), judge=(D, D, 1)),
+    "DQN": model(dqn, ROWS, labels, ROWS, (N,), policy=(D, D, C), target=(D, D, C)),
+    "contrastive": model(contrastive, ROWS, ROWS, left=(D, D, D), right=(D, D, D)),
+    "LoRA": model(lora, ROWS, ROWS, fixed=(D, D), down=weights(D, 4), up=weights(4, D)),
+    "triplets": model(triplet, ROWS, ROWS, ROWS, body=(D, D, D)),
+    "interactions": model(interactions, SEQUENCE, (4,), body=(D, D), top=(S * S, 1)),
+    "waves": model(waves, (N, 2), first=(2, D), second=(D, D), last=(D, 1)),
+    "hypernetwork": model(
+        hypernetwork, SEQUENCE, (4, S, C), made=(D, D * C), bias=weights(1, 1, C)
+    ),
+    "matrix factors": model(factors, (N, N), users=weights(N, D), items=weights(N, D)),
+    "Gaussian process": model(gaussian_process, ROWS, (N,), features=(D, D, D)),
+    "flow": model(flow, (N, 2 * D), first=(D, D, 2 * D), second=(D, D, 2 * D)),
+    "neural ODE": model(neural_ode, ROWS, ROWS, field=(D, D, D)),
+    "linear attention": model(linear_attention, SEQUENCE, qkv=(D, 3 * D)),
+    "state space": model(state_space, (N, 5, D), drive=(D, D), step=weights(D, D)),
+    "gradient in the loss": model(physics, ROWS, body=(D, D, 1)),
+    "checkpoints": model(checkpointed, ROWS, ROWS, first=(D, D, D), second=(D, D, D)),
+    "samples by vmap": model(per_sample, ROWS, ROWS, body=(D, D, D)),
+    "BERT": hugging_face("Bert", "ForMaskedLM", **WIDTHS),
+    "GPT-2": hugging_face("GPT2", "LMHeadModel", n_embd=D, n_layer=1, n_head=4),
+    "LLaMA": hugging_face("Llama", **WIDTHS),
+    "T5": hugging_face(
+        *("T5", "ForConditionalGeneration"),
+        d_model=D,
+        d_kv=S,
+        d_ff=D,
+        num_layers=1,
+        decoder_start_token_id=0,
+    ),
+    "GCN of torch-geometric": geometric("GCNConv"),
+    "GAT of torch-geometric": geometric("GATConv"),
+    "kernel of GPyTorch": kernel_of_gpytorch,
+}
+
+
+def losses(net: Any, call: Any, inputs: tuple[Any, ...]) -> Any:
+    """The losses of a few steps of training. call: the model or its compiled form."""
+    start = copy.deepcopy(net.state_dict())
+    descent = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    found = []
+    for _ in range(STEPS):
+        loss = call(*inputs)
+        descent.zero_grad()
+        loss.backward()
+        descent.step()
+        found.append(loss.item())
+    net.load_state_dict(start)
+    return np.array(found)
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    compiled.follow()
+    is_allowed, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
+    yield
+    torch.backends.cudnn.allow_tf32 = is_allowed
+
+
+PLACES = [
+    *(("cpu", name) for name in some(MODELS)),
+    *(pytest.param("cuda", name, marks=pytest.mark.gpu) for name in MODELS),
+]
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(("place", "name"), PLACES)
+def test_a_model_is_trained_as_in_fp32(place: str, name: str) -> None:
+    """The errors of its losses against FP64's are within four times the largest native ones."""
+    net, *inputs = MODELS[name]()
+    net, inputs = net.to(place), [x.to(place) for x in inputs]
+    exact = losses(
+        *(wide := copy.deepcopy(net).double(), wide),
+        tuple(x.double() if x.is_floating_point() else x for x in inputs),
+    )
+    assert exact[-1] != exact[0]
+    call = torch.compile(net, backend="aot_eager" if place == "cpu" else "inductor")
+    natively = [np.abs(losses(net, it, inputs) - exact).max() for it in (net, call)]
+    allowed = 4 * max(natively) + 1e-6 * np.abs(exact).max()
+    for ours in (net, call):
+        uses = SchemeUse(SCHEME)
+        with ExitStack() as stack:
+            if place == "cpu":
+                stack.enter_context(on_host())
+            stack.enter_context(use(replace(current(), uses=uses)))
+            backend = "reference" if place == "cpu" else None
+            stack.enter_context(precision(SCHEME, backend=backend))
+            assert np.abs(losses(net, ours, inputs) - exact).max() <= allowed
+        assert uses.is_taken
