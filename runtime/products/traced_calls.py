@@ -28,7 +28,6 @@ MODULES = (
     "products.multi_dot",
     "products.tensordot",
     "products.tensors",
-    "products.vectors",
     "products.xp",
 )
 

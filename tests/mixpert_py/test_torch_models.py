@@ -177,7 +177,7 @@ def triplet(net: Any, *inputs: Any) -> Any:
 
 def interactions(net: Any, x: Any, goal: Any) -> Any:
     x = net.body(x)
-    pairs = torch.bmm(x, x.mT).flatten(1)
+    pairs = torch.bmm(x, x.mT).flatten(1) / D
     return mean_square(net.top(pairs)[:, 0], goal)
 
 
@@ -282,7 +282,7 @@ def kernel_of_gpytorch() -> Any:
     kernels: Any = pytest.importorskip("gpytorch.kernels", reason="gpytorch is not installed")
 
     def loss(net: Any, x: Any, y: Any) -> Any:
-        return mean_square(net.kernel(net.body(x)).to_dense() @ y, y)
+        return mean_square(net.kernel(net.body(x) / S).to_dense() @ y / S, y)
 
     return Net(loss, body=nn.Linear(D, D), kernel=kernels.RBFKernel()), randn(N, D), randn(N, C)
 
@@ -316,7 +316,7 @@ MODELS: dict[str, Build] = {
     ),
     "embedding bag": classifier(lambda: nn.EmbeddingBag(WORDS, D), N, data=words(N, 6)),
     "bilinear": model(
-        lambda net, x, y: mean_square(net.last(net.pair(x, y))),
+        lambda net, x, y: mean_square(net.last(net.pair(x, y)) / D),
         *(ROWS, ROWS),
         pair=lambda: nn.Bilinear(D, D, D),
         last=(D, 2),
