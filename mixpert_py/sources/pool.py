@@ -1,12 +1,10 @@
 """Shares work among several processes, any of which may be killed or run out of memory."""
 
 import gc
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import partial
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -31,67 +29,25 @@ def each(
     process died while it worked on nothing else. Exceptions of `one` are raised here.
     """
     size = max(1, min(MOST_AT_ONCE, len(items) // (8 * jobs)))
-    pool = _started(jobs)
-    make = partial(_make, one)
-    chunks = [items[i : i + size] for i in range(0, len(items), size)]
-    running = deque((chunk, _submitted(pool, make, chunk)) for chunk in chunks)
-    try:
-        while running:
-            if _is_broken(running[0][1]):
-                pool.shutdown()  # from here on every future that can be done is
-                _try_alone(running, jobs, one, lost)
-                pool = _started(jobs)
-                for _ in range(len(running)):
-                    chunk, made = running.popleft()
-                    again = _submitted(pool, make, chunk) if _is_broken(made) else made
-                    running.append((chunk, again))
-            yield from running.popleft()[1].result()
-    finally:
-        pool.shutdown(cancel_futures=True)  # after an error nobody waits for the others
+    while items:
+        done = 0
+        try:
+            with _started(jobs) as pool:
+                for result in pool.map(one, items, chunksize=size):
+                    done += 1
+                    yield result
+            return
+        except BrokenProcessPool:
+            # The others are ended with the process that died, and it is not known which one did.
+            # They are begun in order, so most likely it worked on one of these; else the next pool
+            # breaks in the same way, with fewer items left.
+            some = items[done : done + jobs * size]
+        yield from (_alone(one, item, lost) for item in some)
+        items = items[done + len(some) :]
 
 
 def _started(jobs: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(jobs, initializer=collect_seldom)
-
-
-def _make(one: Callable[[Item], Output], items: Sequence[Item]) -> list[Output]:
-    return [one(item) for item in items]
-
-
-def _submitted(
-    pool: ProcessPoolExecutor, work: Callable[[Item], Output], item: Item
-) -> Future[Output]:
-    try:
-        return pool.submit(work, item)
-    except BrokenProcessPool as error:  # a process died while work was still being handed out
-        future = Future[Output]()
-        future.set_exception(error)
-        return future
-
-
-def _is_broken(future: Future[Output]) -> bool:
-    """Wait for a future, and return whether its pool broke."""
-    return isinstance(future.exception(), BrokenProcessPool)
-
-
-def _try_alone(
-    running: deque[tuple[Sequence[Item], Future[list[Output]]]],
-    jobs: int,
-    one: Callable[[Item], Output],
-    lost: Callable[[Item], Output],
-) -> None:
-    """Retry, each in a process of its own, the first `jobs` futures that have no result.
-
-    When a process dies the others are ended, and it is not known which one died. Chunks are begun
-    in order, so it worked on one of these, unless results were lost as well: then the next pool
-    breaks in the same way, with fewer chunks left.
-    """
-    broken = [i for i, (_, future) in enumerate(running) if _is_broken(future)]
-    for i in broken[:jobs]:
-        chunk, _ = running[i]
-        made = Future[list[Output]]()
-        made.set_result([_alone(one, item, lost) for item in chunk])
-        running[i] = chunk, made
 
 
 def _alone(one: Callable[[Item], Output], item: Item, lost: Callable[[Item], Output]) -> Output:

@@ -102,7 +102,6 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("plan", "validate", "syntax.toml"), "syntax.toml: not valid TOML"),
     (("doctor", "p.toml"), "a PLAN is for --warm"),
     (("doctor", "--warm", "binary.toml"), "binary.toml: not UTF-8"),
-    (("probe", "--only", "nothing"), "nothing"),
     (("bogus",), "No such command 'bogus'"),
 ]
 
