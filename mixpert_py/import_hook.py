@@ -6,12 +6,10 @@ without the hook.
 """
 
 import ast
-import gc
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from importlib.machinery import (
     BuiltinImporter,
     ExtensionFileLoader,
@@ -22,7 +20,7 @@ from importlib.machinery import (
 )
 from pathlib import Path
 from time import perf_counter
-from types import CodeType, ModuleType, TracebackType
+from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 from zipimport import zipimporter
 
@@ -114,12 +112,7 @@ class ImportHook:
         self.install()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.uninstall()
 
     def check_modules(self) -> None:
@@ -161,7 +154,7 @@ class ImportHook:
         self._here.rewriting = True
         start = perf_counter()
         try:
-            with _no_collection(), own_imports.importing():
+            with in_memory.collecting_seldom(), own_imports.importing():
                 reason = self._rewrite(spec)
         finally:
             self._here.rewriting = False
@@ -253,22 +246,6 @@ def _with_assertions(hook: Any, tree: ast.Module, source: bytes, name: str, file
     hook._rewritten_names[name] = Path(file)
     rewrite_asserts(tree, source, file, hook.config)
     return compile(tree, file, "exec", dont_inherit=True)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Context manager without garbage collection, which took a fifth of the rewriting time.
-
-    A syntax tree has some hundred thousand objects, which are all in use until the module is
-    rewritten.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _is_own(name: str) -> bool:

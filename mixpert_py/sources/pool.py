@@ -1,20 +1,18 @@
 """Shares work among several processes, any of which may be killed or run out of memory."""
 
 import gc
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from typing import TypeVar
+
+from mixpert_py.sources.in_memory import OBJECTS
 
 Item = TypeVar("Item")
 Output = TypeVar("Output")
 
 # Items that a process is handed together: few, so that all processes end at about the same time.
 MOST_AT_ONCE = 8
-# New objects between two garbage collections. Syntax trees are made and dropped as a whole, and
-# Python's own 700 cost a quarter of the time of a rewriting.
-OBJECTS = 200_000
 
 
 def each(
@@ -62,14 +60,3 @@ def collect_seldom() -> None:
     """Make garbage collection rare in a process that only makes syntax trees."""
     gc.freeze()
     gc.set_threshold(OBJECTS)
-
-
-@contextmanager
-def collecting_seldom() -> Iterator[None]:
-    """Context manager in which garbage collection is rare."""
-    before = gc.get_threshold()
-    gc.set_threshold(OBJECTS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)

@@ -19,8 +19,7 @@ from mixpert_py.passes.imports import MARK
 from mixpert_py.passes.pipeline import analyze, require_syntax, rewrite
 from mixpert_py.plan import Plan
 from mixpert_py.sources import notebook_file, pool, source_files
-from mixpert_py.sources.in_memory import require_known_comments
-from mixpert_py.sources.pool import collecting_seldom
+from mixpert_py.sources.in_memory import collecting_seldom, require_known_comments
 from mixpert_py.sources.source_files import SourceFile
 
 # Of processor time, for one file: a megabyte that a person wrote takes less than half of it.
