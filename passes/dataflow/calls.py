@@ -1,200 +1,201 @@
-"""Evaluates calls: the module's own code is entered, other code has known effects.
+"""What calls do: the module's own code is entered, other code has known effects.
 
 A call of a function outside the module may return anything that its arguments and receiver hold.
 NumPy's and CuPy's functions change nothing but `out`. Any other call whose result is discarded was
 made for its effect, and may have changed every argument by every other.
 """
 
-# ruff: noqa: N802 — named after the nodes, as a visitor's methods are
-
 import ast
-import builtins
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from mixpert_py.passes.dataflow import effects
-from mixpert_py.passes.dataflow.own_calls import Arguments, OwnCallEvaluator
-from mixpert_py.passes.dataflow.values import ANY, NOTHING, Key, Objects, Sites
-from mixpert_py.passes.scope import ARRAY_MODULES, FUNCTIONS, written_name
+from mixpert_py.passes.dataflow.facts import (
+    ANY,
+    NOTHING,
+    Facts,
+    Key,
+    Object,
+    Objects,
+    Sites,
+    State,
+)
+from mixpert_py.passes.scope import ARRAY_MODULES, FUNCTIONS, Scope, written_name
 
-NO_SITES: Sites = frozenset()
-BUILTINS = frozenset(dir(builtins))
+ARRAYS = tuple(f"{module}." for module in ARRAY_MODULES)
+# The arguments of a call by position or keyword. Those at ANY are starred, or follow starred ones.
+Arguments = Mapping[Key, Objects]
 
 
-class CallEvaluator(OwnCallEvaluator):
-    """An evaluator that also evaluates calls, of the module's own code and of other code."""
+@dataclass(eq=False)
+class Caller:
+    """A point of a function, or of the module, that creates objects and calls functions.
 
-    discarded: ast.expr | None = None  # the call whose result the running statement throws away
+    home: the scope of the running function. context: the call that entered the function. state: the
+    variables of this function at this point; None where no run gets to this point. raised: for each
+    `try` around this point, the variables at any point of its body. discarded: the call whose
+    result the running statement throws away.
+    """
 
-    def eval_Call(self, node: ast.Call) -> Objects:
-        scope = self.scope(node)
-        receiver = NOTHING
-        if isinstance(node.func, ast.Attribute):
-            receiver = self.evaluate(node.func.value)
-            callees = self.attribute(receiver, node.func.attr)
-        else:
-            callees = self.evaluate(node.func)
-        arguments = self.arguments(node)
-        names = scope.meanings(node.func)
-        if names:
-            reached = self.program.reached(min(names)) if self.program.imported else NO_SITES
-            return self.library(node, _parts(min(names)), NOTHING, arguments, reached)
-        word = node.func.id if isinstance(node.func, ast.Name) else ""
-        if word in BUILTINS and scope.owner(word) is None:
-            return self.builtin(node, word, arguments)
-        if isinstance(node.func, ast.Attribute) and _is_super(node.func.value):
-            receiver = self.own_instance()
-        result = self.own_code(node, callees, receiver, arguments)
-        if result is not None and receiver <= self.heap.instances | self.classes(receiver):
-            return result
-        method = [node.func.attr] if isinstance(node.func, ast.Attribute) else ["", ""]
-        return (result or NOTHING) | self.library(node, method, receiver, arguments)
+    facts: Facts
+    home: Scope
+    context: ast.AST | None = None
+    state: State | None = field(default_factory=dict)
+    raised: list[State] = field(default_factory=list)
+    discarded: ast.expr | None = None
 
-    def arguments(self, node: ast.Call) -> Arguments:
-        spread = NOTHING
-        positional = []
-        starred = False
-        for argument in node.args:
-            starred = starred or isinstance(argument, ast.Starred)
-            if starred:  # what follows it has no place that is known, either
-                spread |= self.evaluate(argument)
+    def new(self, node: ast.AST, sites: Sites) -> Objects:
+        """The array that a node creates, which holds the results of these sites."""
+        created = frozenset({self.facts.object_at(node, "", self.context)})
+        self.facts.put(created, sites)
+        return created
+
+    def container(
+        self, node: ast.AST, elements: Mapping[Key, Objects], role: str = "list"
+    ) -> Objects:
+        """The list, tuple, dict or generator that a node creates."""
+        created = frozenset({self.facts.object_at(node, role, self.context)})
+        self.facts.containers |= created
+        for key, objects in elements.items():
+            self.facts.store(created, key, objects)
+        return created
+
+    def own_code(
+        self, node: ast.AST, callees: Objects, receiver: Objects, arguments: Arguments
+    ) -> Objects | None:
+        """Call the callees that this module defines; None if there are none."""
+        results = []
+        for callee in callees:
+            if callee.is_function:
+                results.append(self.enter(node, callee.node, arguments, receiver))
+            elif callee.is_class:
+                results.append(self.construct(node, callee, arguments))
+            elif callee in self.facts.class_of:
+                results.append(self.call_method(node, {callee}, "__call__", arguments))
+        return NOTHING.union(*results) if results else None
+
+    def construct(self, node: ast.AST, definition: Object, arguments: Arguments) -> Objects:
+        """Make an instance; without an `__init__`, arguments are the fields of a dataclass."""
+        created = frozenset({self.facts.object_at(node, "instance", self.context)})
+        self.facts.class_of.update(dict.fromkeys(created, definition))
+        if self.facts.attribute(created, "__init__"):
+            self.call_method(node, created, "__init__", arguments)
+            return created
+        for place, objects in arguments.items():
+            self.facts.store(created, (place if isinstance(place, str) else ANY,), objects)
+        self.call_method(node, created, "__post_init__", {})
+        return created
+
+    def enter(
+        self, call: ast.AST, function: ast.AST, arguments: Arguments, receiver: Objects
+    ) -> Objects:
+        """Call a function: its parameters gain the arguments, a method's first one the receiver."""
+        assert isinstance(function, FUNCTIONS)
+        self.facts.spend(10)
+        around = self.facts.scopes.opened_by[function].parent
+        if around is not None and isinstance(around.node, ast.ClassDef):
+            decorators = [written_name(one) for one in getattr(function, "decorator_list", ())]
+            is_of_class = "classmethod" in decorators
+            is_on_class = bool(receiver) and all(one.is_class for one in receiver)
+            if is_of_class or not (is_on_class or "staticmethod" in decorators):
+                itself = frozenset({self.facts.object_at(around.node)}) if is_of_class else receiver
+                arguments = {
+                    0: itself,
+                    **{at + 1 if isinstance(at, int) else at: x for at, x in arguments.items()},
+                }
+        first = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+        names = [*first, *(one.arg for one in function.args.kwonlyargs)]
+        given, rest = dict(self.facts.defaults.get(function, {})), NOTHING
+        for place, objects in arguments.items():
+            name = first[place] if isinstance(place, int) and place < len(first) else place
+            if name in names:
+                given[str(name)] = given.get(str(name), NOTHING) | objects
             else:
-                positional.append(self.evaluate(argument))
-        keywords = {}
-        for keyword in node.keywords:
-            objects = self.evaluate(keyword.value)
-            if keyword.arg is None:
-                spread |= self.heap.load(objects)
-            else:
-                keywords[keyword.arg] = objects
-        return Arguments(positional, keywords, spread)
+                rest |= objects
+        for name in names[sum(isinstance(place, int) for place in arguments) :]:
+            given[name] = given.get(name, NOTHING) | arguments.get(ANY, NOTHING)
+        for parameter in filter(None, (function.args.vararg, function.args.kwarg)):
+            given[parameter.arg] = self.container(parameter, {ANY: rest})
+        activation = (function, call if self.facts.by_call else function)
+        self.facts.grown |= activation not in self.facts.parameters
+        known = self.facts.parameters.setdefault(activation, {})
+        for name, objects in given.items():
+            self.facts.gain(known, name, objects)
+        return self.facts.returned.get(activation, NOTHING)
 
-    def builtin(self, node: ast.Call, name: str, arguments: Arguments) -> Objects:
+    def call_method(
+        self, node: ast.AST, owners: Iterable[Object], name: str, arguments: Arguments
+    ) -> Objects:
+        """Call a method of those objects that are instances of a class with this method."""
+        returned = NOTHING
+        for owner in self.facts.class_of.keys() & owners:
+            itself = frozenset({owner})
+            for method in self.facts.attribute(itself, name):
+                if method.is_function:
+                    returned |= self.enter(node, method.node, arguments, itself)
+        return returned
+
+    def elements(self, node: ast.AST, owners: Objects) -> Objects:
+        """Return the objects that a loop over these may take, one after another."""
+        owners |= self.call_method(node, owners, "__iter__", {})
+        return self.facts.load(owners) | self.call_method(node, owners, "__next__", {})
+
+    def builtin(self, node: ast.AST, name: str, arguments: Arguments) -> Objects:
         if name in effects.BUILTINS_WITHOUT_ARRAYS:
             return NOTHING
-        everything = arguments.all
-        if name == "enumerate" and arguments.positional:
-            item = self.container(node, {1: self.elements(node, arguments.positional[0])}, "item")
+        values = NOTHING.union(*arguments.values())
+        if name in ("enumerate", "zip") and ANY not in arguments:
+            parts = [self.elements(node, part) for part in arguments.values()]
+            item = self.container(node, dict(enumerate(parts, name == "enumerate")), "item")
             return self.container(node, {ANY: item})
-        if name == "zip" and not arguments.spread:
-            parts: dict[Key, Objects] = {
-                i: self.elements(node, part) for i, part in enumerate(arguments.positional)
-            }
-            return self.container(node, {ANY: self.container(node, parts, "item")})
-        elements = self.elements(node, everything) | self.callbacks(node, everything)
-        if name == "dict":
-            created = self.container(node, {ANY: self.heap.load(arguments.spread)})
-            for key, objects in arguments.keywords.items():
-                self.heap.store(created, key, objects)
-            for objects in arguments.positional:
-                self.heap.store(created, ANY, self.heap.load(objects))
-            return created
-        if name in effects.CONTAINER_BUILTINS:
-            return self.container(node, {ANY: elements})
-        if name in effects.ELEMENT_BUILTINS:
-            return elements | everything
-        if name == "setattr" and len(arguments.positional) == 3:
-            owners, _, objects = arguments.positional
-            self.heap.set_attribute(owners, ANY, objects)
-            return NOTHING
-        if name == "getattr" and len(arguments.positional) >= 2 and not arguments.spread:
-            owners, _, *default = arguments.positional
-            return self.stored(owners, node.args[1]).union(*default)
-        return self.new(node, self.sites(everything))
+        if name == "setattr":
+            self.facts.store(arguments.get(0, NOTHING), (ANY,), values)
+        if name == "getattr":
+            values = self.facts.reach(values)
+        elements = self.elements(node, values) | self.callbacks(node, values)
+        created = self.container(node, {**arguments, ANY: elements})
+        return created | elements | values | self.new(node, self.facts.sites(values))
 
-    def stored(self, owners: Objects, name: ast.expr) -> Objects:
-        """The objects of an attribute; if its name is computed, all objects that can be reached."""
-        if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            return self.attribute(owners, name.value)
-        return self.heap.reach(owners) | owners
-
-    def library(
-        self,
-        node: ast.Call,
-        name: Sequence[str],
-        receiver: Objects,
-        arguments: Arguments,
-        reached: Sites = NO_SITES,
-    ) -> Objects:
+    def library(self, node: ast.AST, name: str, receiver: Objects, arguments: Arguments) -> Objects:
         """Call a function or method of other code.
 
-        name: the parts of the function's dotted name, or the method's name alone. reached: the
-        sites of other files that the function may reach.
+        name: the function's dotted name; a method's name begins with `?.`.
         """
-        module, function = (name[0] if len(name) > 1 else None), name[-1]
-        values = arguments.all
-        everything = values | receiver
-        out = arguments.keywords.get("out", NOTHING)
-        sites = self.sites(everything)
-        if reached:
-            self.heap.edges |= {(site, other) for site in sites for other in reached}
-            sites |= reached
-        self.put(out, sites)
+        is_array, function = name.startswith(ARRAYS), name.rpartition(".")[2]
+        values, out = NOTHING.union(*arguments.values()), arguments.get("out", NOTHING)
+        lists = receiver & self.facts.containers
+        sites, reached = self.facts.sites(values | receiver), self.facts.reached(name)
+        for other in reached:
+            self.facts.feed(sites, other)
         returned = self.callbacks(node, values)
-        if function in effects.FEEDING_BACK:
-            returned |= self.callbacks(node, values | returned)
-        sites |= self.sites(returned)
-        if module in ARRAY_MODULES and function in effects.SHAPE_FUNCTIONS:
+        sites |= reached | self.facts.sites(returned)
+        self.facts.put(out, sites)
+        if function in effects.MODULES:
+            return NOTHING
+        if function in effects.SHAPE_FUNCTIONS:
             return self.new(node, frozenset())
-        self.effect(node, module, function, receiver, arguments)
-        functions = frozenset(v for v in values if isinstance(v.node, FUNCTIONS))
-        result = self.new(node, sites) | out | returned | functions
-        if module in ARRAY_MODULES:
-            return result | values if function in effects.VIEW_FUNCTIONS else result
-        if module is None:
-            containers = receiver & self.heap.containers
-            if function not in effects.FRESH_METHODS:
-                result |= receiver | self.heap.load(containers)
-            elif containers:
-                result |= self.container(node, {ANY: self.heap.load(containers)}, "list")
-            return result
-        return result | values
-
-    def effect(
-        self,
-        node: ast.Call,
-        module: str | None,
-        function: str,
-        receiver: Objects,
-        arguments: Arguments,
-    ) -> None:
-        """Let a call of unknown code change its receiver and its arguments."""
-        values = arguments.all
-        containers = receiver & self.heap.containers
-        if containers:
-            self.heap.store(containers, ANY, values | self.heap.load(values))
-        elif function in effects.APPENDING:  # what others have made may be a container as well
-            self.heap.store(receiver - self.heap.instances, ANY, values)
-        if function in effects.MOVING:
-            self.heap.move(containers)
-        if node is not self.discarded or module in effects.OUTPUT_MODULES:
-            return
-        changed = receiver | values
-        if module in ARRAY_MODULES:
-            if function.startswith("assert_"):  # of numpy.testing
-                return
-            changed = NOTHING.union(*arguments.positional[:1])
-            if function not in effects.CHANGING_THE_FIRST:
-                changed = changed.union(*arguments.positional[1:][-1:])
-        sites = self.sites(receiver | values)
-        self.put(self.heap.reach(changed - containers), sites)
+        if function in effects.APPENDING:  # other code may have made a container as well
+            self.facts.store(receiver - self.facts.class_of.keys(), ANY, values)
+        self.facts.store(lists, ANY, values | self.facts.load(values))
+        if node is self.discarded and not name.startswith(effects.OUTPUT_MODULES):
+            changed = self.facts.reach((receiver | values) - self.facts.containers)
+            self.facts.put(changed, self.facts.sites(receiver | values))
+        result = self.new(node, sites) | out | returned | {one for one in values if one.is_function}
+        is_view = function in effects.VIEWS
+        if not is_view and (is_array or function in effects.FRESH):
+            return result | lists  # a list's copy has the same elements
+        # A method returns what its receiver has; the arguments, if it is a module's function.
+        views = values if is_view or not name.startswith("?") else NOTHING
+        return result | views | receiver | self.facts.load(lists)
 
     def callbacks(self, node: ast.AST, values: Objects) -> Objects:
-        """Call functions among the arguments of unknown code, with any of the other arguments."""
-        functions = [v.node for v in values if isinstance(v.node, FUNCTIONS) and not v.role]
-        if not functions:
-            return NOTHING
-        others = frozenset(value for value in values if not isinstance(value.node, FUNCTIONS))
-        arguments = Arguments([], {}, others | self.heap.load(others))
-        return NOTHING.union(
-            *(self.enter(node, function, NOTHING, arguments) for function in functions)
-        )
-
-
-def _parts(name: str) -> list[str]:
-    """The parts of a dotted name; an array module's own name is one part."""
-    module = next((module for module in ARRAY_MODULES if name.startswith(f"{module}.")), None)
-    return name.split(".") if module is None else [module, *name[len(module) + 1 :].split(".")]
-
-
-def _is_super(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and written_name(node.func) == "super"
+        """Call functions among the arguments of other code, with any of the other arguments and, as
+        `reduce` does, with results.
+        """
+        functions = frozenset(one for one in values if one.is_function)
+        returned = NOTHING
+        for function in functions:
+            others = (values - functions) | self.facts.returned.get((function.node, node), NOTHING)
+            arguments: Arguments = {ANY: others | self.facts.load(others)}
+            returned |= self.enter(node, function.node, arguments, NOTHING)
+        return returned

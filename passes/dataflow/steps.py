@@ -8,7 +8,9 @@ from mixpert_py.passes.bindings import Scopes
 from mixpert_py.passes.dataflow.effects import APPENDING
 from mixpert_py.passes.scope import Scope, written_name
 
+Around = tuple[ast.AST, ...]  # the loops around a statement, and a marker of each branch
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+FUNCTION_OR_CLASS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 NO_NAMES: frozenset[str] = frozenset()
 # Functions and methods that show or store their arguments.
 WRITING = frozenset({"print", "save", "savez", "savetxt", "savez_compressed", "write", "dump"})
@@ -29,29 +31,22 @@ class Step:
     loops: frozenset[ast.AST]
     branches: frozenset[ast.AST]
 
-    @property
-    def is_update(self) -> bool:
-        """Whether the old value of a variable may stay a part of its new value."""
-        return self.value is None or bool(self.branches or self.writes & self.reads)
-
 
 def made_by(name: str, steps: Sequence[Step]) -> Iterator[Step]:
     """The steps that made the last value of a variable, the last step first."""
     for step in reversed(steps):
         if name in step.writes:
             yield step
-            if not step.is_update:
-                return
+            if step.value and not step.branches and not step.writes & step.reads:
+                return  # nothing of the old value is left
 
 
 def adds_to(node: ast.expr | None, name: str) -> bool:
     """Whether an expression adds something to a variable, or subtracts something from it."""
-    return (
-        isinstance(node, ast.BinOp)
-        and isinstance(node.op, ast.Sub | ast.Add)
-        and isinstance(node.left, ast.Name)
-        and node.left.id == name
-    )
+    match node:
+        case ast.BinOp(left=ast.Name(id=left), op=ast.Sub() | ast.Add()):
+            return left == name
+    return False
 
 
 def owner_of(scopes: Scopes, node: ast.Name) -> Scope | None:
@@ -60,124 +55,101 @@ def owner_of(scopes: Scopes, node: ast.Name) -> Scope | None:
     return None if scope is None else scope.owner(node.id)
 
 
-def read_steps(
-    tree: ast.Module, scopes: Scopes, names: Collection[str]
-) -> tuple[list[Step], frozenset[str], frozenset[str]]:
-    """The steps of a module, in order, the variables that it shows, and their shown attributes.
+class Reader:
+    """Reads the steps of a module, in order, and what it shows.
 
-    A variable is shown if it is printed, written, or passed to a call whose result is discarded; an
-    attribute is, say, `model.coef_`. names: the variables that matter.
+    names: the variables that matter. shown: those that are printed, written, or passed to a call
+    whose result is discarded. shown_attributes: attributes that are, such as `model.coef_`.
     """
-    reader = _Reader(scopes, names)
-    reader.block(tree.body, ())
-    return reader.steps, frozenset(reader.shown), frozenset(reader.shown_attributes)
 
-
-class _Reader:
-    def __init__(self, scopes: Scopes, names: Collection[str]) -> None:
-        self._scopes = scopes
-        self._names = names
-        # Functions of the module that print or write something.
-        self._writers = {
-            node.name
-            for node in scopes.opened_by
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _writes(node)
-        }
+    def __init__(self, tree: ast.Module, scopes: Scopes, names: Collection[str]) -> None:
+        self._scopes, self._names = scopes, names
         self.steps: list[Step] = []
         self.shown: set[str] = set()
         self.shown_attributes: set[str] = set()
+        # Functions of the module that print or write something, as far as their calls' names say.
+        self._writers = {
+            node.name
+            for node in scopes.opened_by
+            if isinstance(node, FUNCTION_OR_CLASS[:2])
+            and any(written_name(call.func) in WRITING for call in _calls(node))
+        }
+        self._block(tree.body, ())
+        # Variables that `:=` assigns, or that functions and classes read at any time, count as
+        # shown, which hides nothing.
+        rare = (ast.NamedExpr, *FUNCTION_OR_CLASS, ast.Lambda)
+        for node in ast.walk(tree):
+            if isinstance(node, rare):
+                self.shown |= self._read(node)
 
-    def block(self, body: Iterable[ast.stmt], around: tuple[ast.AST, ...]) -> None:
+    def _block(self, body: Iterable[ast.stmt], around: Around) -> None:
         for statement in body:
             self._statement(statement, around)
 
-    def _statement(self, node: ast.stmt, around: tuple[ast.AST, ...]) -> None:
-        """Read a statement. around: the loops around it, and a marker of each branch around it."""
+    def _statement(self, node: ast.stmt, around: Around) -> None:
         match node:
             case ast.Assign(targets=targets, value=value):
                 self._assignment(targets, value, around)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._assignment([target], value, around)
-            case ast.AugAssign(target=ast.Name(id=name) as target, op=op, value=value):
-                whole = ast.BinOp(ast.Name(name, ast.Load()), op, value)
-                self._step(self._targets(target), [target, value], whole, around)
-            case ast.AugAssign(target=target, value=value):
-                self._step(self._targets(target), [target, value], None, around)
+            case ast.AugAssign(target=target, op=op, value=value):
+                is_name = isinstance(target, ast.Name)
+                whole = ast.BinOp(target, op, value) if is_name else None
+                self._step([target], [target, value], whole, around)
             case ast.Expr(value=ast.Call() as call):
-                self._call(call, around)
+                filled = [keyword.value for keyword in call.keywords if keyword.arg == "out"]
+                if isinstance(call.func, ast.Attribute) and call.func.attr in APPENDING:
+                    filled.append(call.func.value)
+                if filled:
+                    self._step(filled, [call], None, around)
+                else:
+                    self._show([call])
             case ast.For() | ast.AsyncFor():
-                self._step(self._targets(node.target), [node.iter], None, (*around, node))
-                self.block([*node.body, *node.orelse], (*around, node))
+                self._step([node.target], [node.iter], None, (*around, node))
+                self._block([*node.body, *node.orelse], (*around, node))
             case ast.While():
-                self._show([node.test] if _assigns(node.test) else [])
-                self.block([*node.body, *node.orelse], (*around, node))
+                self._block([*node.body, *node.orelse], (*around, node))
             case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):  # always so in a tuning
-                self.block(node.body, around)
+                self._block(node.body, around)
             case ast.If():
-                self._show([node.test] if _assigns(node.test) else [])
-                self.block(node.body, (*around, ast.Pass()))
-                self.block(node.orelse, (*around, ast.Pass()))
+                for body in (node.body, node.orelse):
+                    self._block(body, (*around, ast.Pass()))
             case ast.With() | ast.AsyncWith():
                 self._show(node.items)
-                self.block(node.body, around)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                pass  # `uses` takes what these read for shown
-            case _:  # a rare one: what it reads or assigns counts as shown, which hides nothing
+                self._block(node.body, around)
+            case _ if not isinstance(node, FUNCTION_OR_CLASS):  # a rare one
                 self._show([node])
 
-    def _assignment(
-        self, targets: Sequence[ast.expr], value: ast.expr, around: tuple[ast.AST, ...]
-    ) -> None:
-        if _assigns(value):
-            self._show([value])
+    def _assignment(self, targets: Sequence[ast.expr], value: ast.expr, around: Around) -> None:
         # Arguments of a function that prints or writes may be what it shows.
-        calls = [part for part in ast.walk(value) if isinstance(part, ast.Call)]
-        self._show(call for call in calls if written_name(call.func) in self._writers)
+        self._show(call for call in _calls(value) if written_name(call.func) in self._writers)
         for target in targets:
             if isinstance(target, ast.Name | ast.Tuple | ast.List):
-                self._step(self._targets(target), [value], value, around)
+                self._step([target], [value], value, around)
             else:  # an element or an attribute, whose owner keeps all others
-                self._step(self._targets(target), [value, target], None, around)
-
-    def _call(self, call: ast.Call, around: tuple[ast.AST, ...]) -> None:
-        """Read a call whose result is discarded: it fills an array or a container, or shows
-        values.
-        """
-        filled = [keyword.value for keyword in call.keywords if keyword.arg == "out"]
-        if isinstance(call.func, ast.Attribute) and call.func.attr in APPENDING:
-            filled.append(call.func.value)
-        if filled:
-            self._step(NO_NAMES.union(*map(self._targets, filled)), [call], None, around)
-        else:
-            self._show([call])
+                self._step([target], [value, target], None, around)
 
     def _step(
         self,
-        writes: frozenset[str],
+        targets: Sequence[ast.expr],
         parts: Sequence[ast.expr],
         value: ast.expr | None,
-        around: tuple[ast.AST, ...],
+        around: Around,
     ) -> None:
         loops = frozenset(node for node in around if isinstance(node, LOOPS))
+        writes = NO_NAMES.union(*map(self._targets, targets))
         reads = NO_NAMES.union(*map(self._read, parts))
         self.steps.append(Step(writes, reads, value, loops, frozenset(around) - loops))
 
     def _show(self, nodes: Iterable[ast.AST]) -> None:
         for node in nodes:
             self.shown |= self._read(node)
-            self.shown_attributes |= self._attributes(node)
-
-    def _attributes(self, node: ast.AST) -> frozenset[str]:
-        """The attributes of these variables that code reads without calling them."""
-        called = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
-        return frozenset(
-            f"{part.value.id}.{part.attr}"
-            for part in ast.walk(node)
-            if isinstance(part, ast.Attribute)
-            and isinstance(part.value, ast.Name)
-            and part not in called
-            and self._read(part.value)
-        )
+            called = {call.func for call in _calls(node)}
+            for part in ast.walk(node):
+                match part:
+                    case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+                        if part not in called and self._read(part.value):
+                            self.shown_attributes.add(f"{name}.{attribute}")
 
     def _read(self, node: ast.AST) -> frozenset[str]:
         """The variables of the module that stand anywhere in a piece of code."""
@@ -201,12 +173,5 @@ class _Reader:
         return NO_NAMES
 
 
-def _assigns(node: ast.expr) -> bool:
-    """Whether an expression assigns a variable by `:=`."""
-    return any(isinstance(part, ast.NamedExpr) for part in ast.walk(node))
-
-
-def _writes(function: ast.AST) -> bool:
-    """Whether a function prints or writes something, as far as the names of its calls say."""
-    calls = (part for part in ast.walk(function) if isinstance(part, ast.Call))
-    return any(written_name(call.func) in WRITING for call in calls)
+def _calls(node: ast.AST) -> list[ast.Call]:
+    return [part for part in ast.walk(node) if isinstance(part, ast.Call)]

@@ -12,11 +12,12 @@ when the program has ended, by the size of `b`. For `norm(b - a @ x) / norm(b)` 
 import ast
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from mixpert_py.passes.bindings import Scopes
-from mixpert_py.passes.dataflow.steps import Step, adds_to, made_by, owner_of, read_steps
-from mixpert_py.passes.scope import FUNCTIONS, written_name
+from mixpert_py.passes.dataflow.steps import Reader, Step, adds_to, made_by, owner_of
+from mixpert_py.passes.scope import written_name
 
 # Functions that measure an array, as a norm or a sum does. They change nothing.
 SIZES = frozenset(
@@ -24,7 +25,7 @@ SIZES = frozenset(
 )
 BUILTINS = frozenset({"abs", "float", "max", "sum"})
 LIBRARIES = frozenset({"numpy", "cupy", "scipy"})
-MOST = 8  # expressions for one variable
+MAX_EXPRESSIONS = 8  # for one variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,10 @@ def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) 
     """The uses of the variables that hold these sites' results when the module ends."""
     if not sites:
         return NOT_KNOWN
-    steps, shown, attributes = read_steps(tree, scopes, frozenset(sites))
-    feeds: dict[str, set[str]] = defaultdict(set)
-    later: dict[str, set[str]] = defaultdict(set)
+    reader = Reader(tree, scopes, sites)
+    steps = reader.steps
+    feeds: dict[str, frozenset[str]] = defaultdict(frozenset)
+    later: dict[str, frozenset[str]] = defaultdict(frozenset)
     place = {step: number for number, step in enumerate(steps)}
     last = {name: step for step in steps for name in step.writes}
     for name in last:
@@ -68,17 +70,19 @@ def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) 
                 if not step.branches <= made.branches:
                     continue  # it may not have been executed
                 if place[made] < place[step]:
-                    later[read].add(name)
+                    later[read] |= {name}
                 if place[made] < place[step] or made.loops & step.loops:
-                    feeds[read].add(name)
+                    feeds[read] |= {name}
+    finder = _Finder(scopes, last, steps)
+    sizes = {name: finder.of_variable(name)[:MAX_EXPRESSIONS] for name in last}
     return Uses(
-        {name: frozenset(to) for name, to in feeds.items()},
-        {name: frozenset(to) for name, to in later.items()},
-        shown | _shared(tree, scopes, sites),
-        sizes_of_operands(scopes, last, steps),
+        dict(feeds),
+        dict(later),
+        frozenset(reader.shown),
+        {name: tuple(map(ast.unparse, several)) for name, several in sizes.items() if several},
         frozenset(name for name in last if _is_sum(name, steps)),
         sites,
-        attributes,
+        frozenset(reader.shown_attributes),
     )
 
 
@@ -88,37 +92,11 @@ def _is_sum(name: str, steps: Sequence[Step]) -> bool:
     return bool(repeated) and all(adds_to(step.value, name) for step in repeated)
 
 
-def _shared(tree: ast.Module, scopes: Scopes, names: Collection[str]) -> frozenset[str]:
-    """Variables of the module that its functions and classes read or assign, at any time."""
-    return frozenset(
-        part.id
-        for node in ast.walk(tree)
-        if isinstance(node, (*FUNCTIONS, ast.ClassDef))
-        for part in ast.walk(node)
-        if isinstance(part, ast.Name)
-        and part.id in names
-        and owner_of(scopes, part) is scopes.module
-    )
-
-
-def sizes_of_operands(
-    scopes: Scopes, names: Collection[str], steps: Sequence[Step]
-) -> Mapping[str, tuple[str, ...]]:
-    """Maps those variables that are differences to expressions for their size."""
-    finder = _Finder(scopes, names, steps)
-    found = {name: finder.of_variable(name) for name in names}
-    return {
-        name: tuple(ast.unparse(size) for size in sizes[:MOST])
-        for name, sizes in found.items()
-        if sizes
-    }
-
-
 class _Finder:
+    """Finds expressions for the size of the operands of variables that are differences."""
+
     def __init__(self, scopes: Scopes, names: Collection[str], steps: Sequence[Step]) -> None:
-        self._scopes = scopes
-        self._names = names
-        self._steps = steps
+        self._scopes, self._names, self._steps = scopes, names, steps
         self._pending: set[str] = set()
 
     def of_variable(self, name: str) -> list[ast.expr]:
@@ -132,10 +110,7 @@ class _Finder:
         self._pending.add(name)
         found: list[ast.expr] = []
         for step in made_by(name, self._steps):
-            if step.value is None or step.writes != {name}:
-                found = []
-                break
-            sizes = self._of(step.value, name)
+            sizes = self._of(step.value, name) if step.value and step.writes == {name} else []
             if not sizes and not adds_to(step.value, name):
                 found = []
                 break
@@ -148,53 +123,42 @@ class _Finder:
         match node:
             case ast.BinOp(left=left, op=ast.Sub(), right=right):
                 return [side for side in (left, right) if self._is_operand(side, name)]
-            case ast.BinOp(left=left, op=ast.Div() | ast.Mult() | ast.Pow() as op, right=right):
-                if not self._is_plain(right):
-                    return []
-                return [ast.BinOp(size, op, right) for size in self._of(left, name)]
-            case ast.UnaryOp(op=ast.USub(), operand=inner):
-                return self._of(inner, name)
             case ast.Name(id=other) if other != name and other in self._names:
                 return self.of_variable(other)
-            case ast.Call(args=arguments, keywords=keywords) if _is_size(node.func, self._scopes):
-                rest = arguments[1:]
-                if not all(map(_is_constant, [*rest, *(k.value for k in keywords)])):
-                    return []
-                sizes = [size for first in arguments[:1] for size in self._of(first, name)]
-                return [ast.Call(node.func, [size, *rest], keywords) for size in sizes]
-            case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]):
-                if method not in SIZES or self._scopes.module.meanings(node.func):
-                    return []
-                sizes = self._of(inner, name)
-                return [ast.Call(ast.Attribute(x, method, ast.Load()), [], []) for x in sizes]
-        return []
+            case ast.BinOp(left=part, op=ast.Div() | ast.Mult() | ast.Pow(), right=right):
+                measures = self._is_plain(right)
+            case ast.UnaryOp(op=ast.USub(), operand=part):
+                return self._of(part, name)
+            case ast.Call(args=[part, *rest], keywords=named) if self._is_size(node.func):
+                measures = all(map(_is_constant, [*rest, *(one.value for one in named)]))
+            case ast.Call(func=ast.Attribute(value=part, attr=method), args=[], keywords=[]):
+                measures = method in SIZES and not self._scopes.module.meanings(node.func)
+            case _:
+                return []
+        sizes = self._of(part, name) if measures else []
+        return [deepcopy(node, {id(part): size}) for size in sizes]
 
     def _is_operand(self, node: ast.expr, name: str) -> bool:
         """Return whether an expression is the name of a module's variable other than `name`."""
-        return (
-            isinstance(node, ast.Name)
-            and node.id != name
-            and owner_of(self._scopes, node) is self._scopes.module
-        )
+        if not isinstance(node, ast.Name) or node.id == name:
+            return False
+        return owner_of(self._scopes, node) is self._scopes.module
 
     def _is_plain(self, node: ast.expr) -> bool:
         """Return whether evaluating an expression a second time is cheap and changes nothing."""
-        if isinstance(node, ast.Call) and _is_size(node.func, self._scopes) and not node.keywords:
+        if isinstance(node, ast.Call) and self._is_size(node.func) and not node.keywords:
             return all(map(self._is_plain, node.args))
         return _is_constant(node) or self._is_operand(node, "")
+
+    def _is_size(self, function: ast.expr) -> bool:
+        """Return whether a function is one of SIZES, of an array library or built in."""
+        word, module = written_name(function), self._scopes.module
+        if names := module.meanings(function):
+            return word in SIZES and all(one.partition(".")[0] in LIBRARIES for one in names)
+        is_builtin = isinstance(function, ast.Name) and word in BUILTINS
+        return is_builtin and module.owner(word) is None
 
 
 def _is_constant(node: ast.expr) -> bool:
     inner = node.operand if isinstance(node, ast.UnaryOp) else node
     return isinstance(inner, ast.Constant)
-
-
-def _is_size(function: ast.expr, scopes: Scopes) -> bool:
-    """Whether a function is one of SIZES, of an array library or built in."""
-    if written_name(function) not in SIZES:
-        return False
-    names = scopes.module.meanings(function)
-    if names:
-        return all(name.partition(".")[0] in LIBRARIES for name in names)
-    is_name = isinstance(function, ast.Name) and function.id in BUILTINS
-    return is_name and scopes.module.owner(written_name(function)) is None

@@ -70,12 +70,12 @@ samples/knn_digits.py
 samples/pca.py
    line   function            expression                       feeds  cycle
 ───────────────────────────────────────────────────────────────────────────
-1  35:12  random_features     (amounts * strength) @ turn      2–4
+1  35:12  random_features     (amounts * strength) @ turn      3, 4
 2  42:33  subspace_iteration  scatter @ basis                  2, 4   2
 3  79:15  work                xp.matmul(features.T, features)  2
 4  81:17  work                features.dot(components)
 
-4 products, 6 edges, 1 cycle
+4 products, 5 edges, 1 cycle
 """,
 }
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import mixpert_py
-from mixpert_py.passes.dataflow import values
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
@@ -164,28 +163,3 @@ def test_buffers_show_no_edge_that_is_none() -> None:
         assert not missing(source, "m", seen), seed
         edges += len(seen)
     assert edges > 30
-
-
-IN_PLACE = b"""\
-import numpy as np
-a = np.eye(3)
-c = np.zeros((3, 3))
-view = c.T[1:]
-view += (a @ a)[1:]
-d = np.vstack([a, c.copy()])[1:4] @ a
-"""
-
-
-def test_a_missing_edge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check fails for an analysis that forgets what is changed in place."""
-    seen = recorded.run(IN_PLACE, "m")
-    assert len(seen) == 1
-    assert not missing(IN_PLACE, "m", seen)
-
-    def forget(heap: values.Heap, objects: Any, sites: Any, state: values.State) -> None:
-        if all(thing.node.lineno != 3 for thing in objects):
-            put(heap, objects, sites, state)
-
-    put = values.Heap.put
-    monkeypatch.setattr(values.Heap, "put", forget)
-    assert missing(IN_PLACE, "m", seen) == seen
