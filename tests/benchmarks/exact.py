@@ -91,15 +91,12 @@ def markdown(result: Record) -> str:
 
 
 @click.command()
-@click.option("--save", is_flag=True, help="Keep the result for the pages.")
-def command(save: bool) -> int:
+@machine.save_option
+def command(save: bool) -> None:
     """Products of integers and booleans beside NumPy's own."""
     threads = os.environ.get("OPENBLAS_NUM_THREADS", "all")
     result = {"machine": machine.machine(), "threads": threads, "rows": measure(SIZES, click.echo)}
-    if save:
-        machine.save("exact", result)
-    click.echo(markdown(result))
-    return 0
+    machine.finish("exact", result, save, markdown)
 
 
 if __name__ == "__main__":
