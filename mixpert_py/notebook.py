@@ -14,6 +14,7 @@ import linecache
 import os
 import random
 import re
+import shlex
 import sys
 import warnings
 from contextlib import nullcontext, suppress
@@ -21,6 +22,7 @@ from dataclasses import replace
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+import click
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import (
@@ -60,7 +62,6 @@ if TYPE_CHECKING:
 
 MODULE = "__main__"  # the first part of the site ids where the notebook's file is not known
 NAME = "mixpert"
-UNTIL = 0.01  # as `mixpert tune` has it
 
 
 class CellSyntaxError(Exception):
@@ -397,7 +398,7 @@ class MixPertMagics(Magics):
             tuple((path, name) for hook in _hooks() for path, name in hook.rewritten.values()),
         )
         packages = tuple(name for hook in _hooks() for name in hook.packages)
-        settings = replace(_settings(options, line), packages=packages)
+        settings = replace(_settings(line), packages=packages)
         return tune_cell(program, self._places_shown(), settings, self.plan, options.output, _say)
 
     def _put_in_force(self, plan: Plan | None) -> None:
@@ -434,31 +435,23 @@ class MixPertMagics(Magics):
         return None if shown is None else str(shown[1])
 
 
-def _settings(options: Any, line: str) -> "TuningOptions":
-    """The tuning options from `--tune`, with the project's options as defaults.
+def _settings(line: str) -> "TuningOptions":
+    """The tuning options in the line of a magic, as `mixpert tune` takes them.
 
     Raises MixPertError for an invalid option.
     """
-    from mixpert_py.tuning import options as tuning
+    from mixpert_py.commands import tune
 
+    words = [word for word in shlex.split(line) if word not in ("--tune", "--profile")]
     project = config.tuning_defaults(os.path.abspath(MODULE))
-    budgets = options.error or project.error
-    if not budgets:
-        raise PlanError(
-            "--tune takes --error BUDGET, or `error` under [tool.mixpert] in pyproject.toml"
-        )
-    if options.device and options.backend and not contexts.emulates(options.backend):
-        raise PlanError(f"--device predicts times; --backend {options.backend} measures them")
-    metrics = tuning.parse_named("--criterion", options.criterion or project.criterion)
-    return tuning.TuningOptions(
-        tuning.limits_from(tuning.parse_budgets("--error", budgets), metrics),
-        tuple(options.compare or project.compare),
-        options.backend or ("reference" if options.device else None),
-        command=f"%%mixpert {line}",
-        device=options.device,
-        until=UNTIL,
-        margin=tuning.MARGIN,
-    )
+    try:
+        with tune.tune.make_context("tune", words) as context:
+            options, _ = tune.Options(**context.params).with_defaults(project)
+            if options.has_several_budgets:
+                raise MixPertError("a cell is tuned for one budget: give one bare --error BUDGET")
+            return replace(tune.settings_of(options, []), command=f"%%mixpert {line}")
+    except click.UsageError as error:
+        raise MixPertError(error.format_message()) from None
 
 
 def _say_where_unused(uses: SchemeUse, code: CodeType) -> None:

@@ -312,7 +312,7 @@ def tune(options: Options) -> int:
     program = program_of(options.module, options.script, options.arguments)
     packages = packages_of(program, options.packages)
     options, taken = options.with_defaults(config.tuning_defaults(program.filename))
-    settings = replace(_settings(options, taken), packages=packages)
+    settings = replace(settings_of(options, taken), packages=packages)
     path = Path(options.output) if options.output else plan_place(program)
     paths = [path]
     if settings.stricter:
@@ -337,7 +337,7 @@ def _place(path: Path, budget: float) -> Path:
     return path.with_name(f"{path.name.removesuffix(end)}-{budget_text(budget)}{end}")
 
 
-def _settings(options: Options, taken: list[str]) -> "TuningOptions":
+def settings_of(options: Options, taken: list[str]) -> "TuningOptions":
     """The options as the tuning takes them. Raises MixPertError for one that it cannot take.
 
     taken: those that the project gave, as words of the command line.

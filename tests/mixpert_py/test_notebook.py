@@ -512,12 +512,12 @@ def test_products_that_did_not_run_are_not_compared(run: Run, capsys: Read) -> N
 
 
 NO_TUNING = {
-    "": ("y = a @ a", "--tune takes --error BUDGET"),
+    "": ("y = a @ a", "give --error BUDGET"),
     "--error -1": ("y = a @ a", "--error is a number of at least 0"),
+    "--error 1 --error 2": ("y = a @ a", "give one bare --error BUDGET"),
     "--error 1 --scheme int8x6": ("y = a @ a", "neither --plan nor --scheme"),
     "--error 1 --backend cuda --device h200": ("y = a @ a", "backend 'cuda'"),
     "--error 1 --device abc": ("y = a @ a", "no device model is known for 'abc'"),
-    "--error 1 --criterion abc": ("y = a @ a", "unknown criterion 'abc'"),
     "--error 1 -o none/p.toml": ("y = a @ a", "cannot write a plan there"),
     "--error 1 --compare b": ("y = a @ a", "has no numeric value for b; all variables are"),
     "--error 1": ("ran = True", "makes no matrix product that could be tuned; all variables are"),
