@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".mixpert.toml"
 # Schemes that run without tensor cores.
-ANYWHERE = frozenset({"native", "exact", "float32", "float64"})
+ANYWHERE = frozenset({"native", "exact", "blas", "float32", "float64"})
 _FROM_PARENT = "MIXPERT_SPAWNED"
 _GPUS = "CUDA_VISIBLE_DEVICES"
 # The variables of BLAS libraries, and the one that most of them read where their own is not set.

@@ -394,8 +394,9 @@ def _sample(trace: Trace, site: str | None, call: Call, shape: Shape) -> None:
     if (trace.levels is None and trace.captures is None) or not _is_intact(call):
         return
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
+    is_half = dtypes == ("float16", "float16")
     has_schemes = dtypes[0] in PRECISION and dtypes[1] in PRECISION
-    if not (has_schemes or are_integers(call.a, call.b)) or not trace.samples(
+    if not (has_schemes or is_half or are_integers(call.a, call.b)) or not trace.samples(
         site, "operands", (shape, dtypes)
     ):
         return

@@ -34,7 +34,7 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
     """A product as the program wrote it. shape_of: (m, k, n) of two arrays, or why it has none.
 
     left, right: an operand that was packed before. takes_tensors: `native` is a function of
-    PyTorch's.
+    PyTorch's. is_loop: `native` makes it in a loop of NumPy's own, without BLAS.
     """
 
     native: Native
@@ -46,6 +46,7 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
     left: Any = None
     right: Any = None
     takes_tensors: bool = False
+    is_loop: bool = False
 
     @property
     def destination(self) -> Any:

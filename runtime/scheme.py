@@ -185,18 +185,22 @@ class Scheme:
         return bounds
 
 
+AS_ACCURATE = ("exact", "own")  # kinds of alternatives that lose nothing
+
+
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """An entry of the registry that is no emulation.
 
     kind: "native", the original call; "cast", operands cast to `dtype`, multiplied natively and
     cast back to the type the original would give; "choice", a scheme chosen per call; "exact", of
-    integers, with the native product's bits. error: as a
+    integers, with the native product's bits; "own", BLAS's product in the operands' own precision.
+    error: as a
     scheme's; 0 where it is no larger than that of the product it stands for.
     """
 
     name: str
-    kind: Literal["native", "cast", "choice", "exact"]
+    kind: Literal["native", "cast", "choice", "exact", "own"]
     cost: float
     error: float = 0.0
     dtype: str | None = None

@@ -34,6 +34,7 @@ from mixpert_py.runtime.signatures import NATIVE, Known, device_of
 Backend = Callable[[Request], Product | Reason]
 
 CASTS = ("float32", "float64")
+ON_HOST = (*CASTS, "blas")
 
 # What is known of all later calls of a signature (the same shapes, types and devices), by the
 # reason why this one takes no scheme; of reasons that are not here, nothing.
@@ -176,8 +177,8 @@ def _on_host(
             return Declined(None)
         request = request._replace(scheme=scheme)
     is_asked = backend is not None
-    is_on_host = request.scheme in CASTS or emulates(backend)
-    reason = _unsuited(call)
+    is_on_host = request.scheme in ON_HOST or emulates(backend)
+    reason = _unsuited(call, request.scheme)
     if reason is None and request.scheme == "float32":
         reason = worth.why_not_cast(call.a, call.b, shape)
     elif reason is None and not is_on_host:
@@ -195,7 +196,8 @@ def _on_host(
 
 def why_not_lower(call: Call, shape: Shape | Reason) -> Reason | None:
     """Why a product that is on no GPU would stay native under `float32`, or `exact` if it is one of
-    integers; None: it would not, or it is one of float32 already.
+    integers; LOOP where it would be made by `blas`. None: it would not, or it is one of float32
+    already.
     """
     if isinstance(shape, Reason):
         return shape
@@ -203,7 +205,9 @@ def why_not_lower(call: Call, shape: Shape | Reason) -> Reason | None:
         return None
     if are_integers(call.a, call.b):
         return None if worth.may_be_exact(call.a, call.b) else Reason.TOO_SMALL
-    return _unsuited(call) or worth.why_not_cast(call.a, call.b, shape)
+    if call.is_loop or call.a.dtype == call.b.dtype == np.float16:
+        return Reason.LOOP
+    return _unsuited(call, "float32") or worth.why_not_cast(call.a, call.b, shape)
 
 
 def are_integers(*operands: Any) -> bool:
@@ -217,11 +221,12 @@ def are_integers(*operands: Any) -> bool:
     return np.result_type(*operands).num <= worth.LAST_INTEGER
 
 
-def _unsuited(call: Call) -> Reason | None:
-    """Why NumPy operands can take no scheme; None: they can."""
+def _unsuited(call: Call, scheme: str) -> Reason | None:
+    """Why NumPy operands can not take a scheme; None: they can."""
     a, b, out = call.a, call.b, call.destination
+    is_half = scheme == "blas" and a.dtype == b.dtype == np.float16
     for x in (a, b):
-        if x.dtype not in emulation.TYPES:
+        if x.dtype not in emulation.TYPES and not is_half:
             return DTYPES.get(x.dtype.kind, Reason.DTYPE)
     if out is not None and not _takes_result(out, call):
         return Reason.OUT
@@ -275,8 +280,12 @@ def _on_device(
 
 
 def _is_own_precision(scheme: str, dtypes: tuple[str, str]) -> bool:
-    """Return whether a scheme is the cast to the precision that both operands have."""
-    return scheme in CASTS and {PRECISION[dtype] for dtype in dtypes} == {scheme}
+    """Return whether a scheme is the cast to the precision that both operands have, or `blas`,
+    which products on a GPU are natively.
+    """
+    return scheme == "blas" or (
+        scheme in CASTS and {PRECISION[dtype] for dtype in dtypes} == {scheme}
+    )
 
 
 def scheme_on_device(

@@ -82,6 +82,10 @@ MIN_BOOLEANS: Final = 256**4
 MIN_IN_EINSUM: Final = 96**4
 MIN_EDGE: Final = 8
 MIN_EDGE_OF_STACK: Final = 20
+# Multiplications of an einsum of integers in one loop, more than STEPS_GAIN times those of its
+# contractions in pairs, from which pairs are quicker: each takes some 0.1 ms more than its product.
+MIN_LOOP: Final = 1 << 20
+STEPS_GAIN: Final = 4
 LAST_INTEGER: Final = np.dtype(np.ulonglong).num  # `num` of booleans and integers goes up to this
 
 # Multiplications from which a GPU makes `faithful` of fp16x3, and watches whether operands stay in

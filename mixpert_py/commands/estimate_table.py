@@ -26,6 +26,7 @@ PREDICTED = (
     "rest of the program is assumed to keep its share of the time. Predictions ignore rows whose "
     "range is too wide for the level."
 )
+IN_LOOPS = "blas: NumPy makes these products in a loop, and BLAS makes them as accurately."
 LEAST = 1.02  # times as fast: below it a level is told as no faster
 
 
@@ -102,6 +103,8 @@ def _notes(found: Estimate, budget: float) -> Iterator[str]:
     """Sentences on the meaning of the figures, and on why they may be off."""
     if found.products and found.on_gpu:
         yield LEVELS
+    if any(one.speeds["here"].get("blas", 0.0) >= LEAST for one in found.products):
+        yield IN_LOOPS
     yield (
         "Errors are those of single products on this run's operands, relative to float64 in the "
         "Frobenius norm. The program's error is estimated from them."

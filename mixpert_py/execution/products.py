@@ -19,6 +19,7 @@ from mixpert_py.runtime.dtypes import is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import wait_for
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.request import Call, Settings, matmul_shape, result_shape
+from mixpert_py.runtime.scheme import AS_ACCURATE
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.select import are_integers
 from mixpert_py.runtime.tracing.captures import CapturedCall, empty, shared_out
@@ -138,7 +139,7 @@ def _measure_times(
         left -= product.taken
         with suppress(Exception), _blas_threads(product.call.threads):  # no memory, say
             product.measured.times[scheme] = _times(product, scheme, stop)
-            if scheme == "exact" and product.measured.times[scheme] is not None:
+            if get(scheme).kind in AS_ACCURATE and product.measured.times[scheme] is not None:
                 product.measured.errors[scheme] = 0.0
 
 
@@ -196,7 +197,7 @@ def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
     call = product.call
     if scheme == "float32" and not is_wide(name_of(call.a.dtype), name_of(call.b.dtype)):
         return None  # it is the native product
-    if (scheme == "exact") != are_integers(call.a, call.b):
+    if (scheme == "exact") != are_integers(call.a, call.b) or (scheme == "blas" and _is_blas(call)):
         return None
     a, b = _part(call.a, call.b, product.each)
     call = replace(call, a=a, b=b)
@@ -221,6 +222,13 @@ def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
     native()
     pairs = pairs_until_clear(pair, lambda: perf_counter() < stop)
     return ProductTimes(median(before for before, _ in pairs) / part, Ratio.of(pairs))
+
+
+def _is_blas(call: CapturedCall) -> bool:
+    """Whether the native product of a call is BLAS's, as far as its function tells: that of an
+    einsum is not known.
+    """
+    return call.native is not None and call.a.dtype != np.float16
 
 
 def _work(shape: Shape | Reason) -> int:

@@ -14,7 +14,8 @@ from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.runtime import worth
-from mixpert_py.runtime.dtypes import are_whole, is_wide, real_products
+from mixpert_py.runtime.dtypes import is_wide, real_products
+from mixpert_py.runtime.scheme import AS_ACCURATE
 from mixpert_py.runtime.schemes import get
 from mixpert_py.tuner.ratio import SMALLEST_GAIN
 from mixpert_py.tuner.records import Measurement, Operator, Reason, median_of, time_noise
@@ -250,9 +251,8 @@ def profiled_operator(
         calls=trace.calls,
         shapes=tuple((m, k, n) for m, k, n, _ in trace.shapes),
         seconds=clock.native.site_seconds.get(site.id, 0.0),
-        local_errors={"exact": 0.0}
-        if are_whole(*trace.dtypes)
-        else {scheme: nan if error is None else error for scheme, error in trace.errors.items()},
+        local_errors={scheme: 0.0 for scheme in levels if get(scheme).kind in AS_ACCURATE}
+        | {scheme: nan if error is None else error for scheme, error in trace.errors.items()},
         predicted=clock.predicted(site.id, levels),
         excluded=clock.excluded(site.id),
         locked=locked,

@@ -63,9 +63,11 @@ def _line(reason: str, traces: list[SiteResult]) -> str:
 
 def _reason(trace: SiteResult) -> str:
     """The reason of most calls, where each call has one; "" where some call has none."""
+    has_shapes = all(any(shape) for *shape, _ in trace.shapes)
+    if has_shapes and Reason.LOOP in trace.unsuited:
+        return ""
     if sum(trace.unsuited.values()) >= trace.calls and trace.unsuited:
         return max(trace.unsuited, key=trace.unsuited.__getitem__)
-    has_shapes = all(any(shape) for *shape, _ in trace.shapes)
     is_single = has_shapes and not is_wide(*trace.dtypes) and not are_whole(*trace.dtypes)
     return SINGLE if is_single else ""
 

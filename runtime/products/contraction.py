@@ -164,10 +164,13 @@ def _path(terms: Sum, shapes: tuple[tuple[int, ...], ...], optimize: object) -> 
 class Pair:
     """Two arrays as stacks of matrices, and the call of their product.
 
-    run: makes their contraction as the program does. native_result: its result, after it has run.
+    run: makes their contraction as the program does. is_loop: as in `Call`. native_result: its
+    result, after it has run.
     """
 
-    def __init__(self, terms: Sum, arrays: Sequence[AnyArray], run: Callable[[], Any]) -> None:
+    def __init__(
+        self, terms: Sum, arrays: Sequence[AnyArray], run: Callable[[], Any], *, is_loop: bool
+    ) -> None:
         found = contraction(terms)
         assert found is not None
         a, b = arrays
@@ -185,7 +188,8 @@ class Pair:
 
         rows = _moved(a, found.left, found.stack + found.rows + found.sum).reshape(*stack, m, k)
         columns = _moved(b, found.right, found.stack + found.sum + found.columns)
-        self.call = rearranged(native, rows, columns.reshape(*stack, k, n))
+        call = rearranged(native, rows, columns.reshape(*stack, k, n))
+        self.call = call._replace(is_loop=is_loop and type(a) is np.ndarray)
 
     def result(self, product: AnyArray) -> Any:
         """The contraction's result, from the product of the matrices unless `run` has made it."""

@@ -5,6 +5,8 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
+from math import prod
 from string import ascii_letters
 from typing import Any, NamedTuple
 
@@ -27,13 +29,14 @@ from mixpert_py.runtime.products.rearranged import (
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Native, Settings, is_dask
+from mixpert_py.runtime.select import are_integers
 from mixpert_py.runtime.signatures import (
     is_native,
     keep_native,
     signature_of,
     signature_of_contraction,
 )
-from mixpert_py.runtime.worth import are_small
+from mixpert_py.runtime.worth import MIN_LOOP, STEPS_GAIN, are_small
 
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 ORDERS = ("K", "A", "C", "F")
@@ -48,6 +51,17 @@ class Problem(NamedTuple):
     terms: Sum
     arrays: tuple[AnyArray, ...]
     steps: tuple[Step, ...]
+
+    def is_cheaper_in_steps(self) -> bool:
+        """Whether a loop over all indices at once, as np.einsum makes it, takes far longer."""
+        letters, sizes = "".join(self.terms.inputs), [x.shape for x in self.arrays]
+        size = dict(zip(letters, chain(*sizes), strict=True))
+
+        def work(terms: Sum) -> int:
+            return prod(size[index] for index in set("".join(terms.inputs)))
+
+        in_steps = sum(work(step.terms) for step in self.steps)
+        return work(self.terms) >= MIN_LOOP + STEPS_GAIN * in_steps
 
 
 @trimmed
@@ -90,7 +104,8 @@ def einsum(
 
     found = _problem(operands, options)
     if isinstance(found, Problem) and len(found.steps) == 1:
-        pair = Pair(found.terms, found.arrays, whole)
+        is_loop = not options.get("optimize", False)
+        pair = Pair(found.terms, found.arrays, whole, is_loop=is_loop)
         result = pair.result(carry_out(pair.call, settings)[0])
         if is_native(context, signature_of(pair.call, settings, takes_tensors=False)):
             keep_native(context, signature)
@@ -101,7 +116,9 @@ def einsum(
         if trace is not None and site in trace.keep and 0 not in result.shape:
             trace.keep_result(site, on_host(result))  # the result of all steps, not of the last
         return _as_wanted(result, options)
-    reason = found if isinstance(found, Reason) else Reason.DIMENSIONS
+    is_loop = type(operands[-1]) is ndarray and not options.get("optimize", False)
+    reason = Reason.LOOP if is_loop else Reason.DIMENSIONS
+    reason = found if isinstance(found, Reason) else reason
     if isinstance(found, Reason):
         keep_native(context, signature)
     return carry_out(not_rearranged(whole, *_examples(operands), reason), settings)[0]
@@ -223,8 +240,11 @@ def _is_emulated(settings: Settings, found: Problem) -> bool:
     them.
     """
     scheme = settings.scheme or current().choice(settings.site).scheme
+    is_whole = are_integers(*found.arrays)
+    if scheme is None and is_whole:  # any order of sums has the same bits
+        return found.is_cheaper_in_steps()
     if scheme is not None:
-        return scheme != "native"
+        return scheme != "native" and (scheme != "exact" or is_whole)
     backend = settings.backend or current().backend
     is_single = not is_wide(*(name_of(x.dtype) for x in found.arrays))
     return is_single and (backend == "cuda" or type(found.arrays[0]) is not ndarray)
@@ -256,7 +276,7 @@ def _step(terms: Sum, arrays: Sequence[AnyArray], contract: Native, settings: Se
     if contraction(terms) is None:
         call = not_rearranged(run, arrays[0], arrays[-1], Reason.DIMENSIONS)
         return carry_out(call, settings)[0]
-    pair = Pair(terms, arrays, run)
+    pair = Pair(terms, arrays, run, is_loop=True)
     return pair.result(carry_out(pair.call, settings)[0])
 
 

@@ -31,12 +31,16 @@ def as_arrays(*operands: object) -> tuple[AnyArray, ...] | None:
 
 def dtype_reason(*operands: AnyArray) -> Reason | None:
     """The reason not to rearrange arrays, which may copy them: a dtype that no scheme takes."""
-    if are_integers(*operands):
+    if are_integers(*operands) or all(_is_half(x) for x in operands):
         return None
     for x in operands:
         if name_of(x.dtype) not in PRECISION:
             return DTYPES.get(x.dtype.kind, Reason.DTYPE)
     return None
+
+
+def _is_half(x: AnyArray) -> bool:
+    return type(x) is np.ndarray and x.dtype == np.float16
 
 
 def pairs_of(a: AnyArray, b: AnyArray, axes: object) -> tuple[list[int], list[int]] | Reason:

@@ -18,6 +18,8 @@ ALTERNATIVES = (
     Alternative("crt", "choice", CRT14.cost, CRT14.error, products=CRT14.products),
     # Of integers and booleans, see `exact_integers`.
     Alternative("exact", "exact", INT8_RATE / FP32_RATE),
+    # Of products that NumPy makes in loops: in the operands' precision, sums in another order.
+    Alternative("blas", "own", INT8_RATE / FP32_RATE),
     Alternative("float32", "cast", INT8_RATE / FP32_RATE, error=3.4e-7, dtype="float32"),
 )
 
@@ -64,7 +66,7 @@ LADDERS: dict[str, tuple[Rung, ...]] = {
         ("int8x1",),
     ),
     "fp16": (("native",), ("fp16x3",), ("fp16",)),
-    "cpu": (("native",), ("exact",), ("float32",)),
+    "cpu": (("native",), ("exact",), ("blas",), ("float32",)),
 }
 
 

@@ -19,6 +19,7 @@ from mixpert_py.runtime.gpu import device, foreign
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import TYPES, emulate
 from mixpert_py.runtime.request import Array, Request
+from mixpert_py.runtime.scheme import AS_ACCURATE
 from mixpert_py.runtime.schemes import emulation_of, get
 
 GROUP = 32  # rows or columns that stay together: every scheme's exponents span a part of it
@@ -35,7 +36,7 @@ def local_errors(a: object, b: object, schemes: Sequence[str]) -> dict[str, floa
     device.
     """
     errors = None
-    schemes = [scheme for scheme in schemes if get(scheme).kind != "exact"]  # nothing is lost
+    schemes = [scheme for scheme in schemes if get(scheme).kind not in AS_ACCURATE]
     if type(a) is type(b) is np.ndarray:
         with suppress(ImportError, MemoryError):  # CuPy without cuBLAS, a full device
             errors = _errors_after_moving(a, b, schemes)

@@ -95,6 +95,7 @@ def test_alternatives_tell_themselves_apart() -> None:
         "faithful": "choice",
         "crt": "choice",
         "exact": "exact",
+        "blas": "own",
     }
     assert {entry.kind for entry in SCHEMES.values() if isinstance(entry, Scheme)} == {"emulation"}
 
@@ -119,7 +120,7 @@ def test_ladders() -> None:
     assert ladder("crt")[:3] == (("native",), ("crt16",), ("crt15",))
     assert ladder("crt")[-5:] == (("crt7",), *ladder("int8")[2:])
     assert ladder("fp16") == (("native",), ("fp16x3",), ("fp16",))
-    assert ladder("cpu") == (("native",), ("exact",), ("float32",))
+    assert ladder("cpu") == (("native",), ("exact",), ("blas",), ("float32",))
 
 
 @pytest.mark.parametrize("name", ["mixpert", "int8", "crt", "cpu"])

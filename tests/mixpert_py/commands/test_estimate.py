@@ -362,3 +362,22 @@ def test_products_of_threads_take_no_longer_than_their_program(
     )
     found = estimated(mixpert, "s.py")
     assert 0 < found["products_seconds"] <= found["seconds"] * (1 + 1e-9)
+
+
+LOOPS = """\
+import numpy as np
+
+x = np.random.default_rng(0).standard_normal((300, 300))
+y = np.einsum("ij,jk->ik", x, x)
+z = np.einsum("ij,jk,kl->il", *3 * [x[:30, :30]])
+print(abs(y - x @ x).max() < 1e-10)
+"""
+
+
+def test_products_that_numpy_makes_in_loops_gain_by_blas(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(LOOPS)
+    done = mixpert("run", "--scheme", "blas", "--strict", "s.py")
+    assert (done.code, done.out) == (0, "True\n"), done.err
+    told = mixpert("estimate", "s.py")
+    assert told.code == 0, told.err
+    assert "NumPy makes these products in a loop" in told.out
