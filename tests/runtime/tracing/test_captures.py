@@ -31,7 +31,7 @@ def test_a_trace_hands_over_copies_of_sampled_calls() -> None:
         for _ in range(4):  # the first three are sampled
             matmul(a, a.T, site="s:1")
             a += 1.0
-        matmul(a.astype("f2"), a.T.astype("f2"), site="s:2")  # takes no scheme
+        matmul(a.astype("g"), a.T.astype("g"), site="s:2")  # takes no scheme
     (one,) = found.calls
     assert (one.site, one.shape) == ("s:1", (3, 4, 3))
     assert one.a[0, 0] == 2.0
