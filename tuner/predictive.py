@@ -233,10 +233,10 @@ class PredictiveSearch:
         level = state.ladder.level(site, scheme)
         lower = [x for x in self.options[site] if state.ladder.level(site, x) > level]
         if not lower:
-            below = [x for rung in state.ladder.below(site, scheme) for x in rung]
-            if not below:
-                return Reason.BOTTOM, ""
-            return operator.excluded.get(below[0], Reason.NOT_TAKEN), ""
+            below = state.below(operator, scheme)
+            reason = operator.excluded.get(below[0], Reason.NOT_TAKEN) if below else Reason.BOTTOM
+            is_last = reason is Reason.NOT_TAKEN and scheme != state.start.plan[site]
+            return (Reason.BOTTOM if is_last else reason), ""
         for trial in reversed(state.trials):
             # A refused step of several operators does not show which of them was the cause.
             refused = trial.reason is not Reason.KEPT and trial.plan[site] in lower

@@ -123,13 +123,15 @@ def tune_program(prepared: Prepared) -> TuningResult:
     # An interrupted search has asked the hold-out about another plan, or about none.
     judged = prepared.hold_outs is not None and complete and not reverted
     hold_out = prepared.hold_outs.errors() if prepared.hold_outs and judged else None
-    notes = (
-        *_notes(prepared, outcome, verification),
-        *_start_up(verification, is_timed=complete and not clock.predicts),
-        *_kept(options, budget, is_lowered=outcome.lowered and not reverted),
-    )
     if reverted:
         outcome = _taken_back(outcome, prepared.problem.start)
+    # Of a plan that was taken back nobody needs to know what it changes.
+    shown = replace(verification, counts={}, printed="") if reverted else verification
+    notes = (
+        *_notes(prepared, outcome, shown),
+        *_start_up(verification, is_timed=complete and not clock.predicts),
+        *_kept(options, budget, is_lowered=outcome.lowered),
+    )
     at_search = outcome.interrupted or reverted
     errors = outcome.best.errors if at_search else verification.errors
     criteria = record.criteria(

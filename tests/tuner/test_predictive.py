@@ -329,6 +329,18 @@ def test_excluded_schemes_are_not_run_and_their_reason_stands() -> None:
     assert all(plan["a"] == "native" for plan in program.plans)
 
 
+def test_a_scheme_that_takes_no_call_is_no_level_below_another() -> None:
+    program = program_of(a=1e-9)
+    (operator,) = program.operators()
+    ladder = (("native",), ("half",), ("float32",))
+    integers = replace(operator, excluded={"float32": Reason.NOT_TAKEN})
+    outcome = tune(program, [integers], [], ladder, 1e-6, noise=0.0)
+    assert reasons(outcome) == {"a": Reason.BOTTOM}
+    floats = replace(operator, excluded={"half": Reason.NOT_TAKEN, "float32": Reason.UNCLEAR})
+    outcome = tune(program, [floats], [], ladder, 1e-6, noise=0.0)
+    assert reasons(outcome) == {"a": Reason.UNCLEAR}
+
+
 @pytest.mark.parametrize("seed", some(range(4)))
 def test_nearly_all_of_the_gain_of_sixty_products_in_fifteen_runs(seed: int) -> None:
     def tuned(kind: str, until: float) -> tuple[float, int]:
