@@ -141,7 +141,7 @@ def test_a_plan_that_is_not_faster_in_fresh_processes_is_taken_back(
     chain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says(monkeypatch, SLOWER)
-    chain.write_text(f"{CHAIN}print(c.sum())\n")  # prints other digits under the plan
+    chain.write_text(f"{CHAIN}print(1e9 * (b[0, 0] - (a[0] * a[:, 0]).sum()))\n")  # loses digits
     found = paired(chain, FASTER, FASTER)
     assert found.reverted
     assert not [note for note in found.notes if "plan" in note]
