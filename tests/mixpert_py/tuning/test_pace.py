@@ -29,7 +29,7 @@ from tests.mixpert_py.tuning.chain import CHAIN, tuned
 from tests.mixpert_py.tuning.chain import chain as chain
 
 FASTER, SLOWER = Ratio(0.5, 0.4, 0.6), Ratio(1.5, 1.4, 1.6)
-NONE = Reason.NOT_TAKEN  # of no integers
+NONE = dict.fromkeys(("exact", "blas"), Reason.NOT_TAKEN)  # of float64 products
 WIDE = Ratio(0.9, 0.5, 1.5)
 SITES = [site.id for site in analyze(CHAIN.encode(), "chain")]
 
@@ -38,7 +38,7 @@ def paired(path: Path, *ratios: Ratio | Reason, budget: float = 1e-4) -> TuningR
     """The chain tuned by these ratios of its two products, each of which takes 10 s."""
     times = PairedTimes(
         dict.fromkeys(SITES, 10.0),
-        {site: {"exact": NONE, "float32": x} for site, x in zip(SITES, ratios, strict=True)},
+        {site: {**NONE, "float32": x} for site, x in zip(SITES, ratios, strict=True)},
     )
     return tuned(path, budget, times)
 
@@ -88,7 +88,7 @@ def test_a_machine_that_does_not_tell_is_no_verdict(chain: Path) -> None:
 
 def test_what_takes_little_of_the_time_leaves_nothing_undecided(chain: Path) -> None:
     first, last = SITES
-    ratios = {first: {"exact": NONE, "float32": WIDE}, last: {"exact": NONE, "float32": SLOWER}}
+    ratios = {first: {**NONE, "float32": WIDE}, last: {**NONE, "float32": SLOWER}}
     found = tuned(chain, 1e-4, PairedTimes({first: 1.5, last: 20.0}, ratios))
     assert reasons(found)[first] is Reason.UNCLEAR
     assert not found.unclear  # half of 7 % is less than what counts
@@ -98,7 +98,7 @@ def test_the_command_exits_with_1_and_the_plan_file_says_why(
     chain: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = PairedTimes(
-        dict.fromkeys(SITES, 10.0), {site: {"exact": NONE, "float32": WIDE} for site in SITES}
+        dict.fromkeys(SITES, 10.0), {site: {**NONE, "float32": WIDE} for site in SITES}
     )
 
     def of(*measured: object) -> PairedTimes:
