@@ -88,6 +88,18 @@ form_option = click.option(
     show_default=True,
     help="github: annotations for a GitHub workflow.",
 )
+exclude_option = click.option(
+    "--exclude", multiple=True, metavar="GLOB", help="Exclude these files in folders."
+)
+jobs_option = click.option(
+    "-j",
+    "jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of processes.",
+)
 quiet_option = click.option(
     "-q", "--quiet", is_flag=True, help="Print only problems and requested results."
 )
@@ -103,6 +115,12 @@ package_option = click.option(
     metavar="NAME",
     help="Include the modules of an installed package; of a program, those that it imports. NAME "
     "may be a glob such as 'sklearn.linear_model.*'. May be repeated.",
+)
+script_argument = click.argument(
+    "script", metavar="SCRIPT", required=False, shell_complete=complete_files
+)
+its_arguments = click.argument(
+    "arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…", shell_complete=complete_files
 )
 program_argument = click.argument(
     "arguments",

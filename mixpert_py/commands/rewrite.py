@@ -13,7 +13,9 @@ from mixpert_py.commands.program import (
     as_record,
     complete_files,
     complete_schemes,
+    exclude_option,
     form_option,
+    jobs_option,
     quiet_option,
 )
 
@@ -106,16 +108,8 @@ class Options:
 @click.option("-w", "--write", is_flag=True, help="Replace the files themselves.")
 @click.option("--diff", is_flag=True, help="Show the changes; write nothing.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a file would change; write nothing.")
-@click.option("--exclude", multiple=True, metavar="GLOB", help="Exclude these files in folders.")
-@click.option(
-    "-j",
-    "jobs",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of processes.",
-)
+@exclude_option
+@jobs_option
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @form_option
 @quiet_option

@@ -9,7 +9,9 @@ import click
 from mixpert_py.commands.program import (
     as_record,
     complete_files,
+    exclude_option,
     form_option,
+    jobs_option,
     package_option,
     require_paths,
 )
@@ -30,16 +32,8 @@ class Options:
 @click.command()
 @package_option
 @click.argument("paths", nargs=-1, metavar="PATH…", shell_complete=complete_files)
-@click.option("--exclude", multiple=True, metavar="GLOB", help="Exclude these files in folders.")
-@click.option(
-    "-j",
-    "jobs",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of processes.",
-)
+@exclude_option
+@jobs_option
 @click.option(
     "--json", "as_json", is_flag=True, help="The same as --format json: print a JSON list."
 )

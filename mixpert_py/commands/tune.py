@@ -19,12 +19,14 @@ from mixpert_py.commands.program import (
     complete_devices,
     complete_files,
     interrupted,
+    its_arguments,
     module_option,
     package_option,
     packages_of,
     plan_place,
     program_of,
     require_seconds,
+    script_argument,
     with_progress,
 )
 from mixpert_py.errors import BudgetError, MixPertError, PlanError
@@ -294,10 +296,8 @@ def _seeds(text: str) -> range:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @with_progress
 @module_option
-@click.argument("script", metavar="SCRIPT", required=False, shell_complete=complete_files)
-@click.argument(
-    "arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…", shell_complete=complete_files
-)
+@script_argument
+@its_arguments
 @as_record(Options)
 def tune(options: Options) -> int:
     """Find the fastest plan whose error stays within a budget.

@@ -12,11 +12,13 @@ from mixpert_py.commands.program import (
     complete_backends,
     complete_criteria,
     complete_files,
+    its_arguments,
     module_option,
     package_option,
     packages_of,
     program_of,
     require_seconds,
+    script_argument,
     with_progress,
 )
 from mixpert_py.tuner.ratio import Pace
@@ -104,10 +106,8 @@ class Options:
 @with_progress
 @module_option
 @click.argument("plan", metavar="PLAN", shell_complete=complete_files)
-@click.argument("script", metavar="SCRIPT", required=False, shell_complete=complete_files)
-@click.argument(
-    "arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…", shell_complete=complete_files
-)
+@script_argument
+@its_arguments
 @as_record(Options)
 def verify(options: Options) -> int:
     """Measure again whether a plan holds: exit with 0 if so, else with 1.

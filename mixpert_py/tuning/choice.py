@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from mixpert_py.passes.dataflow.graph import Dependencies
+from mixpert_py.tuning.options import listed
 from mixpert_py.tuning.project_sites import LIBRARY
 
 UNSEEN = (
@@ -58,18 +59,18 @@ class Choice:
         if not self.compared:
             return self._output_sentence
         if not (*self.left_out, *self.products, *[UNSEEN] * self.unseen):
-            return f"Compared: {_listed(self.compared)}."
+            return f"Compared: {listed(self.compared)}."
         products = f" and {count} product{'s' * (count > 1)} that they do not show" if count else ""
         without = ""
         if self.steps:
-            steps = _listed(self.steps)
+            steps = listed(self.steps)
             without += f" Not compared, since compared values are computed from them: {steps}."
         if self.residuals:
-            tiny = _listed(self.residuals)
+            tiny = listed(self.residuals)
             without += f" Not compared, since a plan may change such tiny differences: {tiny}."
         unseen = UNSEEN if self.unseen else ""
         return (
-            f"Compared: {_listed(self.compared)}{products}.{without} To compare others: --compare "
+            f"Compared: {listed(self.compared)}{products}.{without} To compare others: --compare "
             f"NAME, for each.{unseen}"
         )
 
@@ -80,7 +81,7 @@ class Choice:
         results = "last result of 1 product" if count == 1 else f"last results of {count} products"
         unsteady = ""
         if self.unsteady:
-            unsteady = f" Not compared, since native runs differ there: {_listed(self.unsteady)}."
+            unsteady = f" Not compared, since native runs differ there: {listed(self.unsteady)}."
         compared = "; ".join(self.output)
         if not self.output:
             compared = (
@@ -191,10 +192,3 @@ def _reached(names: Iterable[str], links: Links) -> set[str]:
             found.add(name)
             pending += links.get(name, ())
     return found
-
-
-def _listed(names: Collection[str], most: int = 8) -> str:
-    """Names in a sentence."""
-    listed = list(names)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more

@@ -141,7 +141,7 @@ class Limits:
         missing = [name for name in self.named if name not in values]
         if values and missing:
             raise ProgramError(
-                f"no value {missing[0]!r} to judge; the program shows {_listed(values)}"
+                f"no value {missing[0]!r} to judge; the program shows {listed(values, 20)}"
             )
         return {name: x for name, x in values.items() if self.common or name in self.named}
 
@@ -155,7 +155,7 @@ class Limits:
         return [*self.named.values(), *([self.common] if self.common else [])]
 
 
-def _listed(names: Iterable[str], most: int = 20) -> str:
+def listed(names: Iterable[str], most: int = 8) -> str:
     """Names of values in a line."""
     listed = list(names)
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
