@@ -1,7 +1,6 @@
 """Kept code: found again, and never taken from anybody else."""
 
 import os
-import stat
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -60,16 +59,6 @@ def pipe_in_place_of_the_folder(kept: CodeCache) -> None:
     os.mkfifo(kept.folder, 0o700)
 
 
-def socket_in_place(kept: CodeCache) -> None:
-    the_file(kept).unlink()
-    os.mknod(kept._file(b"place"), stat.S_IFSOCK | 0o600)
-
-
-def device_in_place(kept: CodeCache) -> None:
-    the_file(kept).unlink()
-    os.mknod(kept._file(b"place"), stat.S_IFCHR | 0o600, os.makedev(1, 5))  # endless zeros
-
-
 def dangling_link(kept: CodeCache) -> None:
     the_file(kept).unlink()
     os.symlink("nowhere", kept._file(b"place"))
@@ -104,8 +93,6 @@ PLANTED: dict[str, Callable[[CodeCache], None]] = {
     "folder": folder_in_place,
     "pipe": pipe_in_place,
     "pipe in place of the folder": pipe_in_place_of_the_folder,
-    "socket": socket_in_place,
-    "device": device_in_place,
     "dangling link": dangling_link,
     "file of another place": from_another_place,
     "empty file": lambda kept: the_file(kept).write_bytes(b"") and None,
@@ -129,7 +116,7 @@ def test_what_another_could_have_written_is_not_taken(
     assert set(os.listdir("/dev/fd")) == files
 
 
-BROKEN = ["link", "empty file", "half a file", "changed file", "pipe", "socket", "dangling link"]
+BROKEN = ["link", "empty file", "half a file", "changed file", "pipe", "dangling link"]
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -1,4 +1,6 @@
-"""The default's contract: as accurate as an FP32 product, on every input."""
+"""How accurate schemes are: the contract of `faithful`, the scheme of its small products, grades, and
+products of small integers, which are exact.
+"""
 
 from typing import Any
 
@@ -6,11 +8,20 @@ import numpy as np
 import pytest
 
 from mixpert_py import matmul
-from tests.benchmarks.contract import Sums, errors
+from mixpert_py.runtime.model.known_devices import model_of
+from mixpert_py.runtime.reference import float_slices
+from mixpert_py.runtime.reference.reference import multiply
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.schemes.wide_range import BF16_SLICES, WHOLE_SLICES, WIDER
+from mixpert_py.runtime.splitter import FloatSlices
+from tests.benchmarks.contract import Sums, allowed, errors
 from tests.benchmarks.judgement import Exact
-from tests.every_check import some
+from tests.every_check import some, sweep
 from tests.runtime.chains import chained
-from tests.runtime.families import EVERYDAY, FAMILIES
+from tests.runtime.emulations import EMULATIONS
+from tests.runtime.families import EVERYDAY, FAMILIES, Array
+from tests.runtime.grades import grades
 
 ALL = {**FAMILIES, **EVERYDAY}
 UNIT = 2.0**-24
@@ -95,3 +106,155 @@ def test_small_entries_that_meet_while_large_ones_meet_zeros(k: int, backend: st
             value = matmul(a, b, scheme="faithful", backend=backend)
             error = abs(value - a.astype("d") @ b.astype("d"))
             assert (error <= k * UNIT * (a.astype("d") @ b.astype("d")) + k * 2.0**-149).all()
+
+
+LIKE = {"FP32 sums": None, "an H200": model_of("h200").accumulation}
+
+
+def leaving(x: np.ndarray, slices: FloatSlices) -> list[bool]:
+    found: list[bool] = (
+        float_slices.split(x, slices, 8, -(-x.shape[1] // 8) * 8).outlier[:, 0].tolist()
+    )
+    return found
+
+
+def test_rows_below_2_20_stay_and_those_from_2_62_on_leave() -> None:
+    tiny = 2.0**-149
+    rows = [
+        *([2.0**19, tiny], [2.0**20 * (1 - 2.0**-24), tiny], [2.0**20, tiny]),
+        *([2.0**62 * (1 - 2.0**-24), 1.0], [2.0**62, 2.0**62], [0.0, tiny], [0.0, 0.0]),
+    ]
+    x = np.zeros((len(rows), 8))
+    x[:, 2:4] = rows
+    single = x.astype(np.float32)
+    assert leaving(single, WHOLE_SLICES) == [False, False, True, False, True, False, False]
+    # float64's numbers are no multiples of 2^-149: there, what a row spans decides, and
+    # elsewhere too but for large products by `faithful`.
+    by_span = [True, True, True, False, False, False, False]
+    assert leaving(x, WHOLE_SLICES) == leaving(single, BF16_SLICES) == by_span
+
+
+def meeting(k: int, other: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A's largest entries, near 2^20, meet zeros, and so do B's, near 2^other; small ones meet."""
+    a, b = (np.ldexp(rng.uniform(1, 2, shape), -1) for shape in ((6, k), (k, 6)))
+    a[:, 1], b[0] = 0, 0
+    sizes = np.array([20, -20, -60, -100, -130, -147])
+    a[:, 0] = np.ldexp(a[:, 0], 20)
+    a[:, 2:] = np.ldexp(a[:, 2:], sizes[:, None])
+    b[1] = np.ldexp(b[1], other)
+    b[2:] = np.ldexp(b[2:], other - np.array([0, 20, 40, 60, 80, 93]))
+    return a.astype(np.float32), b.astype(np.float32)
+
+
+@pytest.mark.parametrize("like", LIKE)
+@pytest.mark.parametrize("other", [-60, 0, 20, 40, 62, 90, 127])
+def test_small_entries_that_meet_small_ones(like: str, other: int) -> None:
+    for k in (128, 600):
+        a, b = meeting(k, other, np.random.default_rng(k))
+        for x, y in ((a, b), (np.ascontiguousarray(b.T), np.ascontiguousarray(a.T))):
+            value = multiply(x, y, WIDER, like=LIKE[like]).value
+            exact, size = (
+                p(x).astype(np.float64) @ p(y).astype(np.float64) for p in (np.positive, abs)
+            )
+            assert (abs(value - exact) <= allowed(k, size))[size < 2.0**128].all()
+
+
+EVERY = {**FAMILIES, **EVERYDAY}
+
+
+@pytest.mark.parametrize(
+    ("family", "k"),
+    sweep([name for name in EVERY if name != "constant"], [16, 48, 64, 256, 1024], together=1),
+)
+def test_no_family_is_worse_by_the_wider_scheme(family: str, k: int) -> None:
+    """As an H200 adds. Of constant operands the chain's luck decides, as in `test_faithful`."""
+    a, b = (x.astype(np.float32) for x in EVERY[family](np.random.default_rng(0), 32, k, 24))
+    with np.errstate(all="ignore"):
+        value = multiply(a, b, WIDER, like=LIKE["an H200"]).value
+    exact, size = (p(a).astype(np.float64) @ p(b).astype(np.float64) for p in (np.positive, abs))
+    fits = size < 2.0**127
+    assert (abs(value - exact) <= allowed(k, size))[fits].all()
+    judged = Exact.of(a, b)
+    ratios = errors(judged, value).over(errors(judged, chained(a, b)), Sums.of(judged).floor)
+    assert ratios.frobenius <= 1
+
+
+def earned(name: str, family: str, k: int = 128) -> str:
+    a, b = (x.astype(np.float32) for x in FAMILIES[family](np.random.default_rng(1), 48, k, 40))
+    return grades(a, b, multiply(a, b, EMULATIONS[name]).value)
+
+
+@pytest.mark.parametrize("name", ["int8x6", "int8x8", "int8x10", "fp16x3"])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("k", [64, 256])
+def test_row_and_column_wise(name: str, family: str, k: int) -> None:
+    assert "B" in earned(name, family, k)
+
+
+@pytest.mark.parametrize(
+    ("name", "grade"),
+    [("bf16x6", "A"), ("bf16x9", "A"), ("tf32x3", "A"), ("fp16x3", "A"), ("int8x6", "B"),
+     ("int8x8", "B"), ("int8x10", "B")],
+)  # fmt: skip
+@pytest.mark.parametrize("k", [16, 1024])
+def test_grades_count_from_16_on(name: str, grade: str, k: int) -> None:
+    every = {**FAMILIES, **EVERYDAY}
+    for family in every:
+        a, b = (x.astype(np.float32) for x in every[family](np.random.default_rng(2), 24, k, 20))
+        assert grade in grades(a, b, multiply(a, b, EMULATIONS[name]).value), family
+
+
+TWO = 32_639  # what two balanced digits hold
+EXACT = {"int8x3": (127, TWO), "int8x6": (TWO, TWO), "int8x8": (TWO, TWO), "int8x10": (TWO, TWO)}
+
+
+def integers(m: int, k: int, n: int, left: int, right: int, seed: int = 0) -> tuple[Array, Array]:
+    """Integers up to ±left and ±right; every row and column reaches its bound."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(-left, left + 1, (m, k)), rng.integers(-right, right + 1, (k, n))
+    a[np.arange(m), rng.integers(0, k, m)] = left
+    b[rng.integers(0, k, n), np.arange(n)] = -right
+    return a, b
+
+
+def check(a: Array, b: Array, scheme: Scheme, dtype: type, block: int | None = None) -> None:
+    product = multiply(a.astype(dtype), b.astype(dtype), scheme, block=block)
+    assert product.outliers.fraction == 0
+    assert product.value.dtype == dtype
+    np.testing.assert_array_equal(product.value, (a @ b).astype(dtype))
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("k", [20, 100, 3000])
+@pytest.mark.parametrize("block", [None, 64])
+def test_integers_of_two_digits(name: str, swapped: bool, k: int, block: int | None) -> None:
+    """In float64, which holds them all."""
+    a, b = integers(13, k, 9, *EXACT[name])
+    check(*((b.T, a.T) if swapped else (a, b)), EMULATIONS[name], np.float64, block)
+
+
+@pytest.mark.parametrize("name", [*EXACT, "int8x1"])
+@pytest.mark.parametrize(
+    ("left", "right", "k"),
+    [(1, 1, 5000), (9, 9, 1000), (127, 127, 1000), (127, 9, 4000), (127, 2000, 60)],
+)
+def test_small_integers_in_single_precision(name: str, left: int, right: int, k: int) -> None:
+    if name != "int8x1" or right <= 127:
+        check(*integers(13, k, 9, left, right, seed=1), EMULATIONS[name], np.float32)
+
+
+@pytest.mark.parametrize("name", ["int8x6", "int8x8"])
+def test_what_single_precision_does_not_hold_is_rounded(name: str) -> None:
+    """Once per accumulator that is converted or added; nothing else is lost."""
+    a, b = integers(30, 2000, 20, TWO, TWO, seed=3)
+    value = multiply(a.astype(np.float32), b.astype(np.float32), EMULATIONS[name]).value
+    error = np.abs(value - (a @ b).astype(np.float64))
+    assert (error <= 8 * 2.0**-24 * (np.abs(a) @ np.abs(b)) / np.sqrt(2000)).all()
+
+
+@pytest.mark.parametrize("k", [16, 500, 2500, 5200])
+@pytest.mark.parametrize(("left", "right"), [(31, 127), (2048, 3)])
+def test_faithful_keeps_integers(k: int, left: int, right: int) -> None:
+    """One FP16 slice holds integers up to 2048."""
+    check(*integers(40, k, 30, left, right, seed=4), emulation_of("faithful"), np.float32)

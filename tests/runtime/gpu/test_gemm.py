@@ -112,15 +112,6 @@ def test_k_beyond_what_int32_holds(family: Family) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
-@pytest.mark.parametrize("power", [-90, -66, 62])
-def test_results_at_the_ends_of_float32(power: int, family: Family) -> None:
-    scheme = EMULATIONS["int8x6"]
-    a, b = normal(64, 40, 48)
-    a, b = np.ldexp(a, power), np.ldexp(b, power - 7)
-    np.testing.assert_array_equal(product(a, b, scheme, family), expected(a, b, scheme))
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
 @pytest.mark.parametrize("name", ["int8x6", "int8x10", "mixpert-II", "mixpert-IV"])
 @pytest.mark.parametrize("power", [66, 69, 70, 71, 72, 75, 78])
 def test_units_whose_product_overflows(power: int, name: str, family: Family) -> None:

@@ -110,34 +110,3 @@ def test_a_graph_decides_each_time(k: int, orders: str) -> None:
         stream.synchronize()
         assert kept.guard.flag() == (width > 0)
         assert not beyond(a, b, out)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("width", [0, 4])
-@pytest.mark.parametrize("side", ["left", "right", "stacks", "double", "not finite"])
-@pytest.mark.usefixtures("every_size")
-def test_every_way_to_ask(side: str, width: float) -> None:
-    import cupy
-
-    from mixpert_py.runtime.gpu import multiply as gpu_backend
-
-    a, b = wide((300, 400), width), wide((400, 500), width)
-    plain = made(a, b).value
-    if side == "left":
-        ready = gpu_backend.pack_operand(a, FP16X3, side)
-        assert (made(a, b, left=ready.packed).value == plain).all()  # type: ignore[union-attr]
-    elif side == "right":
-        ready = gpu_backend.pack_operand(b, FP16X3, side)
-        assert (made(a, b, right=ready.packed).value == plain).all()  # type: ignore[union-attr]
-    elif side == "stacks":
-        a, b = wide((3, 300, 400), width), wide((2, 1, 400, 500), width)
-        assert not beyond(a, b, made(a, b).value)
-    elif side == "double":
-        a, b = a.astype("d") * 1e200, b.astype("d") * 1e-200
-        assert not beyond(a, b, made(a, b).value)
-    else:
-        a[7, 9], b[11, 13] = np.nan, np.inf
-        found, native = made(a, b).value, a @ b
-        assert (cupy.isnan(found) == cupy.isnan(native)).all()
-        found[7], found[:, 13] = plain[7], plain[:, 13]
-        assert (found == plain).all()

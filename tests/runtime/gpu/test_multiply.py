@@ -1,7 +1,10 @@
-"""Products of GPU arrays, on a GPU that is not there: NumPy's semantics, whatever happens."""
+"""Products of GPU arrays, on a GPU that is not there: stacks, memory, kernels that do not compile,
+graphs, and rows that slices do not hold.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +12,12 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import worth
+from mixpert_py.runtime import product_error, worth
 from mixpert_py.runtime.gpu import device_state
 from mixpert_py.runtime.gpu import multiply as gpu_backend
+from mixpert_py.runtime.gpu.native import Gemm, gemm_of
+from mixpert_py.runtime.gpu.sampling import whole_error
+from mixpert_py.runtime.gpu.stacks import batches, is_one_stack, matrices, stack_sizes
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.schemes.fp16x3 import FP16X3
@@ -205,3 +211,128 @@ def seen(schemes: list[str]) -> Any:
         return slices_product(a, b, scheme, *given)
 
     return product
+
+
+STACKS = [
+    ((), (), 1),
+    ((4,), (), 1),
+    ((), (4,), 1),
+    ((4,), (4,), 1),
+    ((1,), (4,), 1),
+    ((2, 3), (2, 3), 1),
+    ((2, 3), (3,), 2),
+    ((2, 1), (3,), 2),
+    ((2, 3), (2, 1), 2),
+    ((2, 1, 4), (3, 1), 6),
+    ((1, 1), (1,), 1),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "launches"), STACKS)
+def test_operands_meet_as_numpy_broadcasts_them(
+    a: tuple[int, ...], b: tuple[int, ...], launches: int
+) -> None:
+    c = np.broadcast_shapes(a, b)
+    of_a, of_b = (
+        np.broadcast_to(np.arange(np.prod(s, dtype=int)).reshape(s), c).ravel() for s in (a, b)
+    )
+    found = batches(a, b, c)
+    assert len(found) == launches
+    for some in found:
+        for i in range(some.count):
+            assert of_a[some.c + i] == some.a + (0 if some.shares_a else i)
+            assert of_b[some.c + i] == some.b + (0 if some.shares_b else i)
+    assert sorted(some.c + i for some in found for i in range(some.count)) == [*range(of_a.size)]
+
+
+def test_a_stack_whose_axes_step_as_one_is_taken_without_a_copy() -> None:
+    whole = np.zeros((4, 3, 2, 6, 5))
+    found = set()
+    for axes in permutations(range(5)):
+        turned = whole.transpose(axes)
+        repeated = np.broadcast_to(turned[:, :1], (turned.shape[0], 7, *turned.shape[2:]))
+        for x in (turned, turned[1:2], turned[:, :2], turned[::2], turned[..., 1:], repeated):
+            assert is_one_stack(x) == np.shares_memory(matrices(x), whole)
+            found.add(is_one_stack(x))
+    assert found == {True, False}
+
+
+def test_a_stack_that_repeats_itself_is_taken_once() -> None:
+    x = np.arange(24.0).reshape(2, 1, 3, 4)
+    wide = np.broadcast_to(x, (2, 5, 3, 4))
+    assert stack_sizes(wide) == (2, 1)
+    assert matrices(wide).shape == (2, 3, 4)
+    assert np.shares_memory(matrices(wide), x)
+    np.testing.assert_array_equal(matrices(wide), x[:, 0])
+
+
+def operands(dtype: str) -> tuple[Any, Any]:
+    a, b = np.random.default_rng(2).standard_normal((2, 96, 96)).astype(dtype)
+    return a, b
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
+def test_it_is_what_the_host_finds(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product_error, "PART", 1000)  # of ten rows
+    a, b = operands(dtype)
+    product = a @ b * np.asarray(1 + 1e-4, dtype)
+    found = whole_error(ndarray(a), ndarray(b), ndarray(product), turn=3)
+    assert found == pytest.approx(1e-4, rel=1e-2)
+    assert found == pytest.approx(product_error.whole_error(a, b, product, 3), rel=1e-9)
+
+
+Array = np.ndarray[Any, Any]
+
+
+def by_columns(memory: Array, rows: int, columns: int, leading: int) -> Array:
+    """The matrix that cuBLAS sees in memory: columns `leading` elements apart."""
+    last = leading * (columns - 1) + rows
+    assert last <= memory.size
+    return np.array([memory[j * leading : j * leading + rows] for j in range(columns)]).T
+
+
+def called(gemm: Gemm, a: Array, b: Array) -> Array:
+    """What cuBLAS makes of a call, as CuPy's rows."""
+    n, m, k = gemm.n, gemm.m, gemm.k
+    left, right = a.ravel(order="K"), b.ravel(order="K")
+    x = by_columns(right, *((k, n) if gemm.transposes_b else (n, k)), gemm.b_leading)
+    y = by_columns(left, *((m, k) if gemm.transposes_a else (k, m)), gemm.a_leading)
+    return ((x.T if gemm.transposes_b else x) @ (y.T if gemm.transposes_a else y)).T
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (5, 2, 2), (7, 64, 3)])
+@pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
+def test_the_call_is_the_product(shape: tuple[int, int, int], orders: str) -> None:
+    m, k, n = shape
+    rng = np.random.default_rng(0)
+    a = np.asarray(rng.integers(-9, 9, (m, k)), "d", order=orders[0])
+    b = np.asarray(rng.integers(-9, 9, (k, n)), "d", order=orders[1])
+    gemm = gemm_of(a.shape, a.strides, b.shape, b.strides, 8)
+    assert gemm is not None
+    assert gemm.shape == (m, n)
+    np.testing.assert_array_equal(called(gemm, a, b), a @ b)
+
+
+X = np.zeros((6, 6), "f")
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (X[0], X),
+        (X, X[:, 0]),
+        (X[:1], X),
+        (X, X[:, :1]),
+        (X[:, :1], X[:1]),
+        (X[:, :4], X[:4]),
+        (X, X[:5]),
+        (X[::2], X),
+        (X, X[::-1]),
+        (X[:0], X),
+        (X[None], X),
+    ],
+    ids=str,
+)
+def test_what_cupy_has_to_make_as_a_whole(a: Array, b: Array) -> None:
+    assert gemm_of(a.shape, a.strides, b.shape, b.strides, 4) is None

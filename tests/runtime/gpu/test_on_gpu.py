@@ -4,6 +4,7 @@ stream, graph, thread or process.
 
 import itertools
 import multiprocessing
+import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,7 +20,10 @@ from mixpert_py.runtime.gpu import device_state, prepared, staging, transfer
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.schemes.fp16x3 import FP16X3
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.fresh_home import ROOT, command
+from tests.runtime.certified import multiply
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.gpu.fake import pays_from
 from tests.runtime.gpu.fake.gpu import Unprepared
@@ -293,7 +297,8 @@ def test_a_product_is_captured_in_a_graph(given: str, k: int, dtype: str, has_tr
         cupy.cuda.Stream(non_blocking=True) as stream,
         use(Context(scheme="int8x6", backend="cuda", trace=trace)),
     ):
-        matmul(a, b, site="warm")  # compiles
+        for site in ("warm", "captured")[: 1 if has_trace else 2]:
+            matmul(a, b, site=site)  # compiles, and prepares launches
         stream.begin_capture()
         value = matmul(a, b, site="captured", **out)
         graph = stream.end_capture()
@@ -437,3 +442,48 @@ class TestPyTorch:
             assert ran(matmul, x, x, scheme="int8x6")[1:] == ("native", reason)
         with torch.autocast("cuda"):
             assert ran(matmul, a, a, scheme="int8x6")[1:] == ("native", Reason.AUTOCAST)
+
+
+LARGEST_NUMBERS = {"f": float(np.finfo(np.float32).max), "d": float(np.finfo(np.float64).max)}
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("name", [*EMULATIONS, "faithful"])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (70, 40)])
+def test_the_largest_number(name: str, dtype: str, m: int, n: int) -> None:
+    a, b = cupy.full((m, 1), LARGEST_NUMBERS[dtype], dtype), cupy.ones((1, n), dtype)
+    for x, y in ((a, b), (-b.T, a.T)):
+        value = matmul(x, y, scheme=name, backend="cuda").get()
+        bound = multiply(x.get(), y.get(), EMULATIONS.get(name, FP16X3)).certificate.bound()
+        assert (abs(value.astype("d") - (x @ y).get()) <= 2 * bound).all()
+    assert (matmul(a, 2 * b, scheme=name, backend="cuda") == np.inf).all()
+
+
+@pytest.mark.parametrize("name", [*EMULATIONS, "faithful"])
+@pytest.mark.parametrize("stack", [(), (3,)])
+def test_sums_near_the_largest_number(name: str, stack: Any) -> None:
+    rng = np.random.default_rng(4)
+    for m, k, n in ((12, 1, 10), (12, 7, 10), (40, 40, 70), (130, 600, 140)):
+        a, b = rng.standard_normal((*stack, m, k)), rng.standard_normal((*stack, k, n))
+        b *= LARGEST_NUMBERS["f"] * (1 - 2.0**-16) / (abs(a) @ abs(b)).max(axis=-2, keepdims=True)
+        a, b = (cupy.asarray(x.astype(np.float32)) for x in (a, b))
+        for x, y in ((a, b), (b.swapaxes(-1, -2), a.swapaxes(-1, -2))):
+            assert cupy.isfinite(matmul(x, y, scheme=name, backend="cuda")).all()
+
+
+def printed(*arguments: str) -> str:
+    ended = subprocess.run(
+        command("tests.runtime.gpu.shipped_products", *arguments),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_results_do_not_depend_on_what_is_shipped() -> None:
+    with_them = printed()
+    assert with_them.count("\n") == 24
+    assert with_them == printed("without")

@@ -115,26 +115,6 @@ def test_stacks_of_several_axes_in_any_order(scheme: str, library: str) -> None:
                     assert found == wanted
 
 
-def test_an_out_takes_what_is_prepared() -> None:
-    """Also one that is an operand, and a view; the library judges one that does not fit."""
-    import cupy
-
-    x, y = random((1100, 1100), 1), random((1100, 1100), 2)
-    wanted = direct(x, y, "faithful").get()
-    wide = cupy.zeros((1100, 2200), np.float32)
-    with use(replace(current())):
-        for out in (cupy.empty_like(x), wide[:, ::2], x.copy()):
-            for _ in range(2):
-                left = out if out.strides == x.strides and out[0, 0] == x[0, 0] else x
-                assert matmul(left, y, site="s", native=cupy.matmul, out=out) is out
-                assert out.get().tobytes() == wanted.tobytes()
-                if left is out:
-                    out[...] = x
-        for bad in (cupy.empty((3, 3), np.float32), cupy.empty((1100, 1100), np.int8)):
-            with pytest.raises((ValueError, TypeError)):
-                matmul(x, y, site="s", native=cupy.matmul, out=bad)
-
-
 def test_other_data_of_a_signature() -> None:
     """Rows that leave the slices, NaN and Inf, a range that the guard finds too wide, and back."""
     import cupy
@@ -172,27 +152,6 @@ def test_streams_and_threads() -> None:
     for thread in threads:
         thread.join()
     assert not failed
-
-
-def test_a_graph_is_made_the_direct_way() -> None:
-    """It holds what it uses, also where the signature was prepared before."""
-    import cupy
-
-    x, y = random((2304, 2304), 1), random((2304, 2304), 2)
-    cupy.cuda.Device().synchronize()  # such a stream does not wait for the one that made them
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
-        for _ in range(2):
-            wanted = matmul(x, y, site="s")
-        stream.begin_capture()
-        value = matmul(x, y, site="s")
-        graph = stream.end_capture()
-        x *= 2
-        for _ in range(3):
-            matmul(y, y, site="other")  # takes memory that is free
-            graph.launch()
-        stream.synchronize()
-        assert value.get().tobytes() == (2 * wanted).get().tobytes()
 
 
 def test_products_of_a_loop_on_an_idle_stream() -> None:

@@ -2,8 +2,6 @@
 exact integers, against the reference backend.
 """
 
-import ctypes
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -18,10 +16,9 @@ import pytest
 from mixpert_py.runtime.gpu import residues as products
 from mixpert_py.runtime.gpu.gemm import gemm
 from mixpert_py.runtime.kernels.abi import LARGE, NONFINITE, STEP
-from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.packing import by_columns, by_rows, pack
 from mixpert_py.runtime.packing import residues as packed_residues
-from mixpert_py.runtime.packing.residues import TILE, of_moduli
+from mixpert_py.runtime.packing.residues import TILE
 from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.reference import residues as meant
 from mixpert_py.runtime.reference.residues import scales
@@ -42,17 +39,14 @@ from mixpert_py.runtime.schemes.integers import (
     is_exact,
     scheme_for,
 )
-from mixpert_py.runtime.schemes.residues import MODULI
 from mixpert_py.runtime.splitter import Residues
 from tests.every_check import EVERY_CHECK, some
 from tests.runtime.families import EVERYDAY, FAMILIES
-from tests.runtime.kernels_on_host import host
 from tests.runtime.kernels_on_host.host import (
     HostArray,
     HostKernel,
     Memory,
     kernels,
-    library,
     seen,
 )
 
@@ -422,22 +416,6 @@ def test_the_portable_kernel_has_the_bits_of_the_reference(
         np.testing.assert_array_equal(out, wanted)
 
 
-def test_sums_of_a_long_k_are_reduced_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the portable kernel, where "long" begins at 128 in place of 65,536."""
-
-    def source(file: str, definitions: Any) -> str:
-        return source_text(file, definitions).replace("65536 / STEP", "128 / STEP")
-
-    monkeypatch.setattr(host, "source_text", source)
-    monkeypatch.setitem(sys.modules, "cupy", on_a("89", 99 * 1024, 5))
-    monkeypatch.setattr(products, "MMA", products.MMA._replace(stages=2))
-    rng = np.random.default_rng(2)
-    x, y = rng.random((40, 300)), rng.random((300, 30))
-    out = np.empty((40, 30)).view(HostArray)
-    multiply(x.view(HostArray), y.view(HostArray), "crt7", out)
-    np.testing.assert_array_equal(out, reference.multiply(x, y, emulation_of("crt7")).value)
-
-
 @pytest.mark.parametrize(
     ("kind", "other"), [("±30,000", "all of two digits"), ("16 bits", "signed bytes")]
 )
@@ -498,35 +476,3 @@ def digits(number: int, least: int, most: int) -> list[list[int]]:
         return [[number]]
     high = (number + (128 if least < 0 else 0)) >> 8
     return [[lower, high] for lower in low]
-
-
-REDUCTION = """
-extern "C" long wrong(int index) {
-    const int p = moduli[index], half = p / 2;
-    const Reduction reduced(index);
-    const long most = p == 256 ? 1l << 31 : 1l << 30;
-    auto differs = [=](long sum) {
-        const long wanted = ((sum + half) % p + p) % p;
-        return reduced((int)sum) != (unsigned)wanted;
-    };
-    long count = differs(most - 1) + differs(-most) + differs(most - 2) + differs(1 - most);
-    for (long sum = -(most / p) * p - half; sum + 1 < most; sum += p)
-        if (sum > -most) count += differs(sum - 1) + differs(sum);
-    return count;
-}
-"""
-
-
-def test_sums_are_reduced_where_quotients_change(tmp_path: Path) -> None:
-    """In the GEMM, at every multiple of a modulus that an INT32 sum of a segment comes past."""
-    source = source_text(products.WGMMA.file, of_moduli(MODULI))
-    struct = re.search(r"struct Reduction \{.*?\n\};", source, re.DOTALL)
-    assert struct is not None
-    text = f"typedef unsigned u32;\nstatic const unsigned short moduli[] = {{{listed(MODULI)}}};\n"
-    wrong = library(text + struct[0] + REDUCTION, tmp_path / "reduction.so", "-O2").wrong
-    wrong.restype = ctypes.c_long
-    assert not any(wrong(index) for index in some(range(len(MODULI)), 9))
-
-
-def listed(numbers: tuple[int, ...]) -> str:
-    return ", ".join(map(str, numbers))

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import processor
 from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.gpu import copiers, device_state, staging, transfer
+from mixpert_py.runtime.gpu import device_state, transfer
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.transfer import GRANULE, panel_rows
 from mixpert_py.runtime.request import Product
@@ -145,21 +144,6 @@ def test_one_array_is_moved_once(
     if pair == "x @ x.T":
         assert len(gpu.launches) > 1
     np.testing.assert_array_equal(result, moved(a.copy(), b.copy()))
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_what_is_longer_than_a_slot_goes_in_pieces(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[Any], order: Any
-) -> None:
-    monkeypatch.setattr(transfer, "PANEL_BYTES", 1 << 14)
-    monkeypatch.setattr(staging, "SLOT_BYTES", 1 << 12)
-    monkeypatch.setattr(copiers, "_copiers", copiers._Copiers())
-    monkeypatch.setattr(processor, "cores", lambda: 1)  # what is faked is not the threads' own
-    a, b = np.asarray(normal(3 * GRANULE, 50), order=order), normal(50, 40, seed=1)
-    result = moved(a, b)
-    assert len(gpu.launches) == 3
-    assert max(map(prod, moves)) <= 1 << 10
-    np.testing.assert_array_equal(result, there(a, b))
 
 
 @pytest.mark.usefixtures("gpu")

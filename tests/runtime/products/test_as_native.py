@@ -6,11 +6,15 @@ take the scheme.
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+import mixpert_py
+from mixpert_py.errors import PlanError
+from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
@@ -118,6 +122,7 @@ def summands(subscripts: str) -> list[Any]:
 
 
 SUMS = [(words, *summands(words)) for words in (*MATRIX_PRODUCTS, *OTHER_SUMS, *NO_SUMS)]
+SUMS += [("...i,...ij->...j", normal(3, 4), normal(2, 3, 4, 5))]
 SUMS += [(normal(5, 5), one[0], normal(5, 5), *one[1:]) for one in LISTS]
 
 
@@ -363,3 +368,114 @@ def test_cupy_arrays(name: str, edge: int, scheme: str, monkeypatch: pytest.Monk
     wide = a.astype(float), b.astype(float)
     exact = own(*wide, ([1], [1])) if name == "tensordot" else own(*wide)
     assert float(cupy.linalg.norm(result - exact) / cupy.linalg.norm(exact)) < 2e-6
+
+
+SQUARE = np.random.default_rng(0).standard_normal((6, 6))
+
+REARRANGED: dict[str, Callable[..., Any]] = {
+    "inner": lambda **given: inner(SQUARE, SQUARE, **given),
+    "multi_dot": lambda **given: multi_dot([SQUARE, SQUARE, SQUARE], **given),
+    "tensordot": lambda **given: tensordot(SQUARE, SQUARE, 1, **given),
+    "einsum": lambda **given: einsum("ij,jk", SQUARE, SQUARE, **given),
+}
+
+
+@pytest.mark.parametrize("name", REARRANGED)
+def test_a_stale_plan_is_told_at_the_products_own_line(name: str) -> None:
+    with (
+        use(Context(plan=Plan(site=[Site(id="m:f/x~aa#0", scheme="native")]))),
+        pytest.warns(UserWarning, match="stale") as caught,
+    ):
+        REARRANGED[name](site="m:f/y~bb#0")
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize("name", REARRANGED)
+def test_a_plan_brings_its_scheme_and_arguments_override_it(name: str) -> None:
+    plan = Plan(site=[Site(id="m:f/x~aa#0", scheme="int8x6")])
+    with use(Context(plan=plan, backend="reference")):
+        planned = REARRANGED[name](site="m:f/x~aa#0")
+        native = REARRANGED[name](site="m:f/x~aa#0", scheme="native")
+    np.testing.assert_array_equal(native, REARRANGED[name]())
+    assert 0 < np.abs(planned - native).max() < 1e-4
+    given = REARRANGED[name](scheme="int8x6", backend="reference")
+    np.testing.assert_array_equal(given, planned)
+    other = REARRANGED[name](scheme="int8x6", backend="reference", block=2)
+    assert not np.array_equal(other, planned)
+
+
+@pytest.mark.parametrize("name", REARRANGED)
+def test_unknown_names_are_errors(name: str) -> None:
+    with pytest.raises(PlanError, match="unknown scheme 'int9x6'"):
+        REARRANGED[name](scheme="int9x6")
+    with pytest.raises(PlanError, match="unknown backend 'gpu'"):
+        REARRANGED[name](backend="gpu")
+
+
+EYE = np.eye(3)
+REPLACED: dict[str, tuple[Callable[..., Any], str, tuple[Any, ...]]] = {
+    "einsum": (einsum, "einsum", ("ij,jk", EYE, EYE)),
+    "einsum of three": (einsum, "einsum", ("ij,jk,kl", EYE, EYE, EYE)),
+    "tensordot": (tensordot, "tensordot", (EYE, EYE, 1)),
+    "inner": (inner, "inner", (EYE, EYE)),
+    "multi_dot": (multi_dot, "multi_dot", ([EYE, EYE, EYE],)),
+    "any": (xp_product, "einsum", ("ij,jk", EYE, EYE)),
+}
+
+
+@pytest.mark.parametrize("scheme", [None, "native", "float32"])
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_function_in_numpys_place_is_called(
+    monkeypatch: pytest.MonkeyPatch, name: str, scheme: str | None
+) -> None:
+    product, word, operands = REPLACED[name]
+    called: list[tuple[Any, ...]] = []
+
+    def theirs(*given: Any, **options: Any) -> object:
+        called.append(given)
+        return "theirs"
+
+    monkeypatch.setattr(np.linalg if word == "multi_dot" else np, word, theirs)
+    with use(Context(scheme=scheme)):
+        for _ in range(2):
+            assert product(*operands, site=SITE, native=theirs) == "theirs"
+    assert len(called) == 2
+    assert [len(given) for given in called] == [len(operands)] * 2
+
+
+class Duck:
+    """An operand whose `__array_function__` returns the arguments that it is given."""
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return function.__name__, args, kwargs
+
+
+DUCK = Duck()
+WRITTEN: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("tensordot", (EYE, DUCK), {}),
+    ("tensordot", (EYE, DUCK, 1), {}),
+    ("tensordot", (DUCK, EYE), {"axes": 1}),
+    ("tensordot", (DUCK, EYE), {"axes": 2}),
+    ("dot", (EYE, DUCK), {}),
+    ("dot", (EYE, DUCK, None), {}),
+    ("dot", (EYE, DUCK), {"out": None}),
+    ("inner", (EYE, DUCK), {}),
+    ("einsum", ("ij,jk", EYE, DUCK), {}),
+    ("einsum", ("ij,jk", EYE, DUCK), {"optimize": False, "out": None}),
+    ("linalg.multi_dot", ([EYE, DUCK],), {}),
+    ("linalg.multi_dot", ([EYE, DUCK],), {"out": None}),
+]
+
+
+@pytest.mark.parametrize("scheme", [None, "float32", "int8x6"])
+@pytest.mark.parametrize("asked", [False, True], ids=["by name", "by function"])
+@pytest.mark.parametrize(("name", "operands", "named"), WRITTEN)
+def test_a_type_with_products_of_its_own_gets_the_call_as_it_is_written(
+    name: str, operands: Any, named: dict[str, Any], asked: bool, scheme: str | None
+) -> None:
+    native = attrgetter(name)(np)
+    product = xp_product if asked else getattr(mixpert_py, name.rpartition(".")[2])
+    with use(Context(scheme=scheme)):
+        for _ in range(2):
+            result = product(*operands, **named, site=SITE, native=native)
+            assert result == native(*operands, **named)

@@ -121,18 +121,6 @@ def test_products(ours: Any, native: Any, shapes: Any) -> None:
     assert not value.shape or abs(value - exact).max() > 1e-12  # it was emulated
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
-@pytest.mark.parametrize("scheme", ["int8x6", "float32", "native"])
-def test_dtypes(dtype: str, scheme: str) -> None:
-    a, b = lazy(60, 50, dtype=dtype), lazy(50, 40, dtype=dtype, seed=1)
-    with use(Context(scheme=scheme, backend="reference")):
-        made = matmul(a, b)
-    alike(made, a @ b)
-    value = made.compute()
-    assert value.dtype == dtype
-    np.testing.assert_allclose(value, (a @ b).compute(), atol=1e-3)
-
-
 def test_nothing_is_computed() -> None:
     def fail(block: Any) -> Any:
         raise AssertionError("computed")

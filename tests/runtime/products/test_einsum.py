@@ -1,4 +1,4 @@
-"""`einsum` means np.einsum, and says why it took no scheme."""
+"""`einsum` of several operands and with options, einops's patterns of names, and `multi_dot`."""
 
 import random
 from functools import partial
@@ -9,7 +9,8 @@ import pytest
 
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.contraction import contraction, expand
-from mixpert_py.runtime.products.einsum import einsum
+from mixpert_py.runtime.products.einsum import einops_einsum, einsum
+from mixpert_py.runtime.products.multi_dot import multi_dot, steps
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.every_check import sweep
@@ -188,3 +189,96 @@ def test_an_out_that_is_an_operand_is_for_numpy() -> None:
         einsum("ij,jk", mine, b, out=mine.T, site=SITE)
     assert result is mine
     assert trace.sites[SITE].reasons == {Reason.OUT: 1}
+
+
+A, B, C = np.random.default_rng(0).standard_normal((3, 4, 4))
+
+
+def einops(*operands: Any) -> Any:
+    """Stand for einops.einsum, which makes a compact pattern and calls np.einsum."""
+    *arrays, pattern = operands
+
+    names: dict[str, str] = {}
+    compact = "".join(
+        names.setdefault(word, chr(ord("a") + len(names))) if word.isidentifier() else word
+        for word in pattern.replace(",", " , ").split()
+    )
+    return np.einsum(compact, *arrays)
+
+
+def test_a_pattern_of_names_takes_the_scheme() -> None:
+    for operands in ((A, B, "i k, k j -> i j"), (A, B, C, "i k, k j, j l -> i l")):
+        wanted = einops(*operands)
+        trace = Trace()
+        with use(Context(scheme="int8x3", backend="reference", trace=trace)):
+            result = einops_einsum(*operands, native=einops, site=SITE)
+        assert trace.sites[SITE].schemes == {"int8x3": len(operands) - 2}
+        assert 0 < np.abs(result - wanted).max() < 0.1
+        with use(Context()):
+            for _ in range(2):
+                again = einops_einsum(*operands, native=einops, site=SITE)
+                np.testing.assert_array_equal(again, wanted)
+
+
+def test_other_operands_are_einopss_own() -> None:
+    with use(Context(scheme="int8x3", backend="reference", trace=(trace := Trace()))):
+        result = einops_einsum([[1.0]], B[:1], "i k, k j -> i j", native=einops, site=SITE)
+        np.testing.assert_array_equal(result, B[:1])
+        with pytest.raises(TypeError):
+            einops_einsum(A, B, native=einops_of_two)
+    assert not trace.sites
+
+
+def einops_of_two(a: Any, b: Any) -> Any:
+    raise TypeError("no pattern")
+
+
+def chain(*shapes: tuple[int, ...], dtype: str = "float64") -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def test_the_order_is_the_textbooks() -> None:
+    # Cormen et al., figure 15.5: ((A1 (A2 A3)) ((A4 A5) A6)).
+    order = steps((30, 35, 15, 5, 10, 20, 25))
+    assert set(order) == {(1, 1, 2), (0, 0, 2), (3, 3, 4), (3, 4, 5), (0, 2, 5)}
+    assert order[-1] == (0, 2, 5)
+    assert order.index((1, 1, 2)) < order.index((0, 0, 2))
+
+
+def test_equal_costs_are_split_where_numpy_splits_them() -> None:
+    assert steps((4, 4, 4, 4)) == ((1, 1, 2), (0, 0, 2))
+
+
+OUTS: dict[str, Any] = {
+    "fits": lambda shape: np.full(shape, 7.0),
+    "Fortran": lambda shape: np.zeros(shape, order="F"),
+    "float32": lambda shape: np.zeros(shape, np.float32),
+    "dimensions": lambda shape: np.zeros((*shape, 1)),
+    "number": lambda shape: 5,
+}
+
+
+@pytest.mark.parametrize("scheme", [None, "native", "float64"])
+@pytest.mark.parametrize("kind", OUTS)
+@pytest.mark.parametrize(
+    ("matrices", "shape"),
+    [
+        (chain((3, 4), (4, 5)), (3, 5)),
+        (chain((2, 30), (30, 3), (3, 40)), (2, 40)),
+        (chain((4,), (4, 5), (5, 6)), (1, 6)),
+        (chain((4,), (4, 5), (5,)), (1, 1)),
+        (chain((4, 4), (4, 4), (4, 4), dtype="int"), (4, 4)),
+    ],
+)
+def test_out_takes_the_last_product(
+    matrices: Any, shape: tuple[int, ...], kind: str, scheme: str | None
+) -> None:
+    theirs, ours = OUTS[kind](shape), OUTS[kind](shape)
+    wanted, _ = outcome(partial(np.linalg.multi_dot, out=theirs), matrices)
+    with use(Context(scheme=scheme)):
+        for _ in range(2):
+            result, _ = outcome(partial(multi_dot, site=SITE, out=ours), matrices)
+            assert same(result, wanted), (result, wanted)
+            assert same(ours, theirs)
+            assert not isinstance(result, np.ndarray) or np.shares_memory(result, ours)

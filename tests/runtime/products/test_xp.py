@@ -2,9 +2,8 @@
 
 import functools
 import operator
-import sys
 from functools import partial
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,17 +34,6 @@ def test_a_function_of_another_module_is_only_called() -> None:
         )
     assert calls == [((A, B), {"out": 3})]
     assert not trace.sites
-
-
-def test_cupys_functions_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake: Any = ModuleType("cupy")
-    fake.matmul = lambda a, b: a @ b
-    fake.matmul.__name__ = "matmul"
-    monkeypatch.setitem(sys.modules, "cupy", fake)
-    trace = Trace()
-    with use(Context(scheme="int8x3", backend="reference", trace=trace)):
-        xp_product(A, B, site=SITE, native=fake.matmul)
-    assert trace.sites[SITE].schemes == {"int8x3": 1}
 
 
 def test_a_primitive_of_autograds_is_the_product_that_it_wraps() -> None:

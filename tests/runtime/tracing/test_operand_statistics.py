@@ -143,27 +143,6 @@ def test_a_call_is_looked_into(dtype: Any, shapes: tuple[tuple[int, ...], ...]) 
     assert without == found._replace(errors={})
 
 
-class Traced:
-    """An array in name only."""
-
-    ndim = 2
-    shape = (3, 3)
-    dtype = np.dtype(np.float32)
-
-    def __dlpack__(self) -> None: ...
-
-    def __getitem__(self, key: Any) -> Any:
-        return self
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("has no value yet")
-
-
-@pytest.mark.parametrize("levels", [(), ("int8x3",)])
-def test_nobody_looks_at_what_has_no_values(levels: tuple[str, ...]) -> None:
-    assert operand_statistics(Traced(), Traced(), levels) is None
-
-
 class TestOnAGpu:
     """What the operands' own device says, where there is one: by kernels, not by NumPy."""
 
