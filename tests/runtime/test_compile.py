@@ -1,4 +1,4 @@
-"""Kernel sources as they are compiled, what is put into a kernel's PTX, and compilations that fail."""
+"""Kernel sources as they are compiled, what is put into PTX, and compilations that fail."""
 
 import pytest
 

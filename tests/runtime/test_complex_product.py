@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.complex_product import NUMPYS, parts, split
 from mixpert_py.runtime.reference.emulation import emulate
 from tests.every_check import some, sweep
 from tests.runtime.families import FAMILIES, Array
@@ -119,3 +120,10 @@ def test_float32_casts_where_there_is_room() -> None:
     assert emulate(a * 1e25, b * 1e25j, "float32") is None
     mixed = emulate(a.real, b, "float32")
     np.testing.assert_array_equal(mixed, a.real.astype("f") @ b.astype("F"))
+
+
+def test_a_repeated_operand_is_split_once() -> None:
+    shapes: list[Any] = []
+    way = NUMPYS._replace(split=lambda x: (shapes.append(x.shape), split(x))[1])
+    assert parts(way, np.broadcast_to(normal(3, 4), (7, 3, 4))).shape == (2, 7, 3, 4)
+    assert shapes == [(1, 3, 4)]

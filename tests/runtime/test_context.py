@@ -201,3 +201,9 @@ def test_a_block_in_which_a_product_takes_the_scheme_is_not_told() -> None:
             mixpert_py.matmul(x, x)  # the outer scheme is overridden, not lost
         with precision("native"):
             assert (x @ x)[0, 0] == 300
+
+
+def test_a_renamed_file_keeps_its_plan() -> None:
+    with pytest.warns(UserWarning, match="runs as m:f/matmul~aa#0, the same expression"):
+        choice = Context(plan=plan("fp16")).choice("renamed:f/matmul~aa#0")
+    assert choice.scheme == "fp16"

@@ -1,5 +1,5 @@
-"""How accurate schemes are: the contract of `faithful`, the scheme of its small products, grades, and
-products of small integers, which are exact.
+"""How accurate schemes are: the contract of `faithful`, the scheme of its small products, grades,
+and products of small integers, which are exact.
 """
 
 from typing import Any

@@ -90,6 +90,15 @@ def test_the_longest_unused_goes_and_is_destroyed() -> None:
     assert not use(graphs, 0)
 
 
+def test_addresses_that_never_repeat_build_no_end_of_graphs() -> None:
+    driver = Driver()
+    graphs = LaunchGraphs(driver)
+    for address in range(100):
+        for _ in range(2):
+            use(graphs, address)
+    assert driver.count("cuGraphInstantiateWithFlags") == MOST
+
+
 @pytest.mark.parametrize("failing", [*MADE, "cuGraphAddMemsetNode"])
 def test_where_graphs_cannot_be_built_nobody_tries_again(failing: str) -> None:
     driver = Driver(failing)

@@ -201,3 +201,11 @@ class TestOnAGpu:
 def test_an_infinite_imaginary_part_is_no_warning() -> None:
     a = np.array([[complex(0, np.inf), 1]], np.complex64)
     operand_statistics(a, np.ones((2, 1), np.complex64), ())
+
+
+def test_int8_loses_of_an_imaginary_part_what_it_does_of_a_real_one() -> None:
+    units = 10 ** np.random.default_rng(7).uniform(-3, 3, 600)
+    a, b = normal(40, 600) * units, normal(600, 30, seed=6) / units[:, None]
+    lost = int8_loss(a, b)
+    assert 15 < lost < 19
+    assert int8_loss(a * 1j, b) == pytest.approx(lost, abs=0.1)
