@@ -144,35 +144,6 @@ def test_a_call_that_passes_costs_no_other(native: Any) -> None:
     assert len(seen) == 1
 
 
-def test_what_else_functions_take_passes_too() -> None:
-    """Wherever it would be theirs to judge."""
-    a = np.arange(4.0).reshape(2, 2)
-    for _ in range(2):
-        for function in (matmul, dot, dot_method):
-            out = np.zeros((2, 2))
-            assert function(a, a, out=out, site=SITE) is out  # type: ignore[operator]
-            assert function(a, a, out, site=SITE) is out  # type: ignore[operator]
-            np.testing.assert_array_equal(out, a @ a)
-            for given in ({}, {"scheme": "int8x1", "backend": "reference"}):
-                with pytest.raises(TypeError):
-                    function(a, a, more=1, site=SITE, **given)  # type: ignore[operator]
-        assert matmul(a, a, dtype="float32", site=SITE).dtype == np.float32
-        emulated = matmul(a / 3, a, scheme="int8x1", backend="reference", site=SITE)
-        assert (emulated != a / 3 @ a).any()
-
-
-def test_a_method_that_takes_no_out_refuses_none_too() -> None:
-    class Sparse:
-        def dot(self, other: object) -> str:
-            return "product"
-
-    with pytest.raises(TypeError, match="out"):
-        dot_method(Sparse(), 1, out=None)
-    assert dot_method(Sparse(), 1) == "product"
-    a = np.eye(2)
-    assert dot_method(a, a, out=None) is not a
-
-
 def test_float32_takes_no_memory_beside_out() -> None:
     a, b, out = np.random.default_rng(4).standard_normal((3, 300, 300))
     wanted = matmul(a, b, scheme="float32")

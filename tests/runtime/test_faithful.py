@@ -9,12 +9,10 @@ import pytest
 
 from mixpert_py import matmul
 from mixpert_py.runtime.model.known_devices import model_of
-from mixpert_py.runtime.reference import float_slices
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.schemes.wide_range import BF16_SLICES, WHOLE_SLICES, WIDER
-from mixpert_py.runtime.splitter import FloatSlices
+from mixpert_py.runtime.schemes.wide_range import WIDER
 from tests.benchmarks.contract import Sums, allowed, errors
 from tests.benchmarks.judgement import Exact
 from tests.every_check import some, sweep
@@ -109,29 +107,6 @@ def test_small_entries_that_meet_while_large_ones_meet_zeros(k: int, backend: st
 
 
 LIKE = {"FP32 sums": None, "an H200": model_of("h200").accumulation}
-
-
-def leaving(x: np.ndarray, slices: FloatSlices) -> list[bool]:
-    found: list[bool] = (
-        float_slices.split(x, slices, 8, -(-x.shape[1] // 8) * 8).outlier[:, 0].tolist()
-    )
-    return found
-
-
-def test_rows_below_2_20_stay_and_those_from_2_62_on_leave() -> None:
-    tiny = 2.0**-149
-    rows = [
-        *([2.0**19, tiny], [2.0**20 * (1 - 2.0**-24), tiny], [2.0**20, tiny]),
-        *([2.0**62 * (1 - 2.0**-24), 1.0], [2.0**62, 2.0**62], [0.0, tiny], [0.0, 0.0]),
-    ]
-    x = np.zeros((len(rows), 8))
-    x[:, 2:4] = rows
-    single = x.astype(np.float32)
-    assert leaving(single, WHOLE_SLICES) == [False, False, True, False, True, False, False]
-    # float64's numbers are no multiples of 2^-149: there, what a row spans decides, and
-    # elsewhere too but for large products by `faithful`.
-    by_span = [True, True, True, False, False, False, False]
-    assert leaving(x, WHOLE_SLICES) == leaving(single, BF16_SLICES) == by_span
 
 
 def meeting(k: int, other: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

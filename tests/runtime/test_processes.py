@@ -1,7 +1,6 @@
 """What other processes see: nothing heavy is imported, forks and spawned children multiply."""
 
 import multiprocessing
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,31 +57,6 @@ def test_children_multiply_as_their_parent(start: Any) -> None:
     np.testing.assert_array_equal(ours.recv(), matmul(a, a, scheme="int8x6", backend="reference"))
     child.join(60)
     assert child.exitcode == 0
-
-
-def cold_start(folder: str, number: int, barrier: Any, results: Any) -> None:
-    os.environ["HOME"] = folder
-    made = bytes([number]) * 200_000
-    barrier.wait()
-    results.put(kernels.cached(b"place", lambda: made))
-
-
-def test_cold_starts_at_the_same_time_leave_one_whole_kernel(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    barrier, results = context.Barrier(4), context.Queue()
-    children = [
-        context.Process(target=cold_start, args=(str(tmp_path), n, barrier, results))
-        for n in range(4)
-    ]
-    for child in children:
-        child.start()
-    found = [results.get(timeout=60) for _ in children]
-    for child in children:
-        child.join(60)
-    assert all(len(set(one)) == 1 and len(one) == 200_000 for one in found)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(files) == 1
-    assert files[0].read_bytes()[64:] in found
 
 
 def test_a_home_that_cannot_be_written_costs_a_compilation(

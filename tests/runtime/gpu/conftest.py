@@ -1,10 +1,18 @@
-"""What tests of moves to a device share."""
+"""What tests of a GPU that is not there share."""
 
 from typing import Any
 
 import pytest
 
-from tests.runtime.gpu.fake import ndarray
+from tests.runtime.gpu.fake import FakeGpu, ndarray
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    """Such a GPU, in CuPy's place."""
+    fake = FakeGpu()
+    fake.install(monkeypatch)
+    return fake
 
 
 @pytest.fixture

@@ -36,13 +36,6 @@ def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:
     return ndarray(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
 
 
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
-    fake = FakeGpu()
-    fake.install(monkeypatch)
-    return fake
-
-
 def made(*args: Any, **given: Any) -> Product:
     result = multiplied(*args, **given)
     assert isinstance(result, Product)

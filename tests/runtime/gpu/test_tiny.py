@@ -24,13 +24,6 @@ def normal(*shape: int, seed: int = 0, dtype: Any = "f") -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
-    fake = FakeGpu()
-    fake.install(monkeypatch)
-    return fake
-
-
 def made(a: Array, b: Array, scheme: str = "faithful", **given: Any) -> Product:
     found = multiplied(ndarray(a), ndarray(b), scheme, **given)
     assert isinstance(found, Product)

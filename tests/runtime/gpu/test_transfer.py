@@ -22,13 +22,6 @@ from tests.runtime.gpu.fake.late import LateStream
 from tests.runtime.gpu.requested import multiplied, transferred
 
 
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
-    fake = FakeGpu()
-    fake.install(monkeypatch)
-    return fake
-
-
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
     x = np.random.default_rng(seed).standard_normal((2, *shape))
     return (x[0] + 1j * x[1] if np.dtype(dtype).kind == "c" else x[0]).astype(dtype)

@@ -110,15 +110,6 @@ def test_an_emulated_call_differs_in_value_only(name: str, scheme: str) -> None:
         assert trace.sites[SITE].schemes[scheme] > 30
 
 
-def test_nan_in_c_is_not_read_where_beta_is_zero() -> None:
-    c = np.full((3, 3), np.nan, order="F")
-    a = RNG.standard_normal((3, 3))
-    with use(Context(scheme="int8x10", backend="reference")):
-        result = blas_gemm(1.0, a, a, 0, c, overwrite_c=1, native=blas.dgemm)
-    assert result is c
-    np.testing.assert_allclose(c, a @ a, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

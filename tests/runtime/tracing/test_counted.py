@@ -2,14 +2,12 @@
 
 import sys
 import threading
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.xp import xp_product
@@ -64,15 +62,6 @@ def test_small_products_cost_little_more_than_without_a_trace(product) -> None:
     assert record.shapes == {(3, 3, 3): CALLS}
     assert record.schemes == {"native": CALLS}
     assert record.seconds > 0
-
-
-def test_a_scheme_is_taken_however_many_calls_were_counted() -> None:
-    trace, narrow = Trace(), A.astype(np.float32)
-    with use(Context(trace=trace)):
-        for number in range(300):
-            with precision("float64") if number % 100 == 99 else nullcontext():
-                matmul(narrow, narrow, site="s")
-    assert trace.sites["s"].schemes == {"native": 297, "float64": 3}
 
 
 def test_counts_are_exact_in_threads() -> None:
