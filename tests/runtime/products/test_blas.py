@@ -136,3 +136,12 @@ def test_a_c_that_is_an_operand_is_for_blas() -> None:
     with use(Context(scheme="int8x6", backend="reference", trace=trace)):
         blas_gemm(1.0, c, c, 1.0, c, overwrite_c=True, native=blas.dgemm, site=SITE)
     assert trace.sites[SITE].reasons == {Reason.OUT: 1}
+
+
+def test_nan_in_c_is_not_read_where_beta_is_zero() -> None:
+    c = np.full((3, 3), np.nan, order="F")
+    a = RNG.standard_normal((3, 3))
+    with use(Context(scheme="int8x10", backend="reference")):
+        result = blas_gemm(1.0, a, a, 0, c, overwrite_c=1, native=blas.dgemm)
+    assert result is c
+    np.testing.assert_allclose(c, a @ a, atol=1e-6)
