@@ -241,6 +241,7 @@ SHAPES: list[tuple[str, Arguments, list[tuple[int, int, int]]]] = [
     ("einsum", ("abij,bajk->biak", *summands("abij,bajk")), [(24, 5, 6)]),
     ("einsum", ("aij,aj->ai", *summands("aij,aj")), [(8, 5, 1)]),
     ("einsum", ("j,jk->k", *summands("j,jk")), [(1, 5, 6)]),
+    ("einsum", ("...i,...ij->...j", normal(3, 4), normal(2, 3, 4, 5)), [(3, 4, 10)]),
     ("einsum", (normal(4, 5), [0, 1], normal(5, 6), [1, 2]), [(4, 5, 6)]),
     ("multi_dot", (chain((2, 30), (30, 3), (3, 40)),), [(2, 30, 3), (2, 3, 40)]),
     ("multi_dot", (chain((40, 30), (30, 3), (3, 2)),), [(30, 3, 2), (40, 30, 2)]),
