@@ -86,6 +86,8 @@ class Facts:
         self._contents: dict[Object, Objects] = {}
         self._reached: dict[Objects, Objects] = {}
         self._sites: dict[Objects, Sites] = {}
+        # The owner of attributes of values that are not known at all.
+        self.unknown = self.object_at(self.scopes.module.node)
         self.methods: dict[str, Objects] = {}  # of all classes, by name
         self.shared: set[Variable] = set()  # variables that a function outside their scope assigns
         for node, scope in self.scopes.opened_by.items():
@@ -183,11 +185,6 @@ class Facts:
                 found |= self.methods.get(name, NOTHING)
                 found |= {owner} if owners and not own else NOTHING
         return found
-
-    @property
-    def unknown(self) -> Object:
-        """The owner of attributes of values that are not known at all."""
-        return self.object_at(self.scopes.module.node)
 
     def reached(self, name: str) -> Sites:
         """The sites that a call of an imported function or class may reach, by its dotted name."""

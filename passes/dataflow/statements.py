@@ -134,15 +134,13 @@ class Executor(Evaluator):
         self.state = None
 
     def exec_With(self, node: ast.With | ast.AsyncWith) -> None:
-        managers = []
         for item in node.items:
-            managers.append(self.evaluate(item.context_expr))
-            entered = self.call_method(item, managers[-1], "__enter__", {})
-            if item.optional_vars:
-                self.assign(item.optional_vars, managers[-1] | entered)
-        self.block(node.body)
-        for item, manager in zip(node.items, managers, strict=True):
+            manager = self.evaluate(item.context_expr)
+            entered = self.call_method(item, manager, "__enter__", {})
             self.call_method(item.context_expr, manager, "__exit__", {})
+            if item.optional_vars:
+                self.assign(item.optional_vars, manager | entered)
+        self.block(node.body)
 
     exec_AsyncWith = exec_With
 
