@@ -106,13 +106,6 @@ CROWDED = -0.0039375  # beside a one, all second digits are −128
 HALVED = 0.49 * 2.0**-20  # beside a one, just not half a last digit of a tile
 
 
-def ruled_by_one(rows: int, k: int, rest: float, every: int = 1) -> Array:
-    """Small entries, and a one in the middle of all rows but the last, or of a few."""
-    x = np.full((rows, k), rest)
-    x[:-1:every, k // 2] = 1
-    return x
-
-
 def difficult(dtype: type, k: int = 70) -> tuple[Array, Array]:
     """A row of every kind: what is not finite, leaves or may, and the ends of the range."""
     info, at = np.finfo(dtype), np.arange(k)
@@ -127,7 +120,7 @@ def difficult(dtype: type, k: int = 70) -> tuple[Array, Array]:
     x[12] = np.ldexp(x[12], at % 40 - 20)
     x[13] = np.ldexp(1 - info.epsneg, at % 60)
     x[14, :2] = info.max, info.smallest_subnormal
-    x[15] = ruled_by_one(2, k, CROWDED)[0]
+    x[15], x[15, k // 2] = CROWDED, 1
     x[16, k // 3], x[17, k // 4] = 1e5, 1e6
     # Integers that one digit, two or three hold just, or just not.
     tops = [1, 100, 127, 128, 255, 256, 16383, 32639, 32640, 32767, 65279, 65535]
@@ -209,8 +202,8 @@ def blocks(dtype: type) -> tuple[Array, Array]:
 
 def flat(rows: int, k: int, rest: float) -> Callable[[type], Any]:
     def made(dtype: type) -> tuple[Array, Array]:
-        x = ruled_by_one(rows, k, rest).astype(dtype)
-        x[1, 3] = np.nan
+        x = np.full((rows, k), rest, dtype)
+        x[:-1, k // 2], x[1, 3] = 1, np.nan
         return x, x[::-1]
 
     return made
@@ -253,7 +246,8 @@ def every(kernel: Kernel) -> list[Case]:
         return [Case(kernel, *it, t, order) for it in pairs for t in types for order in orders]
     # Panels and clusters share what they do to elements with rows: each meets a third of it.
     third = {"panels": slice(0, None, 3), "clusters": slice(1, None, 3)}.get(kernel, slice(None))
-    others = [*[*FAMILIES][third], *map(str, SHAPES)]
+    each = slice(None, None, 1 if kernel == "strips" else 3)
+    others = [*[*FAMILIES][each], *map(str, SHAPES)]
     pairs = [(hard, name) for name in suited(kernel)[third]]
     pairs += [(name, defaults[i % len(defaults)]) for i, name in enumerate(others)]
     return [

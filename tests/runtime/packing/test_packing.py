@@ -61,7 +61,7 @@ from tests.runtime.packing.cases import (
     task_of,
 )
 from tests.runtime.packing.child import run
-from tests.runtime.packing.expected import compare
+from tests.runtime.packing.expected import compare, reference
 
 INT8X6, MIXPERT = EMULATIONS["int8x6"], EMULATIONS["mixpert-IV"]
 
@@ -73,6 +73,20 @@ def test_kernels_in_the_simulator(checks: str) -> None:
 
 def test_kernels_compile_as_meant() -> None:
     assert "passed" in run("tests/runtime/packing/compiled_checks.py", simulated=False)
+
+
+def test_the_table_meets_all_that_can_become_of_a_row() -> None:
+    """Not finite, left out, in bare units, and in fitted ones, which tiles do not have."""
+    for kernel in KERNELS:
+        cases = (case for case in CASES if case.kernel == kernel)
+        rows = [
+            reference(case.pair()[0], case.made_of.left, case.made_of, case.rule)
+            for case in itertools.islice(cases, 40)
+        ]
+        assert any(one.nonfinite.any() for one in rows)
+        assert any(one.outlier.any() for one in rows)
+        assert any((one.significands == 1).any() for one in rows)
+        assert kernel == "tiles" or any((one.significands != 1).any() for one in rows)
 
 
 def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: int = 1) -> Form:
