@@ -30,8 +30,6 @@ from mixpert_py.runtime.packing.operand import (
     DevicePacked,
     Form,
     Operand,
-    layout,
-    of_some,
 )
 from mixpert_py.runtime.packing.rows import (
     ClusterTuning,
@@ -39,7 +37,6 @@ from mixpert_py.runtime.packing.rows import (
     RowTuning,
     cluster_shape,
     has_clusters,
-    row_threads,
 )
 from mixpert_py.runtime.packing.side import side
 from mixpert_py.runtime.splitter import FloatSlices, OutlierRule
@@ -177,22 +174,6 @@ def test_a_cluster_holds_k(one: Any, k: int, shape: tuple[int, int] | None) -> N
     assert cluster_shape(SINGLE, 4096, ClusterTuning(shapes=((256, 16),))) == (256, 16)
 
 
-def test_shared_memory_of_the_largest_cluster() -> None:
-    how = configured("clusters", form(100, 16000, "F"))
-    assert how.constants[1:] == (how.threads, 16) == (1024, 16)
-    assert how.shared == 4 * 3 * 128 * 33
-    assert how.shared + 47 * 1024 <= HOPPER
-
-
-@pytest.mark.parametrize("k", [1, 64, 1024, 2049, 8192, 8193, 16384, 40000])
-@pytest.mark.parametrize("itemsize", [4, 8])
-def test_threads_hold_rows_or_read_them_twice(k: int, itemsize: int) -> None:
-    threads, items, again = row_threads(k, itemsize)
-    assert items * itemsize == 16
-    assert again == (threads * items * 8 < k)
-    assert threads == 256 or again or threads * items * 4 < k
-
-
 @pytest.mark.parametrize(
     ("kernel", "names"),
     [
@@ -266,13 +247,6 @@ def test_no_instruction_multiplies_two_blocks(
     task = PackingTask(INT8X6.with_block(block), "left", (form(5, 250),), "float32")
     (place,) = strip_config(task).layouts
     assert (place.padded_block, place.steps_per_block) == (padded, steps_per_block)
-
-
-def test_equal_layouts_are_one_object() -> None:
-    places = [layout(one.left, 3, 70, 900, 900, False) for one in (INT8X6, INT8X6.with_block(None))]
-    assert places[0] is places[1]
-    assert of_some(places[0], 2) is of_some(places[1], 2)
-    assert of_some(places[0], 2).batch == 2
 
 
 class NoDevice:
