@@ -7,7 +7,6 @@ import pytest
 
 from mixpert_py import config
 from mixpert_py.errors import PlanError
-from mixpert_py.runtime.own_files import CodeCache
 from tests.mixpert_py.command import Mixpert, forked
 
 PROGRAM = """\
@@ -64,25 +63,6 @@ def test_a_malformed_plan_beside_stops_the_program(rewritten: Path) -> None:
     assert "net.mixpert.toml:1: key 'colour': unknown key" in python(rewritten)
 
 
-def test_where_plans_may_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MIXPERT_PLAN", raising=False)
-
-    def has_plans(program: str | None) -> bool:
-        monkeypatch.setattr(config, "_running_file", lambda: program)
-        return config.has_plans.__wrapped__()
-
-    program, gone = (str(tmp_path / name) for name in ("net.py", "gone/net.py"))
-    assert not has_plans(program)
-    assert not has_plans(None)
-    (tmp_path / "lib.mixpert.toml").touch()
-    assert has_plans(program)
-    assert has_plans(None)
-    assert not has_plans(gone)
-    monkeypatch.setenv("MIXPERT_PLAN", "other.toml")
-    assert has_plans(gone)
-
-
 def test_a_program_may_say_where_its_plan_is(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "net.py").write_text(
         "import os\n"
@@ -109,15 +89,6 @@ def test_a_plan_is_checked_for_its_schemes(tmp_path: Path) -> None:
     path.write_text(PLAN.format(site="m:f/matmul~1#0", scheme="int9"))
     with pytest.raises(PlanError, match="unknown scheme 'int9'"):
         config.load_plan(path)
-
-
-def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as where none is known
-    cache = CodeCache(config.cache_folder() / "code")
-    cache.keep(b"place", b"state", b"code")
-    assert cache.load(b"place", b"state") is None
-    assert not config.cache_folder().exists()
 
 
 def test_a_named_pipe_is_no_plan(tmp_path: Path) -> None:

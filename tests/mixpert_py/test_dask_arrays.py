@@ -68,7 +68,7 @@ def test_whatever_clients_there_are_a_call_counts_once(mixpert: Mixpert, tmp_pat
     assert record["calls"] == 4 * 8
 
 
-@pytest.mark.parametrize("kind", ["threads", "cluster"])
+@pytest.mark.parametrize("kind", ["cluster"])
 def test_the_profile_has_site_and_line(mixpert: Mixpert, tmp_path: Path, kind: str) -> None:
     start = CLUSTER if kind == "cluster" else "if True:"
     program = PROGRAM.replace("{start}", start).replace("{scheduler}", "")

@@ -3,7 +3,6 @@
 import asyncio
 import importlib
 import inspect
-import pickle
 import subprocess
 import sys
 import textwrap
@@ -72,14 +71,8 @@ def is_emulated(result: Any) -> bool:
 
 FUNCTIONS = {
     "plain": "@accelerate\ndef call(x):\n    return x @ x",
-    "called": "@accelerate()\ndef call(x):\n    return x @ x",
     "defaults": "@accelerate\ndef call(x, y=None, *rest, z=1, **more):\n    return x @ x * z",
     "lambda": "call = accelerate(lambda x: x @ x)",
-    "two lambdas": "other, call = accelerate(lambda x: x), accelerate(lambda x: x @ x)",
-    "two lambdas with products": (
-        "other, call = accelerate(lambda x: x @ x.T), accelerate(lambda x: x @ x)"
-    ),
-    "lambda in lambda": "call = lambda x: accelerate(lambda x: x @ x)(x)",
     "one name twice": (
         "@accelerate\ndef call(x):\n    return x @ x.T\nfirst = call\n"
         "@accelerate\ndef call(x):\n    return x @ x"
@@ -88,15 +81,6 @@ FUNCTIONS = {
         "def outer():\n    count = 0\n    @accelerate\n    def inner(x):\n        nonlocal count\n"
         "        count = 1\n        return x @ x * count\n    return inner\ncall = outer()"
     ),
-    "shared cells": (
-        "def outer(x):\n    y = x\n    def change():\n        nonlocal y\n        y = np.eye(16)\n"
-        "    @accelerate\n    def inner():\n        return x @ x @ y\n    change()\n"
-        "    return inner()\ncall = outer"
-    ),
-    "inner function": (
-        "@accelerate\ndef call(x):\n    def inner():\n        return x @ x\n    return inner()"
-    ),
-    "comprehension": "@accelerate\ndef call(x):\n    return [y @ y for y in (x,)][0]",
     "recursion": (
         "import numpy as np\n@accelerate\ndef call(x, n=3):\n"
         "    return call(x, n - 1) if n else np.dot(x, x)"
@@ -104,25 +88,13 @@ FUNCTIONS = {
     "method": (
         "class C:\n    @accelerate\n    def m(self, x):\n        return x.dot(x)\ncall = C().m"
     ),
-    "static": (
-        "class C:\n    @staticmethod\n    @accelerate\n"
-        "    def m(x):\n        return x @ x\ncall = C.m"
-    ),
     "static inside": (
         "class C:\n    @accelerate\n    @staticmethod\n    def m(x):\n        return x @ x\n"
         "call = C().m"
     ),
-    "class method": (
-        "class C:\n    @classmethod\n    @accelerate\n    def m(cls, x):\n        return x @ x\n"
-        "call = C.m"
-    ),
     "class method inside": (
         "class C:\n    @accelerate\n    @classmethod\n    def m(cls, x):\n"
         "        assert cls is C\n        return x @ x\ncall = C.m"
-    ),
-    "property": (
-        "class C:\n    def __init__(self, x):\n        self.x = x\n    @property\n    @accelerate\n"
-        "    def m(self):\n        return self.x @ self.x\ndef call(x):\n    return C(x).m"
     ),
     "bound method": (
         "class C:\n    def __init__(self, x):\n        self.x = x\n"
@@ -134,25 +106,12 @@ FUNCTIONS = {
         "    def m(self, x):\n        return x @ x\nclass C(B):\n    def m(self, x):\n"
         "        return super().m(x)\ncall = C().m\nassert B.__abstractmethods__ == {'m'}"
     ),
-    "class in a function": (
-        "def outer(x):\n    class C:\n        @staticmethod\n        @accelerate\n"
-        "        def m():\n            return x @ x\n    return C.m()\ncall = outer"
-    ),
     "generator": (
         "@accelerate\ndef rows(x):\n    yield x @ x\ndef call(x):\n    return next(rows(x))"
-    ),
-    "generator expression": "@accelerate\ndef call(x):\n    return next(y @ y for y in [x])",
-    "generator method": (
-        "class C:\n    @classmethod\n    @accelerate\n    def rows(cls, x):\n"
-        "        yield from (y @ y for y in [x])\ndef call(x):\n    return next(C.rows(x))"
     ),
     "coroutine": (
         "import asyncio\n@accelerate\nasync def work(x):\n    await asyncio.sleep(0)\n"
         "    return x @ x\ndef call(x):\n    return asyncio.run(work(x))"
-    ),
-    "coroutine method": (
-        "import asyncio\nclass C:\n    @accelerate\n    @staticmethod\n    async def work(x):\n"
-        "        return x @ x\ndef call(x):\n    return asyncio.run(C.work(x))"
     ),
     "asynchronous generator": (
         "import asyncio\nclass C:\n    @accelerate\n    async def rows(self, x):\n"
@@ -169,7 +128,6 @@ FUNCTIONS = {
         "            nonlocal x\n            x = x @ x\n        inner()\n        return x\n"
         "    return middle()\ncall = outer"
     ),
-    "twice": "@accelerate\n@accelerate\ndef call(x):\n    return x @ x",
     "super": (
         "class B:\n    def m(self, x):\n        return x\nclass C(B):\n    @accelerate\n"
         "    def m(self, x):\n        return super().m(x) @ x\ncall = C().m"
@@ -182,11 +140,9 @@ FUNCTIONS = {
         "import functools\ndef other(f):\n    @functools.wraps(f)\n    def g(*a):\n"
         "        return f(*a)\n    return g\n@other\n@accelerate\ndef call(x):\n    return x @ x"
     ),
-    "cached": ("import functools\n@functools.partial\n@accelerate\ndef call(x):\n    return x @ x"),
     "future": (
         "from __future__ import annotations\n@accelerate\ndef call(x: Nothing):\n    return x @ x"
     ),
-    "own import": "import mixpert_py as mp\n@mp.accelerate\ndef call(x):\n    return x @ x",
     "rewritten before": (
         "import mixpert_py as _mixpert\n@accelerate\ndef call(x):\n"
         '    return _mixpert.matmul(x, x, site="program:call/matmul~aa#0")'
@@ -359,7 +315,7 @@ print(f.__name__)
 """
 
 
-@pytest.mark.parametrize("options", [("-i", "-q"), ("-",), ("-c", AT_A_PROMPT)], ids=lambda o: o[0])
+@pytest.mark.parametrize("options", [("-",)], ids=lambda o: o[0])
 def test_at_a_prompt_one_line_says_why_not(options: tuple[str, ...]) -> None:
     done = subprocess.run(
         [sys.executable, *options],
@@ -373,11 +329,6 @@ def test_at_a_prompt_one_line_says_why_not(options: tuple[str, ...]) -> None:
     assert len(said) == 1
     assert "f is left as it is: its source is not available (typed at a prompt" in said[0]
     assert done.stdout == "f\n"
-
-
-def test_it_is_pickled_by_reference(load: Load) -> None:
-    module = load('@accelerate(scheme="int8x6")\ndef call(x):\n    return x @ x')
-    assert pickle.loads(pickle.dumps(module.call)) is module.call
 
 
 def test_tracebacks_show_the_original_lines(load: Load) -> None:
@@ -496,72 +447,14 @@ def test_the_example_in_the_docs_does_what_it_shows(
     assert 0 < np.abs(module.y - module.x @ module.w).max() < 1e-4
 
 
-def test_a_plan_and_a_scheme_together(load: Load) -> None:
-    text = "import numpy as np\ndef call(x):\n    return x @ x, np.dot(x, x)\n"
-    first = analyze(text.encode(), "program")[0].id
-    plan = Plan(site=[Site(id=first, scheme="native")])
-    call = mixpert_py.accelerate(plan=plan, scheme="int8x6")(load(text).call)
-    with use(Context(backend="reference")):
-        assert [is_emulated(y) for y in call(A)] == [False, True]
-
-
-def test_a_plans_block_counts(load: Load) -> None:
-    x = A[:8] * np.exp(4 * np.random.default_rng(1).standard_normal((1, 16)))
-    text = "def call(x):\n    return x @ x.T\n"
-    site = analyze(text.encode(), "program")[0].id
-    function = load(text).call
-    results = []
-    for block in (4, None):
-        plan = Plan(site=[Site(id=site, scheme="int8x1", block=block)])
-        with use(Context(backend="reference")):
-            results.append(mixpert_py.accelerate(plan=plan)(function)(x))
-    wanted = mixpert_py.matmul(x, x.T, scheme="int8x1", block=4, backend="reference")
-    np.testing.assert_array_equal(results[0], wanted)
-    assert not np.array_equal(*results)
-
-
-def test_what_a_function_calls_is_left_alone(load: Load) -> None:
-    module = load("""
-        @accelerate
-        def inner(x):
-            return x @ x
-
-        @accelerate(scheme="int8x6")
-        def call(x):
-            return inner(x) + 0 * (x @ x)
-    """)
-    with use(Context(backend="reference")):
-        assert not is_emulated(module.inner(A))
-        np.testing.assert_array_equal(module.call(A), EXACT)
-
-
-def test_other_encodings_keep_their_text(load: Load) -> None:
-    text = "# coding: latin-1\n@accelerate\ndef call(x):\n    return x @ x, 'né'\n"
-    assert load(text, encoding="latin-1").call(A)[1] == "né"
-
-
-def test_a_package_names_its_modules(tmp_path: Path, load: Load) -> None:
-    package = tmp_path / "package"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    module = load("@accelerate\ndef call(x):\n    return x @ x", name="package/inside")
-    assert sites(module.call, A)[0].startswith("package.inside:call/matmul~")
-
-
 UNCHANGED = {
     "builtin": ("accelerate(len)", "len .*it is not a Python function"),
-    "callable": ("accelerate(np.matmul)", "it is not a Python function"),
-    "class": ("class C: pass\naccelerate(C)", "C .*it is not a Python function"),
     "partial": (
         "import functools\naccelerate(functools.partial(np.dot, np.ones(999)))",
         "accelerate: a partial object is left as it is: it is not a Python function",
     ),
     "no source": (
         "exec('def f(x):\\n    return x @ x', globals())\naccelerate(f)",
-        "f is left as it is: its source is not available",
-    ),
-    "static without source": (
-        "exec('def f(x):\\n    return x @ x', globals())\naccelerate(staticmethod(f))",
         "f is left as it is: its source is not available",
     ),
     "another decorator inside": (
@@ -580,7 +473,7 @@ UNCHANGED = {
 }
 
 
-@pytest.mark.parametrize("edited", ["x @ x + 0.5", "x @ x - 1.5", "x @ y + 1.5"])
+@pytest.mark.parametrize("edited", ["x @ x + 0.5", "x @ y + 1.5"])
 def test_a_function_whose_source_was_edited_is_left_as_it_is(load: Load, edited: str) -> None:
     module = load("y = None\ndef f(x): return x @ x + 1.5")
     path = Path(module.__file__)
@@ -597,14 +490,6 @@ def test_what_cannot_be_rewritten_is_left_as_it_is(load: Load, text: str, messag
     assert caught[0].filename == module.__file__
     if text.startswith("exec"):
         np.testing.assert_array_equal(module.f(A), EXACT)
-
-
-def test_what_is_left_is_the_same_object(load: Load) -> None:
-    for value in (len, np.matmul, 5):
-        with pytest.warns(UserWarning, match="is left as it is"):
-            assert mixpert_py.accelerate(value) is value  # type: ignore[call-overload]
-    function = load("def call(x):\n    return x + x").call
-    assert mixpert_py.accelerate(function) is function  # no product: nothing to do
 
 
 def test_a_wrong_name_is_an_error_at_once(tmp_path: Path) -> None:

@@ -37,34 +37,9 @@ def test_content_and_mode(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["f"]
 
 
-@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no /dev/shm")
-def test_a_file_in_shared_memory_is_a_file() -> None:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        path = Path(folder, "f")
-        for content in (b"one", b"two"):
-            files.replace(path, content)
-            assert path.read_bytes() == content
-
-
 @pytest.mark.parametrize("place", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_a_stream_is_written_to_where_it_is_a_file(place: str) -> None:
     assert files.is_stream(Path(place))
-
-
-def test_a_failure_leaves_the_old_file_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "f"
-    path.write_bytes(b"old")
-
-    def fail(*arguments: object) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        files.replace(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["f"]
 
 
 KILLED = """
@@ -174,18 +149,6 @@ def test_what_another_user_left_is_left(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_where_there_are_no_locks_nothing_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / f"{files.NEW_PREFIX}x"
-    path.touch()
-    made_old(tmp_path)
-    monkeypatch.setattr(files, "fcntl", None)
-    files.replace(tmp_path / "f", b"")
-    with files.temporary_folder():
-        assert path.exists()
-
-
 WAY_OUT = "No space left on device for what runs leave; let TMPDIR name another folder"
 
 
@@ -200,36 +163,6 @@ def test_a_full_disk_is_named_with_the_way_out(number: int) -> None:
 def test_other_errors_pass_a_temporary_folder() -> None:
     with pytest.raises(PermissionError, match="another error"), files.temporary_folder():
         raise PermissionError(errno.EACCES, "another error")
-
-
-def test_no_room_for_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> str:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    place = tempfile.gettempdir()
-    monkeypatch.setattr(tempfile, "mkdtemp", full)
-    with pytest.raises(OSError, match=WAY_OUT) as raised, files.temporary_folder():
-        pass
-    assert raised.value.filename == place
-
-
-ROOM = os.statvfs(".") if hasattr(os, "statvfs") else None
-
-
-@pytest.mark.skipif(ROOM is None, reason="the system does not say how much room there is")
-@pytest.mark.parametrize(
-    ("blocks", "names", "is_full"), [(0, 9, True), (9, 0, True), (16, 9, False)]
-)
-def test_whether_there_is_room(
-    blocks: int, names: int, is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fields = [4096, 4096, 99, blocks, blocks, 99, names, names, 0, 255]
-    monkeypatch.setattr(os, "statvfs", lambda folder: os.statvfs_result(fields))
-    if not is_full:
-        files.require_room(tmp_path)
-        return
-    with pytest.raises(OSError, match=WAY_OUT):
-        files.require_room(tmp_path)
 
 
 WORKS = """

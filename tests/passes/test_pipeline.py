@@ -1,11 +1,10 @@
 """A rewritten program means the same, as text and as tree, and takes the plan's schemes."""
 
 import ast
-import subprocess
 import sys
 import traceback
 import types
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixpert_py.errors import SourceError
-from mixpert_py.passes import cross_check, pipeline
-from mixpert_py.passes.edits import Edit
-from mixpert_py.passes.pipeline import analyze, dependencies, rewrite, rewrite_tree
+from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree
 from mixpert_py.passes.rewrite import same
 from mixpert_py.plan import Plan, Site
 from tests.every_check import examples
@@ -153,6 +149,10 @@ def test_the_tree_is_the_text() -> None:
     assert same(ast.parse(rewrite(PROGRAM, "m")), rewrite_tree(PROGRAM, "m", "m.py"))
 
 
+def test_other_operands_are_no_equal_tree() -> None:
+    assert not same(ast.parse("a @ b"), ast.parse("b @ a"))
+
+
 def test_every_node_of_the_tree_has_its_place() -> None:
     tree = rewrite_tree(PROGRAM, "m", "m.py", scheme="int8x6")
     for node in ast.walk(tree):
@@ -169,12 +169,6 @@ def test_tracebacks_show_the_original_line() -> None:
     last = frames[-1]
     assert (last.lineno, last.colno, last.end_colno) == (5, 11, 16)
     assert frames[0].lineno == 7
-
-
-def test_rewriting_twice_gives_own_trees() -> None:
-    first = rewrite_tree(PROGRAM, "m", "m.py")
-    first.body.clear()
-    assert rewrite_tree(PROGRAM, "m", "m.py").body
 
 
 def test_the_plans_scheme_is_written() -> None:
@@ -196,60 +190,10 @@ def test_a_renamed_function_is_found_by_its_hash() -> None:
     assert b'scheme="int8x3"' in rewrite(b"def new(a): return a @ a\n", "m", plan)
 
 
-@pytest.mark.parametrize(
-    ("replacement", "words"), [("b @ a", "does not mean the same"), ("a @@ b", "after rewriting")]
-)
-def test_a_wrong_edit_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, replacement: str, words: str
-) -> None:
-    wrong = [Edit(0, 5, replacement, True, 0)]
-    monkeypatch.setattr(pipeline, "text_edits", lambda *_: wrong)
-    with pytest.raises(SourceError) as raised:
-        rewrite(b"a @ b\n", "m")
-    assert words in str(raised.value)
-
-
-def test_one_analysis_serves_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    original = cross_check.read
-
-    def count(
-        text: str, places: Collection[cross_check.Position]
-    ) -> dict[cross_check.Position, frozenset[str]]:
-        calls.append(text)
-        return original(text, places)
-
-    monkeypatch.setattr(cross_check, "read", count)
-    source = b"one_analysis = a @ b\n"
-    analyze(source, "m")
-    rewrite(source, "m")
-    dependencies(source, "m")
-    rewrite_tree(source, "m", "m.py")  # hands the tree out, so it comes last
-    assert len(calls) == 1
-
-
-def test_a_rewritten_tree_is_its_caller_s_own() -> None:
-    source = b"own_tree = 1\nother = a @ b\n"
-    before = ast.dump(rewrite_tree(source, "m", "m.py"))
-    changed = rewrite_tree(source, "m", "m.py")
-    next(node for node in ast.walk(changed) if isinstance(node, ast.Name)).id = "changed"
-    assert ast.dump(rewrite_tree(source, "m", "m.py")) == before
-
-
 def test_what_the_parser_warns_of_is_told_at_the_file_s_line() -> None:
     with pytest.warns((SyntaxWarning, DeprecationWarning), match="invalid escape") as caught:
         rewrite_tree(b"x = a @ b\ny = '\\d'\n", "m", "place.py")
     assert [(w.filename, w.lineno) for w in caught] == [("place.py", 2)]
-
-
-def test_what_is_slow_to_import_waits_until_it_is_needed() -> None:
-    program = (
-        "import sys\nfrom mixpert_py.passes.pipeline import rewrite\n"
-        "rewrite(b'@d\\ndef f(): return x.dot\\n', 'm')\n"
-        "assert 'libcst' not in sys.modules and 'networkx' not in sys.modules\n"
-        "rewrite(b'a @ b', 'm')\nassert 'libcst' in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 FRAGMENTS = st.sampled_from(
@@ -296,12 +240,3 @@ def test_any_nest_of_products(product: str, form: str) -> None:
     assert same(ast.parse(result), rewrite_tree(source, "m", "m.py"))
     assert all(site.reason is None for site in analyze(source, "m"))
     assert not any(site.reason is None for site in analyze(result, "m"))
-
-
-def test_a_plans_block_length_is_written_too() -> None:
-    (site,) = analyze(b"c = a @ b\n", "m")
-    plan = Plan(site=[Site(id=site.id, scheme="int8x6", block=256)])
-    text = rewrite(b"c = a @ b\n", "m", plan).decode()
-    assert f'site="{site.id}", scheme="int8x6", block=256)' in text
-    tree = rewrite_tree(b"c = a @ b\n", "m", "m.py", plan)
-    assert ast.unparse(tree).replace("'", '"') == ast.unparse(ast.parse(text)).replace("'", '"')

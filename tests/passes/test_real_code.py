@@ -73,10 +73,3 @@ def test_a_sample() -> None:
             left -= len(text)
             sample.append(path)
     assert hold(sample, 1) > 20
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["stdlib", *PACKAGES])
-def test_every_file(name: str) -> None:
-    products = hold(files(name), 2)
-    assert products > 0 or name == "stdlib"

@@ -1,50 +1,36 @@
 """The reduced source shows every product at its place, and every name that the whole text binds."""
 
 import ast
-import re
 import textwrap
 
 import pytest
 
-from mixpert_py.passes import cross_check
-from mixpert_py.passes.pipeline import analyze, rewrite
+from mixpert_py.passes.pipeline import analyze
 from mixpert_py.passes.reduced_source import reduced
 from mixpert_py.passes.source import decode
 
 SHORTENED = [
     ("function", "def f(x):\n    y = 1\n    return y\na @ b\n", 'f = """\n\n"""\na @ b\n'),
-    ("async", "async def f(x):\n    y = 1\na @ b", 'f = """\n"""\na @ b'),
     ("decorators", "@d\n@e(\n1)\ndef f(): return 1 # c\na @ b", 'f = """\n\n\n"""\na @ b'),
-    ("decorator in brackets", "@(\n# @\nd\n)\ndef f(): return 1\na @ b",
-     'f = """\n\n\n\n"""\na @ b'),
-    ("class in brackets", "@e\n@\\\n(d)\nclass C: x\na @ b", 'C = """\n\n\n"""\na @ b'),
     ("method in brackets", "class C:\n  @( # @\n  d)\n  def f(s): x\n  a @ b",
      'class C:\n  f = """\n\n"""\n  a @ b'),
-    ("one line", "def f(): x = 1; y = 2;\na @ b", "f = 0\na @ b"),
     ("method", "class C:\n\tdef f(s):\n\t\tx\n\ta @ b", 'class C:\n\tf = """\n"""\n\ta @ b'),
     ("branch", "if x:\n  def f():\n    pass\nelse: a @ b", 'if x:\n  f = """\n"""\nelse: a @ b'),
     ("other branch", "if x: a @ b\nelif y:\n  z\nelse: w", "if x: a @ b\nelif y:\n  0\nelse: 0"),
     ("nested", "def f():\n  def g():\n    return 1\na@b", 'f = """\n\n"""\na@b'),
     ("around", "def f():\n  def g(): return 1\n  a @ b\n", "def f():\n  g = 0\n  a @ b\n"),
-    ("carriage returns", "def f():\r\n  '''\r\n'''\r\na @ b", 'f = """\n\n"""\na @ b'),
-    ("mixed", "def f():\r  '''\r'''\n\r\na @ b\n", 'f = """\n\n"""\n\na @ b\n'),
     ("wide letters", "def f(é):\n  'é'\nx = é @ b", 'f = """\n"""\nx = é @ b'),
     ("run", "x = f()\n# c\ny += 1\nx = 2\n\na @ b", 'x = y = """\n\n\n"""\n\na @ b'),
     ("before", "x = f(1,\n2); a @ b; y = 1\nz # c\n", 'x = f(1,\n2); a @ b; y = """\n"""\n'),
     ("targets", "a.x, b[i], (c, *d) = [e] = 1\na @ b", "c = d = e = 0\na @ b"),
     ("nothing", "print(x, (\n1))\nassert x\na @ b", '"""\n\n"""\na @ b'),
     ("loop", "for i, j in x:\n  k = 1\nelse: l = 2\na @ b", 'i = j = k = l = """\n\n"""\na @ b'),
-    ("with", "with x as y, z: pass\na @ b", "y = 0\na @ b"),
     ("try", "try: x = 1\nexcept E as e: pass\nfinally: y = 1\na @ b",
      'x = e = y = """\n\n"""\na @ b'),
     ("annotated", "x: f(1) = 1\ny: int\na @ b", 'x = y = """\n"""\na @ b'),
     ("decorated", "x\n@d(\n1)\n@e\ndef f(): a @ b", '"""\n\n\n"""\ndef f(): a @ b'),
-    ("decorated in brackets", "x\n@(\nd)\n@e\ndef f(): a @ b", '"""\n\n\n"""\ndef f(): a @ b'),
     ("imports", "import p.q, r as s\nfrom t import u\na @ b", '"""\n"""\na @ b'),
-    ("import of a root", "import r\nimport numpy as np\na @ b", "0\nimport numpy as np\na @ b"),
-    ("beside an import", "try: import np\nexcept E:\n  x = 1 + (\n  2)\na @ b",
-     'try: import np\nexcept E:\n  x = """\n"""\na @ b'),
-]  # fmt: skip
+    ]  # fmt: skip
 KEPT = [
     ("star", "from x import *\na @ b\n"),
     ("bracket", "@(\nd)\ndef f(): a @ b\n"),
@@ -99,12 +85,3 @@ def test_a_name_that_a_function_left_out_binds_for_the_module() -> None:
     """
     [site] = analyze(textwrap.dedent(text).encode(), "m")
     assert site.reason is None
-
-
-def test_the_rest_of_a_large_file_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_check, "MAX_TOKENS", 15_000)
-    functions = "".join(f"def f{i}(x):\n    return x + {'x + ' * 50}1\n" for i in range(200))
-    source = f"{functions}c = a @ b\n".encode()
-    [site] = analyze(source, "m")
-    assert site.reason is None
-    assert re.search(rb"^c = _mixpert\.matmul\(a, b", rewrite(source, "m"), re.MULTILINE)

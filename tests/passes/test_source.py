@@ -1,15 +1,12 @@
 """Files as bytes: encodings and newlines that stay, and input that is refused in one line."""
 
-import ast
 import re
-import sys
 
 import pytest
 
 from mixpert_py.errors import SourceError
 from mixpert_py.passes.pipeline import analyze, dependencies, rewrite, rewrite_tree
-from mixpert_py.passes.source import children, decode
-from tests.passes.sources import EVERYWHERE
+from mixpert_py.passes.source import decode
 
 MARK = b"import mixpert_py as _mixpert  # added by mixpert rewrite"
 
@@ -72,15 +69,9 @@ HOSTILE = [
     ("not-a-text-encoding", b"# coding: hex\na @ b\n", "m: "),
     ("wrong-encoding", b"x = '\xff' @ b\n", "encoding"),
     ("encoding-against-bom", b"\xef\xbb\xbf# coding: latin-1\na @ b\n", "m: "),
-    ("encoding-that-loses", b"# coding: utf-7\nx = '+AGE-' @ b\n", "utf-7"),
     ("brackets", b"(" * 100_000 + b"a @ b" + b")" * 100_000, "too many nested"),
     ("minuses", b"a @ " + b"-" * 100_000 + b"1\n", "nested"),
-    ("minuses-fewer", b"a @ " + b"-" * 5_000 + b"1\n", "nested"),
-    ("minuses-few", b"a @ " + b"-" * 500 + b"1\n", "nested"),
     ("products", b"@".join([b"a"] * 50_000), "nested"),
-    ("products-fewer", b"@".join([b"a"] * 1_500), "nested"),
-    ("lambdas", b"lambda: " * 20_000 + b"a @ b\n", "nested"),
-    ("calls", b"a @ b" + b"()" * 50_000, "nested"),
     ("elif", b"if a @ b: x\n" + b"elif a: x\n" * 20_000, "nested"),
     ("long-line", b"x = [" + b"1," * 5_000_000 + b"a @ b]", "larger than 4 MiB"),
     ("many-tokens", b"x = [" + b"1," * 500_000 + b"a @ b]", "more than 1,000,000 words and signs"),
@@ -118,21 +109,6 @@ def test_as_many_brackets_as_python_takes_are_fine() -> None:
     assert b"_mixpert.matmul(" in rewrite(lists(199), "m")
     with pytest.raises(SourceError, match="too many nested parentheses"):
         rewrite(lists(200), "m")  # its call is one bracket more than Python takes
-
-
-def test_a_table_without_a_product_is_left() -> None:
-    source = b"x = [" + b"1," * 600_000 + b"]\n"
-    assert rewrite(source, "m") == source
-
-
-def test_a_line_like_a_decorator_is_read_once() -> None:
-    source = b"x = 1\n@a(" + b" " * 300_000 + b"\n)\ndef f(): pass\n"
-    assert rewrite(source, "m") == source
-
-
-def test_a_long_line_of_wide_characters() -> None:
-    source = ("[" + "\u00e9@b," * 3_000 + "]\n").encode()
-    assert len(analyze(source, "m")) == 3_000
 
 
 def test_a_file_that_cannot_have_a_product_is_not_parsed() -> None:
@@ -181,15 +157,3 @@ def test_a_product_beside_or_in_strings_is_found(source: bytes) -> None:
 def test_words_in_strings_and_comments_are_not_parsed() -> None:
     source = b"'''\nx @ y, np.dot\n'''\n# a @ b\n@f(\n'dot')\ndef f(: pass\n"
     assert analyze(source, "m") == ()
-
-
-def test_the_children_of_a_node_are_those_of_ast_but_contexts() -> None:
-    text = EVERYWHERE + "nonlocal_ = {**a, 1: 2}\ndef f(*, a, b=1): nonlocal c\n"
-    text += "match a:\n    case None | {'k': _, **m} | A(b=1) | [*_] as n: pass\n"
-    if sys.version_info >= (3, 12):
-        text += "type V[T: int, *Ts, **P] = list[T]\n"
-    for node in ast.walk(ast.parse(text)):
-        expected = [
-            child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)
-        ]
-        assert children(node) == expected

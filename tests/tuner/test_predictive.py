@@ -3,15 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
-from math import inf, nan
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mixpert_py.tuner import tune as tuner
-from mixpert_py.tuner.prediction import ErrorModel, choose
-from mixpert_py.tuner.predictive import MOST_FAILED_PROBES, probe_groups
+from mixpert_py.tuner.predictive import MOST_FAILED_PROBES
 from mixpert_py.tuner.records import Ladder, Measurement, Operator, Outcome, Problem, Reason
 from tests.every_check import some
 from tests.tuner.propagated_program import ERRORS, LADDER, RUNGS, SHARES, PropagatedProgram
@@ -90,12 +86,6 @@ def test_what_is_too_short_to_be_worth_a_probe_is_not_run() -> None:
     outcome = found(program, 1e-6)
     assert all(plan["b"] == "native" for plan in program.plans)
     assert reasons(outcome)["b"] is Reason.PREDICTED
-
-
-def test_what_the_profile_says_fails_is_not_probed() -> None:
-    program = program_of(a=1e-7, b=nan)
-    found(program, 1e-6)
-    assert all(plan["b"] == "native" for plan in program.plans)
 
 
 @pytest.mark.parametrize(("share", "kept"), [(0.1, "x10"), (0.0, "x8")])
@@ -231,90 +221,6 @@ def test_an_interrupt_leaves_a_plan_that_was_run(at: int) -> None:
     assert outcome.interrupted
     assert outcome.plan in program.plans
     assert outcome.best.error <= 2e-6
-
-
-ROWS = st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=9, max_size=9)
-
-
-@settings(deadline=None)
-@given(ROWS, ROWS, st.integers(0, 40))
-def test_a_choice_too_large_to_enumerate_fits_and_is_good(
-    values: list[list[int]], weights: list[list[int]], capacity: int
-) -> None:
-    """Against the linear relaxation: off by less than the largest of one kind's values."""
-    few = choose(values[:6], weights[:6], capacity)
-    many = choose(values * 2, weights * 2, 2 * capacity)
-    least = sum(map(min, weights))
-    assert (many is None) == (least > capacity)
-    if few is not None:
-        assert sum(row[i] for row, i in zip(weights, few, strict=False)) <= capacity
-    if many is not None:
-        assert sum(row[i] for row, i in zip(weights * 2, many, strict=True)) <= 2 * capacity
-        made = sum(row[i] for row, i in zip(values * 2, many, strict=True))
-        whole = choose(values, weights, capacity)
-        assert whole is not None
-        assert made <= 2 * sum(row[i] for row, i in zip(values, whole, strict=True)) + 9
-
-
-def test_sensitivities_are_learned_from_runs() -> None:
-    operators = [Operator(s, local_errors={"low": 1e-6, "bad": nan}) for s in "ab"]
-    propagation = ErrorModel(operators, 1e-9)
-    native = {"a": "native", "b": "native"}
-    assert propagation.error(native) == pytest.approx(1e-9)
-    assert propagation.error({**native, "a": "low"}) == pytest.approx(1e-6, rel=1e-3)
-    propagation.learn({**native, "a": "low"}, 1e-3)
-    propagation.learn({"a": "low", "b": "low"}, 1e-3)
-    assert propagation.error({**native, "a": "low"}) == pytest.approx(1e-3, rel=0.01)
-    # Nothing is left for b but what the second run's last percents may hide.
-    assert propagation.error({**native, "b": "low"}) < 2e-4
-    assert propagation.error({**native, "b": "bad"}) == inf
-
-
-@pytest.mark.parametrize("error", [1e-200, 1e200])
-def test_an_error_whose_square_is_no_float_says_nothing(error: float) -> None:
-    propagation = ErrorModel([Operator("a", local_errors={"low": 1e-6, "huge": 1e200})], 1e-9)
-    propagation.learn({"a": "low"}, error)
-    assert propagation.error({"a": "low"}) == pytest.approx(1e-6, rel=1e-3)
-    assert propagation.error({"a": "huge"}) == inf
-
-
-@pytest.mark.parametrize("seed", some(range(6)))
-def test_shares_of_a_budget_are_searched_as_errors_are(seed: int) -> None:
-    program = PropagatedProgram(6, seed)
-    own = tune(program, program.operators(), [], LADDER, program.budget, noise=0.0)
-
-    def share(plan: Mapping[str, str], /) -> Measurement:
-        measured = program(plan)
-        return replace(measured, error=measured.error / program.budget)
-
-    operators = [replace(x, sensitivity=1 / program.budget) for x in program.operators()]
-    shares = tune(share, operators, [], LADDER, 1.0, noise=0.0)
-    assert [trial.plan for trial in shares.trials] == [trial.plan for trial in own.trials]
-    assert shares.plan == own.plan
-
-
-@pytest.mark.parametrize(
-    ("times", "expected"),
-    [
-        pytest.param({}, [], id="none"),
-        pytest.param({"a": 60.0, "b": 40.0}, [("a",), ("b",)], id="long-ones-alone"),
-        pytest.param({"b": 40.0, "a": 60.0}, [("a",), ("b",)], id="the-longest-first"),
-        pytest.param({"a": 60.0, "b": 4.0}, [("a",)], id="not-worth-a-probe"),
-        pytest.param(
-            {"a": 60.0, "b": 7.0, "c": 6.0},
-            [("a",), ("b", "c"), ("b",), ("c",)],
-            id="short-ones-together-and-then-halves",
-        ),
-        pytest.param(
-            {"a": 4.0, "b": 4.0, "c": 4.0, "d": 3.0},
-            [("a", "b", "c", "d"), ("a", "b"), ("c", "d")],
-            id="no-half-that-is-not-worth-it",
-        ),
-        pytest.param({"a": 60.0, "b": 3.0, "c": 3.0}, [("a",), ("b", "c")], id="the-rest"),
-    ],
-)
-def test_groups(times: dict[str, float], expected: list[tuple[str, ...]]) -> None:
-    assert list(probe_groups(times, 100.0)) == expected
 
 
 def test_excluded_schemes_are_not_run_and_their_reason_stands() -> None:

@@ -14,7 +14,7 @@ from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Outcome, Reason, Verdict
 from mixpert_py.tuner.report.record import Gain, read, record
 from mixpert_py.tuner.report.table import Report
-from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit, error_text, share_text
+from mixpert_py.tuner.report.unit import error_text, share_text
 from tests.tuner.table_program import TableProgram, tune
 
 CPU = (("native",), ("float32",))
@@ -174,22 +174,6 @@ def test_record_has_no_number_that_json_lacks(error: float) -> None:
 def test_what_is_no_record_is_refused(entries: object) -> None:
     with pytest.raises(MixPertError, match=r"^x\.db: not the result of a tuning: .+$"):
         read(entries, "x.db")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.0, "0.000 s"), (2.0, "2.00 s"), (1.234, "1.23 s"), (0.0123, "12.3 ms"), (45e-6, "45.0 µs")],
-)
-def test_clock_units(seconds: float, text: str) -> None:
-    assert clock_unit([seconds, nan]).quantity(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(6.0, "6"), (1234.0, "1,234"), (2.4e12, "2.40e+12"), (0.25, "0.250"), (inf, "–")],
-)
-def test_products(count: float, text: str) -> None:
-    assert PRODUCTS.number(count) == text
 
 
 @pytest.mark.parametrize(

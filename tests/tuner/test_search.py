@@ -125,12 +125,6 @@ def test_an_interrupt_leaves_the_best_plan_so_far(at: int) -> None:
     assert outcome.verdicts[-1].reason is Reason.INTERRUPTED
 
 
-def test_an_interrupt_of_the_first_run_goes_on() -> None:
-    program = predecessor_program(InterruptedProgram)
-    with pytest.raises(KeyboardInterrupt):
-        tune(program, program.operators(), [], LADDER, 6, noise=0.0)
-
-
 def test_a_start_over_the_budget_is_said_and_nothing_tried() -> None:
     program = TableProgram({"a": {"native": 1.0}}, {"a": {"native": 1e-3}})
     outcome = tune(program, program.operators(), [], LADDER, 1e-5, noise=0.0)
@@ -168,12 +162,6 @@ def test_a_budget_is_a_number_from_zero(budget: float) -> None:
     with pytest.raises(BudgetError):
         tune(program, program.operators(), [], LADDER, budget, noise=0.0)
     assert program.plans == []
-
-
-def test_no_operator_at_all() -> None:
-    outcome = tune(TableProgram({}, {}), [], [], LADDER, 1e-5, noise=0.0)
-    assert outcome.plan == {}
-    assert outcome.verdicts == ()
 
 
 def test_a_site_that_a_plan_makes_disappear_takes_no_time() -> None:

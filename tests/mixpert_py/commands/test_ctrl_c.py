@@ -98,17 +98,8 @@ def shown(written: str) -> list[str]:
     return [line.rstrip() for line in lines if line.strip()]
 
 
-def test_the_terminal_of_these_tests() -> None:
-    assert shown("bar 1\r\x1b[2Kbar 2^C\r\n\x1b[1A\r\x1b[2K\x1b[31mend\x1b[0m\r\n") == ["end"]
-    assert shown("a\r\n^C\rnext\r\n") == ["a", "next"]
-    assert shown("^Cglued\r\n") == ["^Cglued"]
-
-
 RUNS = {
-    "tune": (["tune", "--error", "1", "s.py"], b"run 1: "),
     "tune, after a run": (["tune", "--error", "1", "s.py"], b"run 2: "),
-    "tune -v": (["tune", "-v", "--error", "1", "s.py"], b"run 1: "),
-    "estimate": (["estimate", "s.py"], b"run 1: "),
     "verify": (["verify", "s.mixpert.toml", "s.py"], b"run 1: "),
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 from mixpert_py.commands.estimate import Options
 from mixpert_py.tuner.estimate import Place
-from tests.mixpert_py.command import Mixpert, called
+from tests.mixpert_py.command import Mixpert
 
 RULE = """\
 import sys
@@ -19,12 +19,6 @@ b = a
 for _ in range(30):
     b = b @ a
 print(sys.argv[1:])
-"""
-HARDLY = """\
-import time
-import numpy as np
-b = np.ones((64, 64)) @ np.ones((64, 64))
-time.sleep(0.5)
 """
 
 
@@ -52,14 +46,6 @@ def test_a_program_in_which_products_rule(tmp_path: Path, mixpert: Mixpert) -> N
     assert os.listdir(tmp_path) == ["s.py"]  # no plan, nothing that a tuning would take up
 
 
-def test_a_program_in_which_they_do_not(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(HARDLY)
-    found = estimated(mixpert, "s.py")
-    assert found["share"] < 0.1
-    assert found["verdict"].endswith("too small for any level.")
-    assert found["command"] is None
-
-
 def test_products_of_integers_gain_here_alone(tmp_path: Path, mixpert: Mixpert) -> None:
     counts = "i = np.arange(640000).reshape(800, 800) % 7\nj = i @ i\n"
     (tmp_path / "s.py").write_text(RULE + counts)
@@ -78,44 +64,6 @@ def test_products_of_integers_gain_here_alone(tmp_path: Path, mixpert: Mixpert) 
     )
 
 
-def test_the_words_fit_a_terminal_and_say_what_errors_are(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(RULE)
-    done = mixpert("estimate", "s.py", COLUMNS="80")
-    assert done.code == 0, done.err
-    lines = done.out.splitlines()
-    assert all(len(line) <= 80 for line in lines if not line.startswith("Next: "))
-    assert lines[0].startswith("Program: ")
-    assert "products" in lines[0]
-    text = " ".join(done.out.split())
-    for words in (
-        "b @ a",
-        "float32",
-        "H200",
-        "likely at 1e-5",
-        "single products on this",
-        "as fast if they took no time",
-    ):
-        assert words in text
-    quiet = mixpert("estimate", "-q", "s.py")
-    assert quiet.code == 0
-    assert len(quiet.out.splitlines()) <= 2
-
-
-def test_products_of_imported_modules_count(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "pyproject.toml").write_text("")
-    (tmp_path / "net.py").write_text("def power(a):\n    return a @ a\n")
-    (tmp_path / "s.py").write_text(
-        "import numpy as np\nfrom net import power\nfor _ in range(20):\n"
-        "    x = power(np.ones((500, 500)))\n"
-    )
-    found = estimated(mixpert, "s.py")
-    (product,) = found["products"]
-    assert (os.path.basename(product["path"]), product["line"]) == ("net.py", 2)
-    # `mixpert tune` tunes it, as it does the script's own.
-    assert [place["scheme"] for place in found["places"]] == [None] * len(found["places"])
-    assert (found["command"] or "mixpert tune").startswith("mixpert tune")
-
-
 def test_a_module(tmp_path: Path, mixpert: Mixpert) -> None:
     package = tmp_path / "pkg"
     package.mkdir()
@@ -132,30 +80,6 @@ def test_a_module(tmp_path: Path, mixpert: Mixpert) -> None:
         said = mixpert("estimate", "-m", name)
         assert said.code == 2
         assert name in said.one_clear_line()
-
-
-def test_a_package_runs_once_and_may_fail(tmp_path: Path, mixpert: Mixpert) -> None:
-    package = tmp_path / "pkg"
-    package.mkdir()
-    (package / "__init__.py").write_text(
-        "import os\nopen('runs', 'a').write('x')\nif os.path.exists('fail'):\n    1 / 0\n"
-    )
-    (package / "__main__.py").write_text("import numpy as np\nnp.eye(99) @ np.eye(99)\n")
-    assert estimated(mixpert, "-m", "pkg")["products"]
-    assert (tmp_path / "runs").read_text() == "x"
-    (tmp_path / "fail").touch()
-    said = mixpert("estimate", "-m", "pkg")
-    assert said.code == 2
-    assert said.err.splitlines()[-1] == "ZeroDivisionError: division by zero"
-
-
-def test_what_is_piped_in_is_the_programs(tmp_path: Path) -> None:
-    (tmp_path / "s.py").write_text(
-        "import numpy as np\nn = int(input())\nx = np.eye(n) @ np.eye(n)\n"
-    )
-    done = called("mixpert_py", "estimate", "--json", "s.py", folder=tmp_path, stdin="123\n")
-    assert done.code == 0, done.err
-    assert json.loads(done.out)["products"]
 
 
 @pytest.mark.parametrize(
@@ -193,14 +117,6 @@ def test_products_of_other_processes_are_not_known(tmp_path: Path, mixpert: Mixp
     assert estimated(mixpert, "s.py")["children"] > 0
     done = mixpert("estimate", "s.py")
     assert "their products are not counted" in " ".join(done.out.split())
-
-
-def test_what_the_program_makes_of_warnings_is_its_own(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(
-        "import warnings\nwarnings.simplefilter('error')\nimport numpy as np\n"
-        "a = np.full((99, 99), 1e300)\nwith np.errstate(all='ignore'):\n    b = a @ a\n"
-    )
-    assert estimated(mixpert, "s.py")["products"]
 
 
 def notebook(*sources: str) -> str:
@@ -289,15 +205,6 @@ def test_the_next_command() -> None:
     assert some == "mixpert run --scheme float32 --package sklearn s.py"
 
 
-def test_the_next_command_is_one(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(RULE.replace("range(30)", "range(1)").replace("700", "100"))
-    device = Place("H200", 2.0, 1.0, {})
-    words = command(device, "s.py", "--error").split()
-    done = mixpert(*words[1:])
-    assert done.code == 0, done.err
-    assert "NVIDIA H200" in done.out
-
-
 MANY = """\
 import numpy as np
 
@@ -339,15 +246,6 @@ def test_products_that_can_take_no_level_are_one_line(
     assert said in tuned.err
     assert "idle" not in tuned.err
     assert not (tmp_path / "s.mixpert.toml").exists()
-
-
-def test_products_take_no_longer_than_their_program(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(MANY)
-    (tmp_path / "s.py").write_text(f"import time\ntime.sleep(1)\n{MANY}")
-    found = estimated(mixpert, "s.py")
-    assert 0 < found["products_seconds"] <= found["seconds"]
-    assert found["seconds"] > 0.9  # the cost of the trace is no more than it is
-    assert sum(product["calls"] for product in found["products"]) == 12_000
 
 
 def test_products_of_threads_take_no_longer_than_their_program(

@@ -5,10 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.launch import launcher
-from mixpert_py.passes.pipeline import dependencies
-from mixpert_py.tuning.options import Limit, Limits, TuningOptions
-from mixpert_py.tuning.prepare import prepare
 from tests.mixpert_py.command import Mixpert
 
 # The second product reads the first one's result where nobody can know it from the source; the
@@ -36,30 +32,6 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "m.py"
     path.write_text(PROGRAM)
     return path
-
-
-def test_edges_that_only_the_run_shows_are_used(script: Path) -> None:
-    program = launcher.script(str(script))
-    prepared = prepare(program, TuningOptions(Limits(Limit(1e-3)), backend="reference"))
-    assert not isinstance(prepared, str)
-    name = {operator.id: operator.expression for operator in prepared.problem.operators}
-    edges = {(name[before], name[after]) for before, after in prepared.problem.edges}
-    known = dependencies(program.source, "m").edges
-    assert known < prepared.problem.edges
-    assert {(name[p], name[s]) for p, s in prepared.problem.edges - known} == {
-        ("(a * wide) @ a.T", "hidden.T[1:] @ a")
-    }
-    assert ("a @ a.T", "np.dot(e, a @ a.T)") in edges
-    found = {operator.expression: operator for operator in prepared.problem.operators}
-    loop, fed = found["np.dot(e, a @ a.T)"], found["a @ a.T"].id
-    assert (loop.calls, loop.sampled) == (50, 8)
-    assert loop.fed_by == {fed: 50}
-    assert 25 < found["(a * wide) @ a.T"].spread < 40
-    assert found["(a * wide) @ a.T"].int8_loss == pytest.approx(0, abs=2)
-    assert found["mixed @ (a / wide).T"].int8_loss > 10
-    assert found["np.abs(a) @ np.abs(a.T)"].cancellation == 1
-    assert found["(a * wide) @ a.T"].cancellation > 1
-    assert {operator.transfer for operator in prepared.problem.operators} == {0}
 
 
 def test_the_record_and_the_report_say_it(script: Path, tmp_path: Path, mixpert: Mixpert) -> None:

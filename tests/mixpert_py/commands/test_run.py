@@ -74,17 +74,6 @@ def test_a_module_sees_the_world_that_python_shows_it(tmp_path: Path, mixpert: M
         assert ours.code == 0
 
 
-def test_a_text_sees_the_world_that_python_shows_it(tmp_path: Path, mixpert: Mixpert) -> None:
-    text = (
-        "import sys, numpy as np; print(sys.argv, __name__, sys.path[0], np.ones(2) @ np.ones(2))"
-    )
-    ours, theirs = (
-        call("-c", text, "-m", "x")
-        for call in (lambda *a: mixpert("run", *a), lambda *a: python(tmp_path, *a))
-    )
-    assert ours == theirs
-
-
 def test_a_program_may_come_from_standard_input(tmp_path: Path, mixpert: Mixpert) -> None:
     text = (
         "import sys, numpy as np\nx = np.ones((300, 300)) / 3\ny = x @ x\n"
@@ -95,31 +84,6 @@ def test_a_program_may_come_from_standard_input(tmp_path: Path, mixpert: Mixpert
     assert said.out == "['-', '-x'] __main__  False \nTrue\n", said
     said = mixpert("run", "-", stdin="1 +\n")
     assert (said.code, said.one_clear_line()) == (1, "mixpert: -: line 1: invalid syntax")
-
-
-FAILING = """\
-import numpy as np
-
-def product(a, b):
-    return (a +
-            0) @ b
-
-def outer():
-    try:
-        product(np.ones((2, 3)), np.ones((2, 3)))
-    except ValueError as error:
-        raise RuntimeError("no product") from error
-
-outer()
-"""
-
-
-def test_tracebacks_and_carets_are_pythons_own(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "failing.py").write_text(FAILING)
-    ours, theirs = mixpert("run", "failing.py"), python(tmp_path, "failing.py")
-    assert ours.code == theirs.code == 1
-    assert ours.err == theirs.err
-    assert ours.out == theirs.out == ""
 
 
 TOLD = """\
@@ -180,26 +144,6 @@ def without_numpys(text: str) -> list[str]:
     return [line.partition(" at 0x")[0] for line in lines]
 
 
-GLOBALS = """\
-import types
-import numpy as np
-x = np.eye(2)
-
-def f(x):
-    return x @ x
-
-print(types.FunctionType(f.__code__, {})(x).sum(), eval("lambda: f(x)")().sum())
-for name in [name for name in globals() if name.startswith("_") and not name.endswith("__")]:
-    del globals()[name]
-print(f(x).sum(), (x @ x).sum())
-"""
-
-
-def test_code_runs_with_other_globals(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(GLOBALS)
-    assert mixpert("run", "s.py") == python(tmp_path, "s.py")
-
-
 DEEP = """\
 import numpy as np
 a = np.eye(3)
@@ -227,11 +171,8 @@ def test_the_first_product_takes_one_level_of_a_recursion(tmp_path: Path) -> Non
 
 EXITS = [
     ("import sys; sys.exit(3)", 3),
-    ("import sys; sys.exit()", 0),
     ("import sys; sys.exit('bad luck')", 1),
-    ("raise SystemExit(7)", 7),
     ("import os; os._exit(4)", 4),
-    ("1 / 0", 1),
     ("import atexit; atexit.register(print, 'bye')", 0),
     ("import sys; sys.excepthook = lambda *a: print('hooked'); 1 / 0", 1),
 ]
@@ -249,19 +190,18 @@ def test_the_exit_code_and_last_words_are_the_scripts(
 
 OUTPUTS = {
     "closed": "sys.stdout.close()",
-    "none": "sys.stdout = None",
-    "detached": "sys.stdout.detach()",
     "of its own": "sys.stdout = type('Sink', (), {'write': lambda self, text: None})()",
     "of its own, closed": "sys.stdout = open(os.devnull, 'w'); sys.stdout.close()",
 }
 
 
-@pytest.mark.parametrize("end", ["", "; sys.exit(3)"], ids=["ends", "exits"])
 @pytest.mark.parametrize("what", OUTPUTS.values(), ids=OUTPUTS)
 def test_what_becomes_of_stdout_is_the_programs_affair(
-    tmp_path: Path, mixpert: Mixpert, what: str, end: str
+    tmp_path: Path, mixpert: Mixpert, what: str
 ) -> None:
-    (tmp_path / "s.py").write_text(f"import os, sys; print('begun', flush=True); {what}{end}\n")
+    (tmp_path / "s.py").write_text(
+        f"import os, sys; print('begun', flush=True); {what}; sys.exit(3)\n"
+    )
     ours, theirs = mixpert("run", "s.py"), python(tmp_path, "s.py")
     assert (ours.code, ours.out) == (theirs.code, theirs.out)
     assert "internal error" not in ours.err
@@ -287,11 +227,6 @@ def test_idle_threads_of_numpy_do_not_spin(
     (tmp_path / "s.py").write_text(IDLE)
     assert new_mixpert("run", "s.py") == Said(0, "20 True\n", "")
     assert new_mixpert("run", "s.py", OPENBLAS_THREAD_TIMEOUT="4") == Said(0, "4 True\n", "")
-
-
-def test_a_product_is_native_without_a_plan(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(PRODUCT)
-    assert mixpert("run", "s.py") == python(tmp_path, "s.py")
 
 
 def test_scheme_and_plan_change_what_runs(tmp_path: Path, mixpert: Mixpert) -> None:
@@ -331,28 +266,6 @@ def test_what_cannot_run_here_is_said_and_emulated_on_request(
     assert "unknown backend 'nonsense'" in refused.err
 
 
-THREADS = """\
-import threading
-import numpy as np
-a = np.full((800, 800), 1 / 3)
-found = []
-def work():
-    found.append(float((a @ a)[0, 0]))
-thread = threading.Thread(target=work)
-thread.start()
-thread.join()
-work()
-print(found[0] == found[1], found[0] == float(sum(a[0] * a[0])))
-print(float(np.float32(found[0])) == found[0])
-"""
-
-
-def test_new_threads_see_the_plan(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(THREADS)
-    assert mixpert("run", "--scheme", "float32", "s.py").out.endswith("True\n")
-    assert mixpert("run", "--scheme", "float32", "s.py").out.startswith("True False")
-
-
 def test_what_the_compiler_warns_of_is_said_in_every_run(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "s.py").write_text(f"{PRODUCT}print(a is 5)\n")
     theirs = python(tmp_path, "s.py")
@@ -362,99 +275,6 @@ def test_what_the_compiler_warns_of_is_said_in_every_run(tmp_path: Path, mixpert
     ours = mixpert("run", "s.py", PYTHONWARNINGS="error::SyntaxWarning")
     assert ours.code == 1
     assert ours.one_clear_line().startswith('mixpert: s.py: line 6: "is" with a literal')
-
-
-WARNED = """\
-import warnings
-import numpy as np
-a = np.full((2, 2), 1e200)
-b = np.array([[np.inf, 1e308], [1.0, 1e308]])
-for _ in range(3):
-    a @ a; np.dot(a, a); np.matmul(a, a)
-    a.dot(a)
-    b @ (b - np.inf)
-    np.matmul(a, a, out=np.empty((2, 2)))
-    np.dot(a, a, np.empty((2, 2)))
-    a.dot(a, out=np.empty((2, 2)))
-    np.matmul(a, a, dtype="f8")
-    np.inner(a, a)
-class Own:
-    calls = 0
-    def __matmul__(self, other):
-        Own.calls += 1
-        warnings.warn("mine", RuntimeWarning)
-for _ in range(2):
-    Own() @ 1
-print(Own.calls)
-warnings.filterwarnings("ignore", module="__main__")
-a @ a
-warnings.filterwarnings("error", module="__main__")
-for product in (lambda: a @ a, lambda: np.dot(a, a), lambda: a.dot(a)):
-    try:
-        product()
-    except RuntimeWarning as error:
-        print("raised", error)
-"""
-
-
-def test_warnings_of_products_are_the_programs(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(WARNED)
-    theirs, ours = python(tmp_path, "s.py"), mixpert("run", "s.py")
-    assert (ours.code, ours.out) == (theirs.code, theirs.out)
-    assert ours.out.count("raised overflow") == 3
-
-    def named(text: str) -> list[str]:
-        return [line for line in text.splitlines() if "Warning: " in line]
-
-    assert named(ours.err) == named(theirs.err)
-    assert len(named(ours.err)) >= 9
-
-
-def test_a_script_with_a_nul_byte_is_refused_as_by_python(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "nul.py").write_bytes(b"x = 1\n\0\n")
-    said = mixpert("run", "nul.py")
-    assert (said.code, said.out) == (1, "")
-    assert "nul.py: line 1: source code" in said.one_clear_line()
-
-
-def test_what_is_too_deep_to_rewrite_runs_as_it_is(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(f"{PRODUCT}x = {'-' * 300}1\nprint(x)\n")
-    said = mixpert("run", "--scheme", "float32", "s.py")
-    assert (said.code, said.out) == (0, python(tmp_path, "s.py").out)
-    wanted = f"{tmp_path / 's.py'}:1: UserWarning: mixpert: nested more than 250 levels; "
-    assert said.err.startswith(wanted)
-
-
-RAISING = [
-    "raise ExceptionGroup('several', [ValueError(1), KeyError(2)])",
-    "import threading\nt = threading.Thread(target=lambda: f(a, 3))\nt.start(); t.join()",
-    "def hook(*a): raise RuntimeError('of the hook')\nimport sys; sys.excepthook = hook\n1 / 0",
-    "try:\n    f(a, 3)\nexcept Exception as e:\n    raise ExceptionGroup('g', [e])",
-]
-
-
-@pytest.mark.parametrize("text", RAISING)
-def test_no_frame_of_ours_is_printed(tmp_path: Path, mixpert: Mixpert, text: str) -> None:
-    (tmp_path / "s.py").write_text(
-        f"import numpy as np\na = np.eye(2)\ndef f(x, y):\n    return x @ y\n{text}\n"
-    )
-    ours, theirs = mixpert("run", "s.py"), python(tmp_path, "s.py")
-    assert ours.code == theirs.code
-    assert ours.err == theirs.err
-
-
-def test_a_large_plan_does_not_burden_child_processes(tmp_path: Path, mixpert: Mixpert) -> None:
-    site = '[[site]]\nid = "s:f/matmul~{:x}#0"\nscheme = "native"\n'
-    (tmp_path / "p.toml").write_text("".join(site.format(n) for n in range(4500)))
-    (tmp_path / "s.py").write_text("import subprocess\nsubprocess.run(['true'], check=True)\n")
-    assert mixpert("run", "--plan", "p.toml", "s.py").code == 0
-
-
-@pytest.mark.parametrize("option", ["-c", "-m"])
-def test_an_option_without_its_value_is_a_usage_error(mixpert: Mixpert, option: str) -> None:
-    said = mixpert("run", option)
-    assert said.code == 2
-    assert "requires an argument" in said.err
 
 
 def from_a_removed_folder(tmp_path: Path, *command: str) -> Said:
@@ -485,8 +305,6 @@ def test_a_program_runs_where_the_working_folder_was_removed(tmp_path: Path) -> 
     ("command", "said"),
     [
         (["run", "world.py"], "mixpert: world.py: no such file or directory"),
-        (["run", "-m", "world"], "mixpert: -m world: no such module with Python source"),
-        (["run", "--json", "p.json", "-c", "1"], "mixpert: p.json: cannot write: no such file"),
         (["tune", "--error", "1e-3", "{}/world.py"], "mixpert: the current folder was removed"),
         (["sites", "."], "mixpert: the current folder was removed"),
     ],
@@ -500,24 +318,6 @@ def test_what_a_removed_working_folder_leaves_out(
     ours = from_a_removed_folder(tmp_path, "-m", "mixpert_py", *given)
     assert ours.one_clear_line().startswith(said)
     assert ours.code == 2
-
-
-def test_a_product_by_name_runs_where_the_working_folder_was_removed(tmp_path: Path) -> None:
-    text = "import numpy, mixpert_py; mixpert_py.matmul(numpy.eye(2), numpy.eye(2), site='m:f/x')"
-    assert from_a_removed_folder(tmp_path, "-c", text) == Said(0, "", "")
-
-
-def test_a_package_may_put_folders_before_its_own(tmp_path: Path, mixpert: Mixpert) -> None:
-    package = tmp_path / "pkg"
-    (package / "vendored").mkdir(parents=True)
-    (package / "vendored" / "inside.py").write_text("x = 1\n")
-    (package / "__init__.py").write_text(
-        "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'vendored'))\n"
-    )
-    (package / "__main__.py").write_text("import sys, inside\nprint(sys.path[:2], inside.x)\n")
-    ours, theirs = mixpert("run", "-m", "pkg"), python(tmp_path, "-m", "pkg")
-    assert ours == theirs
-    assert ours.code == 0
 
 
 def test_a_safe_path_holds_for_modules_too(tmp_path: Path, mixpert: Mixpert) -> None:

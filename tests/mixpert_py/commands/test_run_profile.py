@@ -77,10 +77,7 @@ f(a, a)
 """
 # An edit → the words on stderr behind "mixpert: "; none: the plan holds. See docs/commands.md.
 EDITS = {
-    "nothing": ("f(a, a)", "f(a, a)", []),
     "a local's name": ("x", "z", []),
-    "spacing": ("x @ y", "(x\n            @ y)", []),
-    "a function's name": ("f(", "g(", []),
     "another product": ("f(a, a)", "f(a, a); a @ a.T", ["s.py:6: a @ a.T: not in the plan"]),
     "the expression": (
         "x @ y",
@@ -93,7 +90,6 @@ EDITS = {
         ["(x @ y): in the plan, and not in the program"],
     ),
     "left alone": ("x @ y", "x @ y  # mixpert: off", ["(x @ y): in the plan, and not in the"]),
-    "no product": ("    return x @ y", "    pass", ["(x @ y): in the plan, and not in the"]),
 }
 
 
@@ -160,16 +156,6 @@ def test_the_profile_is_the_programs_and_printed_once(
     assert record["calls"] == calls
 
 
-def test_an_unwritable_profile_is_found_before_the_program_runs(
-    tmp_path: Path, mixpert: Mixpert
-) -> None:
-    (tmp_path / "s.py").write_text("print('ran')\n")
-    said = mixpert("run", "--json", "no/where.json", "s.py")
-    assert said.code == 2
-    assert "no/where.json" in said.one_clear_line()
-    assert said.out == ""
-
-
 def test_the_profile_names_the_share_of_outliers(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "s.py").write_text(
         "import numpy as np, mixpert_py\n"
@@ -182,24 +168,6 @@ def test_the_profile_names_the_share_of_outliers(tmp_path: Path, mixpert: Mixper
     assert "12 %" in said.err
     (record,) = json.loads((tmp_path / "p.json").read_text())
     assert record["outliers"] == 1 / 8
-
-
-def test_threads_that_go_on_until_the_main_one_ends_do_end(
-    tmp_path: Path, mixpert: Mixpert
-) -> None:
-    (tmp_path / "p.py").write_text(
-        "import threading, time\n"
-        "main = threading.main_thread()\n"
-        "def watch():\n"
-        "    while main.is_alive():\n"
-        "        time.sleep(0.01)\n"
-        "    print('one ended')\n"
-        "threading.Thread(target=watch).start()\n"
-        "print(main.is_alive())\n"
-    )
-    ended = mixpert("run", "p.py")
-    assert ended.code == 0
-    assert ended.out == "True\none ended\n"
 
 
 def test_threads_that_threads_begin_are_waited_for(tmp_path: Path, mixpert: Mixpert) -> None:
@@ -215,19 +183,6 @@ def test_threads_that_threads_begin_are_waited_for(tmp_path: Path, mixpert: Mixp
     assert mixpert("run", "--json", "p.json", "p.py").code == 0
     (record,) = json.loads((tmp_path / "p.json").read_text())
     assert record["calls"] == 4
-
-
-def test_a_pool_that_is_left_open_ends_with_its_work(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "p.py").write_text(
-        "import time\nfrom concurrent.futures import ThreadPoolExecutor\nimport numpy as np\n\n"
-        "def work(i):\n    time.sleep(0.2)\n    product = np.eye(2) @ np.eye(2)\n"
-        "    print(f'{i} {product.sum()}\\n', end='')  # in one piece\n\n"
-        "pool = ThreadPoolExecutor(2)\nfor i in range(3):\n    pool.submit(work, i)\n"
-    )
-    said = mixpert("run", "--json", "p.json", "p.py")
-    assert (said.code, sorted(said.out.split())) == (0, ["0", "1", "2", *["2.0"] * 3])
-    (record,) = json.loads((tmp_path / "p.json").read_text())
-    assert record["calls"] == 3
 
 
 @pytest.mark.parametrize(
@@ -249,7 +204,7 @@ def test_a_pool_of_processes_that_is_left_open_is_no_reason_to_wait(
     assert (said.code, said.out) == (0, "late\n")
 
 
-@pytest.mark.parametrize("options", [["--profile"], ["--json", "p.json"], ["--strict"]])
+@pytest.mark.parametrize("options", [["--profile", "--strict"]])
 def test_what_makes_the_profile_is_not_imported_from_the_programs_folder(
     tmp_path: Path, mixpert: Mixpert, options: list[str]
 ) -> None:

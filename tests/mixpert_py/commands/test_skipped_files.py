@@ -18,18 +18,12 @@ FILES = {
     "decorated.py": "import mixpert_py\n@mixpert_py.accelerate\ndef f(a):\n    (x): int = a @ a\n",
 }
 COMMANDS: dict[str, tuple[tuple[str, ...], int]] = {
-    "run of a module": (("run", "s.py"), 0),
     "strict run of a module": (("run", "--strict", "-q", "s.py"), 1),
-    "run": (("run", "odd.py"), 0),
     "strict run": (("run", "--strict", "odd.py"), 1),
-    "profile": (("run", "--profile", "odd.py"), 0),
-    "check": (("rewrite", "--check", "odd.py"), 2),
     "sites": (("sites", "odd.py"), 2),
-    "graph": (("graph", "odd.py"), 2),
     "estimate": (("estimate", "odd.py"), 2),
     "estimate of a module": (("estimate", "s.py"), 1),
     "tune": (("tune", "--error", "1", "odd.py"), 2),
-    "tune of a module": (("tune", "--error", "1", "s.py"), 1),
 }
 
 

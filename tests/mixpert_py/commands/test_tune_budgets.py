@@ -67,12 +67,6 @@ def test_json_is_a_list_of_what_each_budget_has(small: Path, mixpert: Mixpert) -
     assert all((small.parent / entry["plan_file"]).is_file() for entry in found)
 
 
-def test_a_project_may_have_several_budgets(small: Path, mixpert: Mixpert) -> None:
-    (small.parent / "pyproject.toml").write_text('[tool.mixpert]\nerror = ["1e-3", "1e-6"]\n')
-    assert len(json.loads(mixpert(*TUNE, "--json", "chain.py").out)) == 2
-    assert json.loads(mixpert(*TUNE, "--error", "1e-4", "--json", "chain.py").out)["budget"] == 1e-4
-
-
 def test_a_budget_that_native_runs_do_not_hold_costs_the_others_nothing(
     small: Path, mixpert: Mixpert
 ) -> None:

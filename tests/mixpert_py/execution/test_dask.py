@@ -18,7 +18,7 @@ from mixpert_py.launch import launcher
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
 from tests.mixpert_py import forked_runs
-from tests.mixpert_py.command import IMPORTABLE, Mixpert
+from tests.mixpert_py.command import IMPORTABLE
 from tests.mixpert_py.execution.test_process import alive
 from tests.mixpert_py.tuning.tuned_program import tuned_program
 
@@ -144,27 +144,6 @@ def test_nobody_at_the_address(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
         tuned(program(folder), replace(OPTIONS, dask="tcp://127.0.0.1:9"))
 
 
-def test_no_address(mixpert: Mixpert, tmp_path: Path) -> None:
-    (tmp_path / "s.py").write_text("import numpy as np\na = np.eye(3)\nb = a @ a\n")
-    options = "--error", "1", "--backend", "reference", "--dask", "nowhere at all"
-    said = mixpert("tune", *options, "s.py")
-    assert said.code == 2
-    assert "no scheduler answers there" in said.one_clear_line()
-
-
-def test_dask_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MixPertError, match=r"pip install '\.\[dask\]'"):
-        tuned(program(folder), replace(OPTIONS, dask="tcp://127.0.0.1:9"))
-
-
-def test_other_versions(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = dask.versions()
-    monkeypatch.setattr(dask, "__version__", "9.9")
-    with pytest.raises(MixPertError, match=f"has mixpert-py {theirs['mixpert-py']}.* it is 9.9"):
-        tuned(program(folder), replace(OPTIONS, dask=address))
-
-
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "measured times": ({"backend": None}, "let them be predicted"),
     "written files": ({"compare": ("x.npy",)}, "stay there"),
@@ -176,17 +155,3 @@ def test_what_a_cluster_cannot_do(case: str, folder: Path) -> None:
     changes, word = REFUSED[case]
     with pytest.raises(MixPertError, match=word):
         tuned(program(folder), replace(OPTIONS, dask="tcp://127.0.0.1:9", **changes))
-
-
-def test_a_folder_that_is_too_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask, "MOST_BYTES", 10)
-    with pytest.raises(MixPertError, match="too much to be sent"):
-        tuned(program(folder), replace(OPTIONS, dask="tcp://127.0.0.1:9"))
-
-
-def test_a_program_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    it = program(folder)
-    (folder / "sub").mkdir()
-    monkeypatch.chdir(folder / "sub")
-    with pytest.raises(MixPertError, match="go there"):
-        tuned(it, replace(OPTIONS, dask="tcp://127.0.0.1:9"))

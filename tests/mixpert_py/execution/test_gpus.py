@@ -1,15 +1,11 @@
 """Which ladder a program gets, and what a GPU would take of it."""
 
-from dataclasses import replace
-
 import pytest
 
 from mixpert_py import config
-from mixpert_py.commands.tune import LADDERS
 from mixpert_py.errors import DeviceError
 from mixpert_py.execution import gpus
 from mixpert_py.execution.worker import Result, SiteResult
-from mixpert_py.runtime import schemes
 from mixpert_py.runtime.gpu.device import Device
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
@@ -38,14 +34,6 @@ def test_what_a_gpu_takes(seen: Result, backend: str | None, takes: bool) -> Non
     assert gpus.would_run(seen, GPU, backend) is takes
 
 
-def test_products_to_begin_with() -> None:
-    (site,) = result(64).sites.values()
-    assert gpus.warm_up_products(site) == [
-        (64, 64, 64, "float32"), *((64, 64, n, "float32") for n in (1, 2, 3))
-    ]  # fmt: skip
-    assert gpus.warm_up_products(next(iter(result(64, "int64").sites.values()))) == []
-
-
 def options(backend: str | None = None, name: str = "auto") -> TuningOptions:
     return TuningOptions(Limits(Limit(1.0)), backend=backend, ladder=name)
 
@@ -65,19 +53,6 @@ def test_the_ladder(asked: TuningOptions, on_gpu: bool, name: str) -> None:
     assert rungs_for(asked, on_gpu) == ladder(name)
 
 
-def test_float64_has_residues_where_there_are_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    for capability, name in ((75, "int8"), (80, "crt"), (90, "crt"), (120, "crt")):
-        here = Device(0, "a GPU", capability)
-        monkeypatch.setattr(gpus, "usable", lambda backend, here=here: here)
-        assert rungs_for(options(), True, wide=True) == ladder(name)
-    monkeypatch.setattr(gpus, "usable", lambda backend: Device(0, "a GPU", 90))
-    assert rungs_for(options(), True) == ladder("int8")
-    for device, found in (("h200", "crt"), ("a100", "crt")):
-        named = replace(options("reference"), device=device)
-        assert rungs_for(named, False, wide=True) == ladder(found)
-    assert rungs_for(options(), False, wide=True) == ladder("cpu")
-
-
 def test_a_ladder_that_nothing_here_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "usable", lambda backend: None)
     for name in ("int8", "crt", "mixpert", "fp16"):
@@ -86,10 +61,6 @@ def test_a_ladder_that_nothing_here_runs(monkeypatch: pytest.MonkeyPatch) -> Non
         require_gpu_for_ladder(options("reference", name))
     require_gpu_for_ladder(options(name="cpu"))
     require_gpu_for_ladder(options())
-
-
-def test_the_ladders_of_the_command_line() -> None:
-    assert set(LADDERS) == {"auto", *schemes.LADDERS}
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,6 @@ def test_a_flood_is_cut_to_its_end() -> None:
     assert found.last_lines(1) == "99999"
 
 
-def test_a_long_line_is_cut() -> None:
-    found = ended("print('x' * 10**7)")
-    assert found.last_lines() == "x" * process.LINE
-
-
 def test_standard_input_is_closed() -> None:
     assert ended("print(repr(input()))").code == 1
 
@@ -95,12 +90,3 @@ def test_blas_has_a_thread_for_each_core_unless_the_user_says_otherwise(
         environment = config.child_environment(3)
         assert environment[name] == value
         assert "MKL_NUM_THREADS" not in environment
-
-
-def test_idle_blas_threads_sleep_soon_unless_the_user_says_when(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
-    assert config.child_environment()["OPENBLAS_THREAD_TIMEOUT"] == "20"
-    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "26")
-    assert config.child_environment()["OPENBLAS_THREAD_TIMEOUT"] == "26"

@@ -3,18 +3,12 @@
 What is followed is memory: a product's result, its views, and arrays computed from it.
 """
 
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
-import mixpert_py
 from mixpert_py.passes.pipeline import analyze, dependencies
-from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.sources.in_memory import rewritten_tree
 from tests.every_check import some
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.random_programs import random_program
@@ -99,67 +93,3 @@ def test_programs_by_chance(seed: int) -> None:
     assert not missing(source, "m", recorded.run(source, "m", most=2000))
     every = sum(site.reason is None for site in analyze(source, "m")) ** 2
     assert len(dependencies(source, "m").edges) < every / 2  # no empty promise
-
-
-def by_buffers(source: bytes, module: str, names: dict[str, Any], most: int) -> recorded.Pairs:
-    """The edges that a trace sees: buffers, and nothing of what is in them."""
-    trace, calls = Trace(()), 0
-
-    def counted(*given: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls > most:
-            raise recorded.EnoughError
-        return matmul(*given, **options)
-
-    tree = rewritten_tree(source, module, f"{module}.py", None, None)
-    main = {"__name__": "__main__", **names}
-    with pytest.MonkeyPatch.context() as patch, use(Context(trace=trace)):
-        patch.setattr(mixpert_py, "matmul", counted)
-        with suppress(recorded.EnoughError):
-            exec(compile(tree, f"{module}.py", "exec"), main)
-    return frozenset((p, site) for site, record in trace.sites.items() for p in record.fed_by)
-
-
-# What memory alone shows of them; not values computed from a result, nor copies.
-SEEN_BY_BUFFERS = {
-    "chain": "p -> q, q -> r",
-    "through-arithmetic": "",
-    "loop-of-two": "p -> q, q -> p",
-    "overwritten": "",
-    "shape-is-no-value": "",
-    "tuple-swap": "p -> r",
-    "list-of-lists": "p -> q",
-    "zip": "p -> q",
-    "functions": "p -> q",
-    "generator": "p -> q",
-    "property": "p -> q",
-    "methods": "p -> q",
-}
-
-
-def test_buffers_of_hand_drawn_programs() -> None:
-    found = {}
-    for name, text, _ in GRAPHS:
-        source = program(text)
-        named = labels(source)
-        try:
-            seen = by_buffers(source, "m", matrices(), most=60)
-        except (ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError):
-            continue
-        assert not missing(source, "m", seen), name
-        found[name] = ", ".join(sorted(f"{named[a]} -> {named[b]}" for a, b in seen))
-    assert {name: found[name] for name in SEEN_BY_BUFFERS} == SEEN_BY_BUFFERS
-    assert sum(edges.count("->") for edges in found.values()) >= 30
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_buffers_show_no_edge_that_is_none() -> None:
-    """In programs that throw arrays away, and get the same memory for others, all the time."""
-    edges = 0
-    for seed in some(SEEDS, 2):
-        source = random_program(seed)
-        seen = by_buffers(source, "m", {}, most=500)
-        assert not missing(source, "m", seen), seed
-        edges += len(seen)
-    assert edges > 30

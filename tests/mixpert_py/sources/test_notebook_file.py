@@ -37,8 +37,6 @@ def rewrite(raw: bytes) -> Changed:
 
 FORMS: list[dict[str, Any]] = [
     {"indent": 1, "ensure_ascii": False},
-    {"indent": 1},
-    {"indent": "\t", "ensure_ascii": False},
     {},
     {"separators": (",", ":"), "ensure_ascii": False},
 ]

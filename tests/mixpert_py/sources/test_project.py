@@ -60,10 +60,7 @@ def test_what_is_ours_is_read(file: Path) -> None:
 
 WRONG = {
     "no text": b"[tool.mixpert]\npackages = '\xff'",
-    "deep": b"packages = " + b"[" * 5000,
     "a key of many parts": b"packages" + b'."a\\"b"' * 20_000 + b" = 1",
-    "a number too large": b"[tool.mixpert]\npackages = 0x" + b"f" * 5000,
-    "a number of many digits": b"[tool.mixpert]\npackages = " + b"9" * 5000,
     "a long name": b"[tool.mixpert]\npackages" + b"x" * 5000 + b" = 1",
     "too large": b"[tool.mixpert]\npackages = 1\n" + b"#" * (1 << 20),
 }

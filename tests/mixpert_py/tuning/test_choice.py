@@ -113,21 +113,6 @@ def test_an_eigenvalue_and_not_its_vector() -> None:
     assert found.products == ()
 
 
-def test_the_last_of_a_cycle() -> None:
-    found = chosen(REFINEMENT, {"r": 1e-9})
-    assert found.compared == ("x",)
-    assert left_out(found) == ({"d"}, {"r"})
-
-
-def test_operands_of_a_small_difference() -> None:
-    source = "p = a @ b\nq = c @ d\nr = p - q\n"
-    assert chosen(source, {"r": 1e-9}).compared == ("p", "q")
-    assert chosen(source, {"r": 0.1}).compared == ("r",)
-    # Where there is nothing else, it is compared.
-    alone = chosen("r = b - a @ x\n", {"r": 1e-9})
-    assert (alone.compared, alone.sentence) == (("r",), "Compared: r.")
-
-
 def test_what_is_named_or_shown_is_compared() -> None:
     source = "p = a @ b\nq = p + 1\ns = q * 2\nprint(q)\n"
     assert chosen(source, {}).compared == ("q", "s")
@@ -260,12 +245,6 @@ def test_printed_numbers_that_differ_are_told(tmp_path: Path) -> None:
     compared, note = found.notes
     assert compared.startswith("Compared: s:main")
     assert note.startswith("Under the plan the program prints other numbers, line 2: 'sizes [")
-
-
-def test_printed_times_are_not_told(tmp_path: Path) -> None:
-    source = PRINTING.replace('"sizes",', 'time.time_ns(), "sizes",')
-    found = tuned(tmp_path / "s.py", source, compare=("sinks",))
-    assert (lowered(found), len(found.notes)) == (1, 1)
 
 
 @pytest.mark.parametrize("name", ["_", "__", "_rest", "dummy", "unused_r"])

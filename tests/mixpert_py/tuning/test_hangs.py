@@ -66,12 +66,6 @@ def test_each_guilty_site_hangs_once_by_itself(search: str, guilty: tuple[str, .
     assert len(unguarded.hung) >= len(program.hung)
 
 
-def test_it_is_tried_again_without_the_guard() -> None:
-    program = Program("b")
-    tuned(program, "predictive", guarded=False)
-    assert len(program.hung) > 2
-
-
 def test_what_ended_in_time_is_not_suspected() -> None:
     def measure(plan: Mapping[str, str]) -> Measurement:
         hangs = plan["a"] == "int8x3"

@@ -109,13 +109,6 @@ def test_a_criterion_that_is_named_for_a_decision_stays() -> None:
     assert alone == Limits(None, {"labels": Limit(0.1, "differing")})
 
 
-def test_what_a_tuning_depends_on_tells_limits_apart() -> None:
-    different = [SEVERAL, Limits(Limit(1e-4)), Limits(None, SEVERAL.named), Limits(Limit(1e-6))]
-    different += [Limits(Limit(1e-4, "max")), Limits(Limit(1e-4), {"loss": Limit(1e-6)})]
-    records = [limits.record() for limits in different]
-    assert all(records.count(record) == 1 for record in records)
-
-
 @pytest.mark.parametrize(
     ("texts", "word"),
     [

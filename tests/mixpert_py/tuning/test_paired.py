@@ -1,15 +1,14 @@
 """Times of sites from pairs, and what is not tried for them."""
 
-from math import exp, hypot, log
-from random import Random
+from math import hypot, log
 
 import pytest
 
 from mixpert_py.execution.products import MeasuredProduct, ProductTimes
 from mixpert_py.execution.worker import SiteResult
-from mixpert_py.tuner.ratio import Pace, Ratio
+from mixpert_py.tuner.ratio import Ratio
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuning.paired import PairedTimes, by_site, site_ratio
+from mixpert_py.tuning.paired import PairedTimes, site_ratio
 
 FAST, SLOW = Ratio(0.5, 0.4, 0.5 / 0.8), Ratio(1.5, 1.4, 1.5 * 15 / 14)
 SMALL, LARGE = (10, 10, 10), (20, 10, 10)
@@ -36,25 +35,6 @@ def test_a_sites_ratio_is_that_of_its_shapes_by_their_parts_of_its_time() -> Non
     assert found.mean == pytest.approx((2 * 0.5 + 6 * 1.5) / 8)
     # The errors of both are independent: of 2 · 0.5 parts, and of 6 · 1.5.
     assert found.half_width == pytest.approx(hypot(log(5 / 4), 9 * log(15 / 14)) / 10, rel=0.05)
-
-
-def test_two_products_of_a_shape_count_alike() -> None:
-    found = site_ratio(trace(small=1), [product(SMALL, FAST), product(SMALL, SLOW)], "float32")
-    assert isinstance(found, Ratio)
-    assert found.mean == 1.0
-    expected = hypot(0.5 * log(5 / 4), 1.5 * log(15 / 14)) / 2
-    assert found.half_width == pytest.approx(expected, rel=0.05)
-
-
-def test_shapes_that_were_timed_three_times_each_are_together_known_well() -> None:
-    draw = Random(1)
-    pairs = [[(1.0, 0.8 * exp(draw.gauss(0, 0.1))) for _ in range(3)] for _ in range(8)]
-    found = [product((1, 1, size), Ratio.of(some)) for size, some in enumerate(pairs, 1)]
-    site = SiteResult(8, 1.0, [(*one.shape, 1) for one in found], {}, {}, {}, {})
-    ratio = site_ratio(site, found, "float32")
-    assert isinstance(ratio, Ratio)
-    assert ratio.pace is Pace.FASTER
-    assert all(one.pace is Pace.UNCLEAR for one in map(Ratio.of, pairs))
 
 
 def test_a_shape_of_which_little_is_known_does_not_hide_the_others() -> None:
@@ -110,12 +90,6 @@ def test_a_site_below_one_percent_is_not_timed() -> None:
     assert cost("little", sites["little"], "float32") == 0.01
 
 
-def test_products_by_site() -> None:
-    one, other = product(SMALL, FAST, "a"), product(SMALL, FAST, "b")
-    assert by_site([one, other, one]) == {"a": [one, one], "b": [other]}
-    assert by_site([])["c"] == []
-
-
 @pytest.mark.parametrize(
     ("ratio", "seconds", "reason"),
     [
@@ -134,9 +108,3 @@ def test_times_and_what_is_not_tried(
     assert cost("s", site, "native") == 2.0
     assert cost("s", site, "float32") == seconds
     assert cost.excluded("s") == ({} if reason is None else {"float32": reason})
-
-
-def test_a_site_that_the_native_runs_did_not_call_takes_no_time() -> None:
-    site = trace(small=1)
-    cost = PairedTimes.of({}, {"s": site}, [product(SMALL, FAST)], ["float32"])
-    assert cost("s", site, "float32") == 0.0

@@ -185,7 +185,7 @@ main()
 """
 LARGEST = "print(f'process {os.getpid()} at {time.time_ns()}: {scores.max()}')"
 SIZES = "print('sizes', np.bincount(scores.argmax(1))[:6])"
-SAVED = "np.savetxt('out.csv', scores, delimiter=',')"
+SAVED = "np.savetxt('out.csv', scores[:60], delimiter=',')"
 
 
 def options(*compare: str, **more: object) -> TuningOptions:
@@ -206,7 +206,7 @@ def test_a_program_is_judged_by_what_it_prints_and_writes(tmp_path: Path) -> Non
     found = tuned(path, LARGEST, SAVED, hold_outs=(("1",),))
     assert lowered(found) == 1
     assert found.notes[0] == (
-        "Compared: printed numbers: 1 on 1 line; file out.csv: 48,000 on 300 lines. Not "
+        "Compared: printed numbers: 1 on 1 line; file out.csv: 9,600 on 60 lines. Not "
         "compared, since native runs differ there: 1 line of stdout. To compare others: --compare "
         "NAME (a file, stdout or sinks)."
     )
@@ -248,11 +248,3 @@ def test_products_are_judged_where_the_output_shows_no_error(tmp_path: Path) -> 
         "has numbers that are the same in all native runs. Not compared, since native runs "
         "differ there: 1 line of stdout."
     )
-
-
-def test_lines_of_the_run_in_float64_need_not_be_the_same(tmp_path: Path) -> None:
-    source = PROGRAM.replace("{results}", f"{LARGEST}\n    is_native and print('in float64')")
-    path = tmp_path / "s.py"
-    path.write_text(source.replace("160))", "160)).astype('f')"))
-    found = tuned_program(launcher.script(str(path)), options(backend="reference"))
-    assert found.notes[0].startswith("Compared: printed numbers: 1 on 1 line")

@@ -13,7 +13,7 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.errors import MixPertError, ProgramError
 from mixpert_py.execution.executor import ProgramRun
-from mixpert_py.tuning.trials import MAX_BYTES, TRIAL, Trials, beside, latest
+from mixpert_py.tuning.trials import TRIAL, Trials, beside, latest
 from tests.mixpert_py.command import Mixpert
 from tests.mixpert_py.tuning.counted import OPTIONS, PROGRAM, RESULT, lines, runs, store, tuned
 from tests.mixpert_py.tuning.counted import program as program
@@ -66,22 +66,6 @@ def test_a_tuning_interrupted_after_every_run_makes_each_once(program: Path) -> 
     assert found.verification.error == undisturbed.verification.error
     assert runs(program) == 2 * needed
     assert latest(program.with_name("s.mixpert.toml")) == {"session": session}
-
-
-def test_what_is_stored_of_a_run(program: Path) -> None:
-    trials = Trials(store(program))
-    found = tuned(trials)
-    stored = lines(program, "run")
-    assert len(stored) == runs(program)
-    purposes = [line["purpose"] for line in stored]
-    assert purposes[:4] == ["native run"] * 3 + ["profile"]
-    assert purposes[-2:] == ["verification, native", "verification, planned"]
-    trial = next(line for line in stored if line["purpose"] == TRIAL)
-    assert trial["plan"].keys() == trial["result"]["sites"].keys() == found.plan.schemes().keys()
-    assert trial["error"] in [tried.measurement.error for tried in found.outcome.trials]
-    assert any(line["values"] for line in stored)
-    trials.end({}, finished=True)
-    assert [line["values"] for line in lines(program, "run")] == [[]] * len(stored)
 
 
 def test_another_tuning_is_not_resumed(program: Path) -> None:
@@ -138,17 +122,6 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
     assert again.take(TRIAL, {"x": "int8x2"}) == ProgramRun(RESULT, {}, float("inf"))
 
 
-def test_values_that_are_too_large_are_made_again(tmp_path: Path) -> None:
-    trials = begun(tmp_path / "t.jsonl")
-    trials.store("native run", {}, ProgramRun(RESULT, {"x": np.zeros(MAX_BYTES // 8 + 1)}))
-    trials.store("native run", {}, ProgramRun(RESULT, {"x": np.zeros(12)}))
-    again = begun(tmp_path / "t.jsonl", resume=True)
-    taken = again.take("native run", {})
-    assert taken is not None
-    assert taken.values["x"].size == 12
-    assert again.take("native run", {}) is None
-
-
 def test_a_new_tuning_keeps_the_record_of_the_plan_that_is_there(tmp_path: Path) -> None:
     path = tmp_path / "t.mixpert.trials.jsonl"
     for number in range(3):
@@ -168,33 +141,14 @@ def test_where_trials_are_stored(tmp_path: Path) -> None:
     assert latest(Path("/dev/stdout")) is None
 
 
-def test_a_tuning_whose_file_was_replaced_adds_nothing_to_it(tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
-    said: list[str] = []
-    first = begun(path, {"n": 1}, say=said.append)
-    first.store("native run", {}, RUN)
-    begun(path, {"n": 2}).store("native run", {}, RUN)
-    before = path.read_bytes()
-    for _ in range(2):
-        first.store("native run", {}, RUN)
-    first.end({}, finished=False)
-    assert path.read_bytes() == before
-    assert said == [f"{path}: runs are not kept from here on: another tuning has replaced it"]
-
-
 RECORD = '{"type": "record", "finished": true, "record": {}}\n'
 TUNING = '{"type": "tuning", "version": 1, "subject": "", "begun": ""}\n'
 STRANGERS: dict[str, bytes] = {
-    "text": b"what the user wrote\n" * 99,
-    "no whole line": TUNING[:-9].encode(),
     "noise": b"\xff\x00\n" * 500,
     "a line in the middle": (TUNING + '{"type": "ru\n' + RECORD).encode(),
     "another kind": b'{"type": "other"}\n',
     "a newer version": TUNING.replace("1", "2").encode(),
-    "a number": RECORD.replace("{}", "3").encode(),
     "deep": RECORD.replace("{}", "[" * 100_000).encode(),
-    "no object": b"[]\n",
-    "SQLite": b"SQLite format 3\0" + bytes(4000),
 }
 
 

@@ -6,26 +6,16 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import plan
-from mixpert_py.commands.tune import SEARCHES
 from mixpert_py.errors import BudgetError, ProgramError
-from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
-from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
-from mixpert_py.tuner import tune
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
-from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.tuning.chain import CHAIN, tuned
 from tests.mixpert_py.tuning.chain import chain as chain
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
-
-
-def float32_is_slower(site: str, trace: SiteResult, scheme: str) -> float:
-    """An injected clock: the casts cost more than float32 saves."""
-    return 1 / float32_is_faster(site, trace, scheme)
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +52,6 @@ def test_a_tiny_budget_keeps_everything_native(chain: Path) -> None:
     assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.OVER_BUDGET}
     assert len(found.outcome.trials) == 3, "each was probed"
     assert found.verification.error == 0
-
-
-def test_what_is_slower_stays_native(chain: Path) -> None:
-    found = tuned(chain, 1e-4, float32_is_slower)
-    assert schemes(found) == ["native", "native"]
-    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.NOT_FASTER}
 
 
 def test_a_locked_site_keeps_its_scheme(chain: Path, lowered: TuningResult) -> None:
@@ -122,11 +106,6 @@ def test_the_emulated_ladder_goes_by_slice_products(chain: Path) -> None:
         assert {"int8x10", "int8x1"} < verdict.operator.local_errors.keys()
 
 
-def test_the_searches_are_the_tuners() -> None:
-    assert tuple(tune.SEARCHES) == SEARCHES
-    assert next(iter(tune.SEARCHES)) == tune.DEFAULT
-
-
 def test_an_interrupted_search_has_no_error_on_the_hold_out(chain: Path) -> None:
     trials = 0
 
@@ -156,12 +135,6 @@ def test_noisy_programs_are_refused_by_name(chain: Path) -> None:
         tuned(chain, 1e-3, float32_is_faster)
 
 
-def test_shapes_that_vary_are_noise(chain: Path) -> None:
-    chain.write_text(f"{CHAIN}import time\nb = b[: time.perf_counter_ns() % 97]\n")
-    with pytest.raises(BudgetError, match="native runs differ: b: shape"):
-        tuned(chain, 1e-4, float32_is_faster)
-
-
 def test_observed_values_are_what_is_compared(chain: Path) -> None:
     # c is noise; only what is observed counts.
     chain.write_text(
@@ -181,23 +154,11 @@ def test_the_last_results_are_compared_where_no_variable_is_left(chain: Path) ->
     assert found.verification.error > 0
 
 
-def test_complex_products_are_lowered(chain: Path) -> None:
-    chain.write_text(CHAIN.replace("(160, 160))", "(160, 160)) * (1 + 1j)"))
-    found = tuned(chain, 1e-4, float32_is_faster)
-    assert schemes(found) == ["float32", "float32"]
-
-
 def test_a_scheme_that_takes_no_call_is_not_kept(chain: Path) -> None:
     chain.write_text(CHAIN.replace("(160, 160))", "(160, 160)).astype(np.longdouble)"))
     found = tuned(chain, 1e-4, float32_is_faster)
     assert schemes(found) == ["native", "native"]
     assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.NOT_TAKEN}
-
-
-def test_program_errors_are_typed(tmp_path: Path) -> None:
-    (tmp_path / "s.py").write_text("a @ b\n")
-    with pytest.raises(ProgramError, match="NameError"):
-        tuned(tmp_path / "s.py", 1.0, None)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
@@ -207,45 +168,6 @@ def test_a_forked_childs_values_are_not_the_programs(tmp_path: Path) -> None:
     )
     with pytest.raises(ProgramError, match="left before its end"):
         tuned(tmp_path / "s.py", 1e-4, None)
-
-
-CHOLESKY = ROOT / "samples" / "cholesky.py"
-
-
-def test_the_predecessor_rule_acts_on_a_real_program() -> None:
-    """Cholesky, real errors, an injected clock: a cheap predecessor is raised for its successor."""
-    arguments = ("--size", "520", "--block", "256", "--strip", "128")
-    program = launcher.script(str(CHOLESKY), arguments)
-    flow = dependencies(program.source, program.module)
-    sites = {site.id: site.expression for site in analyze(program.source, program.module)}
-    raised = next(id for id, text in sites.items() if text == "known @ known[:block].T")
-    successor = next(id for id, text in sites.items() if "inv(corner)" in text)
-    assert (raised, successor) in flow.edges
-    others = sites.keys() - {raised, successor}
-
-    experiment = Experiment(program, TuningOptions(Limits(Limit(1.0))), flow)
-    reference = experiment.native().values
-    one = max(experiment.measure({s: "float32"}, reference).error for s in (raised, successor))
-    both = experiment.measure({raised: "float32", successor: "float32"}, reference).error
-    assert 0 < one < both < 1e-5
-
-    times = {raised: {"native": 3.0, "float32": 1.0}, successor: {"native": 2.5, "float32": 0.2}}
-
-    def cost(site: str, trace: SiteResult, scheme: str) -> float:
-        return times.get(site, {}).get(scheme, 0.0)
-
-    existing = Plan(site=[plan.Site(id=site, scheme="native", locked=True) for site in others])
-    options = TuningOptions(Limits(Limit((one + both) / 2)), search="greedy")
-    found = tuned_program(program, options, existing, cost=cost)
-    reasons = {verdict.operator.id: verdict.reason for verdict in found.outcome.verdicts}
-    assert reasons[raised] is Reason.RAISED
-    assert found.plan.schemes()[raised] == "native"
-    assert found.plan.schemes()[successor] == "float32"
-    assert found.verification.error <= options.limits.budget
-
-    wide = tuned_program(program, TuningOptions(Limits(Limit(1e-5))), existing, cost=cost)
-    assert wide.plan.schemes()[raised] == wide.plan.schemes()[successor] == "float32"
-    assert wide.verification.error <= 1e-5
 
 
 def test_residues_descend_to_the_budget(tmp_path: Path) -> None:

@@ -39,13 +39,6 @@ def test_columns_give_way_in_their_order(width: int, shown: set[str]) -> None:
     assert all(len(line.rstrip()) <= width for line in text.splitlines())
 
 
-def test_what_is_wider_than_the_terminal_is_folded() -> None:
-    text = printed(20)
-    assert "…" not in text
-    lines = [line[:6].strip() for line in text.splitlines()[2:]]
-    assert "".join(lines) == PLACE
-
-
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
@@ -62,15 +55,3 @@ def test_words_and_expressions_are_broken_where_they_may_be(text: str, lines: li
     Console(file=file, width=20, color_system=None).print(table)
     found = [line[:14].rstrip() for line in file.getvalue().splitlines()[2:]]
     assert found == lines
-
-
-def test_paths_and_counts_are_broken_where_they_are_read_best() -> None:
-    file = io.StringIO()
-    columns = (Column("line", wraps=True), Column("called from", wraps=True, least=20))
-    row = ("sklearn/utils/extmath.py:229", "first.py:11 (225), second.py:14 (3)")
-    Console(file=file, width=40, color_system=None).print(fitted(columns, [row], 36))
-    lines = [line.rstrip() for line in file.getvalue().splitlines()[2:]]
-    assert lines == [
-        "sklearn/utils/  first.py:11 (225),",
-        "extmath.py:229  second.py:14 (3)",
-    ]

@@ -105,12 +105,6 @@ def test_it_allows_itself_no_network() -> None:
     assert not re.search(r"https?:|url\((?!#)|@import", without_names)
 
 
-def test_what_is_not_there_has_no_section() -> None:
-    ids = Parsed(page(small(), Program("m.py"))).ids
-    assert {"plane", "operators", "trials", "made"} <= set(ids)
-    assert {"source", "graph"}.isdisjoint(ids)
-
-
 def test_many_plans_are_folded() -> None:
     record = small()
     more = msgspec.structs.replace(record, trials=record.trials * 20)
@@ -174,22 +168,3 @@ def test_the_errors_on_other_inputs() -> None:
 def test_an_error_that_is_not_finite_is_above() -> None:
     assert "not finite" in pages.plane(not_finite())
     assert "not finite" not in pages.plane(small())
-
-
-def test_pictures_are_the_same_each_time_and_follow_the_page() -> None:
-    picture = pages.plane(small())
-    assert picture == pages.plane(small())
-    assert "var(--over)" in picture
-    assert not re.search(r"#0000|#0001", picture)
-
-
-@pytest.mark.parametrize(
-    ("after", "times", "verdict", "has_before"),
-    [(1.6, 1.25, "faster", True), (2.0, None, "cannot tell", False)],
-)
-def test_a_program_that_did_not_gain_has_one_time(
-    after: float, times: float | None, verdict: str, has_before: bool
-) -> None:
-    gain = Gain(before=2.0, after=after, times=times, verdict=verdict)
-    text = page(msgspec.structs.replace(small(), gain=gain), Program("s.py"))
-    assert ("before: 2.00 s" in text) == has_before
