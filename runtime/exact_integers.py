@@ -13,7 +13,7 @@ one of them is not.
 """
 
 import math
-from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product as pairs
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +27,7 @@ from mixpert_py.runtime.scratch import Scratch
 
 PANEL: Final = 1 << 21  # elements of an operand, or of a result, that are multiplied at a time
 CACHED: Final = 1 << 18  # bytes that a processor's cache holds between two passes
-MOST_DIGITS: Final = 4
+MOST_DIGITS: Final = 3
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 EXACT: "Final[dict[np.dtype[Any], int]]" = {
     FLOAT32: 1 << 24,
@@ -116,7 +116,8 @@ def _way(
         ways = _undivided(bounds[0], bounds[1], k)
         is_enough = any(way.panel == k for way in ways)
         if not is_enough and seconds(_quickest_of_digits(k)) < native:
-            ways += _divided(bounds[0], bounds[1], k, 8 * dtype.itemsize)
+            bits = (bound.bit_length() for bound in bounds)
+            ways += _divided(*bits, k, 8 * dtype.itemsize)
     best = min(ways, key=seconds, default=None)
     return best if best is not None and seconds(best) < native else None
 
@@ -153,16 +154,21 @@ def _undivided(left: int, right: int, k: int) -> list[Way]:
     return [_single(dtype, left, right, panel) for dtype, panel in panels if panel]
 
 
-def _divided(left: int, right: int, k: int, bits: int) -> Iterator[Way]:
-    """The ways to make the same of digits. bits: of the result."""
+@lru_cache(maxsize=256)
+def _divided(left: int, right: int, k: int, bits: int) -> tuple[Way, ...]:
+    """The ways to make a product of digits. left, right: bits of the operands' largest magnitudes;
+    bits: of the result.
+    """
     counts = range(1, MOST_DIGITS + 1)
-    splits = [[_digits_of(largest, count) for count in counts] for largest in (left, right)]
+    splits = [[_digits_of(1 << size, count) for count in counts] for size in (left, right)]
+    ways = []
     for one, other in pairs(*splits):
         panel = min(k, EXACT[FLOAT64] // (one.largest * other.largest))
         places = pairs(range(one.number), range(other.number))
         terms = tuple((i, j) for i, j in places if i * one.width + j * other.width < bits)
         if panel:
-            yield Way(FLOAT64, one, other, terms, panel)
+            ways.append(Way(FLOAT64, one, other, terms, panel))
+    return tuple(ways)
 
 
 def _quickest_of_digits(k: int) -> Way:

@@ -71,17 +71,19 @@ BYTES_APART = 1 << 16  # of the right matrix
 EINSUM_BYTE = 0.04e-9  # for each byte of each multiplication
 BOOLEAN_RESULT = 5e-9  # for each element of the result
 # The same of products by floating point.
-EXACT_START = 40e-6
+EXACT_START = 60e-6
 EXACT_MATRIX = 0.4e-6  # for each matrix of a stack
 EXACT_CAST = 1.5e-9  # for each element of an operand: its range is read, and it is cast
 EXACT_RESULT = 1.5e-9  # for each element of a result, or of a partial sum
-# What can gain, quickly told: elements of one operand, times those of the other; of booleans, and
-# in an einsum; and the shortest edge of matrices, and of those of a stack.
-MIN_INTEGERS: Final = 72**4
-MIN_BOOLEANS: Final = 256**4
-MIN_IN_EINSUM: Final = 96**4
+# What can gain, quickly told: multiplications, and so many more for each element of the operands,
+# which may be read in vain; of booleans; the shortest edge of matrices, and of those of a stack;
+# and for an einsum elements of one operand times those of the other.
+MIN_INTEGERS: Final = 72**3
+MIN_BOOLEANS: Final = 256**3
+READ_IN_VAIN: Final = 8
 MIN_EDGE: Final = 8
 MIN_EDGE_OF_STACK: Final = 20
+MIN_IN_EINSUM: Final = 96**4
 # Multiplications of an einsum of integers in one loop, more than STEPS_GAIN times those of its
 # contractions in pairs, from which pairs are quicker: each takes some 0.1 ms more than its product.
 MIN_LOOP: Final = 1 << 20
@@ -135,16 +137,14 @@ def is_small(a: Any, b: Any) -> bool:
 
 def may_be_exact(a: Array, b: Array) -> bool:
     """Whether floating point may make the product of two NumPy arrays of integers sooner."""
-    if a.dtype.num > LAST_INTEGER or a.size * b.size < MIN_INTEGERS or b.dtype.num > LAST_INTEGER:
+    if a.dtype.num > LAST_INTEGER or b.dtype.num > LAST_INTEGER or a.ndim < 2 or b.ndim < 2:
         return False
-    if (
-        a.ndim < 2
-        or b.ndim < 2
-        or (a.dtype.num == 0 == b.dtype.num and a.size * b.size < MIN_BOOLEANS)
-    ):
+    multiplications = a.size * b.shape[-1]
+    least = MIN_BOOLEANS if a.dtype.num == 0 == b.dtype.num else MIN_INTEGERS
+    if multiplications < least + READ_IN_VAIN * (a.size + b.size):
         return False
-    least = MIN_EDGE if a.ndim == 2 == b.ndim else MIN_EDGE_OF_STACK
-    return bool(min(*a.shape[-2:], *b.shape[-2:]) >= least)
+    edge = MIN_EDGE if a.ndim == 2 == b.ndim else MIN_EDGE_OF_STACK
+    return bool(min(*a.shape[-2:], *b.shape[-2:]) >= edge)
 
 
 def exact_seconds(

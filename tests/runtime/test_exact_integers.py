@@ -24,7 +24,7 @@ from mixpert_py.runtime.tracing.trace import Trace
 
 TYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]
 PAIRS = [(a, b) for a in TYPES for b in TYPES if np.result_type(a, b).kind in "biu"]
-FREE = ("EXACT_START", "EXACT_MATRIX", "EXACT_CAST", "EXACT_RESULT")
+FREE = ("EXACT_START", "EXACT_MATRIX", "EXACT_CAST", "EXACT_RESULT", "READ_IN_VAIN")
 
 
 @pytest.fixture
