@@ -93,7 +93,7 @@ def _way(
     def seconds(way: Way) -> float:
         return worth.exact_seconds(
             k * results * len(way.terms),
-            way.left.number * a.size + way.right.number * b.size,
+            way.left.number**2 * a.size + way.right.number**2 * b.size,  # a digit takes passes
             results * len(way.terms) * -(-k // way.panel),
             matrices * len(way.terms),
             is_double=way.dtype == FLOAT64,
