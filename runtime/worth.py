@@ -79,7 +79,7 @@ EXACT_RESULT = 1.5e-9  # for each element of a result, or of a partial sum
 # which may be read in vain; of booleans; the shortest edge of matrices, and of those of a stack;
 # and for an einsum elements of one operand times those of the other.
 MIN_INTEGERS: Final = 72**3
-MIN_BOOLEANS: Final = 256**3
+MIN_BOOLEANS: Final = 240**3
 READ_IN_VAIN: Final = 8
 MIN_EDGE: Final = 8
 MIN_EDGE_OF_STACK: Final = 20
