@@ -112,7 +112,7 @@ def test_an_interrupted_search_has_no_error_on_the_hold_out(chain: Path) -> None
     def on_run(purpose: str) -> None:
         nonlocal trials
         trials += purpose == "trial"
-        if trials == 2:
+        if trials == 6:  # `exact` and `blas`, which take no call, come first
             raise KeyboardInterrupt
 
     options = TuningOptions(Limits(Limit(1e-4)), search="greedy", hold_outs=((),))
@@ -156,7 +156,7 @@ def test_the_last_results_are_compared_where_no_variable_is_left(chain: Path) ->
 
 def test_a_scheme_that_takes_no_call_is_not_kept(chain: Path) -> None:
     chain.write_text(CHAIN.replace("(160, 160))", "(160, 160)).astype(np.longdouble)"))
-    found = tuned(chain, 1e-4, float32_is_faster)
+    found = tuned(chain, 1e-4, lambda site, trace, scheme: 2.0 if scheme == "native" else 1.0)
     assert schemes(found) == ["native", "native"]
     assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.NOT_TAKEN}
 
