@@ -146,22 +146,6 @@ def test_misuse_gets_a_clear_line(run: Run, pytester: pytest.Pytester) -> None:
     assert "mixpert_py/" not in done.stdout.str()
 
 
-@pytest.mark.parametrize("arguments", [("-n", "2")], ids=["xdist"])
-def test_parametrized(run: Run, arguments: tuple[str, ...]) -> None:
-    done = run(
-        """
-@pytest.mark.parametrize("size", [8, 24, 40])
-@pytest.mark.parametrize("plan", [
-    pytest.param("good", marks=budget("good.toml")), pytest.param("low", marks=budget("low.toml"))
-])
-def test_sizes(x, plan, size, tmp_path):
-    return net.forward(x[:size, :size])
-""",
-        *arguments,
-    )
-    done.assert_outcomes(passed=3, failed=3)
-
-
 def test_products_of_the_test_module_itself(run: Run, pytester: pytest.Pytester) -> None:
     tests = """
 @budget("own.toml")

@@ -1,8 +1,6 @@
 """Tunings that are interrupted or killed go on, and end as undisturbed ones do."""
 
 import os
-import random
-import signal
 import subprocess
 import sys
 import time
@@ -12,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import plan
-from tests.every_check import EVERY_CHECK
 from tests.mixpert_py.command import IMPORTABLE
-from tests.mixpert_py.tuning.counted import FILES, MANY_RUNS, OPTIONS, lines, runs
+from tests.mixpert_py.tuning.counted import MANY_RUNS, OPTIONS, runs
 from tests.mixpert_py.tuning.counted import program as program
 
 
@@ -50,49 +47,6 @@ class Tuning:
             except OSError:  # gone, or somebody else's
                 continue
         return found
-
-
-def interrupted_tunings(program: Path, instants: int, number: signal.Signals) -> None:
-    """Interrupt and resume until so many interrupts have hit; every end is the undisturbed one."""
-    code, err = Tuning(program.parent, *MANY_RUNS).ended()
-    assert code == 0, err
-    path = program.with_name("s.mixpert.toml")
-    undisturbed = plan.load(path).schemes()
-    needed = runs(program)
-    ends, hits, done, delay = 1, 0, True, random.Random(5)
-    while hits < instants or not done:
-        if done:
-            path.unlink()
-        tuning = Tuning(program.parent, *MANY_RUNS, "--resume")
-        if hits < instants:
-            # What comes while the interpreter itself starts or ends is Python's to answer.
-            time.sleep(0.3 + delay.uniform(0, 2.5))
-            tuning.process.send_signal(number)
-        code, err = tuning.ended()
-        assert code in (0, 130, -number), err
-        assert code < 0 or "Traceback" not in err
-        assert tuning.left() == []
-        assert os.listdir(program.parent / "temporary") == []
-        assert set(os.listdir(program.parent)) <= FILES
-        hits += code == 130
-        done = path.exists() and is_finished(program)
-        if path.exists():
-            # The best plan, or one on the way to it that was really run.
-            found = plan.load(path)
-            assert found.criterion[0].achieved <= 1e-5
-            assert found.schemes() in [line["plan"] for line in lines(program, "run")]
-        if done:
-            assert code != 130
-            assert plan.load(path).schemes() == undisturbed
-            ends += 1
-    # A run is made again only where it was itself interrupted.
-    assert runs(program) <= ends * needed + hits
-
-
-def is_finished(program: Path) -> bool:
-    """Whether the newest tuning is."""
-    records = lines(program, "record")
-    return bool(records) and bool(records[-1]["finished"])
 
 
 posix = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="sends signals")
@@ -135,8 +89,3 @@ def test_a_killed_tuning_goes_on_after_its_last_whole_line(
     assert [plan.load(path).schemes() for path in paths] == undisturbed
     assert runs(program) - made == needed - kept
     assert '"finished": true' in store.read_text().splitlines()[-1]
-
-
-@posix
-def test_ctrl_c_and_resume_end_with_the_same_plan(program: Path) -> None:
-    interrupted_tunings(program, 4 if EVERY_CHECK else 1, signal.SIGINT)
