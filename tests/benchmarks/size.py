@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,16 +53,31 @@ def parameters(tree: ast.Module) -> Iterator[int]:
             yield len(given) - (given[:1] != [] and given[0].arg in ("self", "cls"))
 
 
+def untyped(tree: ast.Module) -> int:
+    """The number of parameters that are annotated as Any."""
+    names = (node.annotation for node in ast.walk(tree) if isinstance(node, ast.arg))
+    return sum(isinstance(name, ast.Name) and name.id == "Any" for name in names)
+
+
 def totals() -> dict[str, int]:
     files = product()
     trees = {name_of(f): ast.parse(f.read_text("utf-8")) for f in files if f.suffix == ".py"}
     tests = (ROOT / "tests").rglob("*.py")
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    words = {
+        page.name: len(WORD.findall(page.read_text("utf-8")))
+        for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+    }
+    classes = Counter(
+        node.name for tree in trees.values() for node in tree.body if isinstance(node, ast.ClassDef)
+    )
     return {
         "product lines": sum(f.read_text("utf-8").count("\n") for f in files),
         "product files": len(files),
         "lines of tests and benchmarks": sum(f.read_text("utf-8").count("\n") for f in tests),
-        "words of pages": sum(len(WORD.findall(f.read_text("utf-8"))) for f in pages),
+        "words of pages": sum(words.values()),
+        "words of the readme": words["README.md"],
+        "parameters of type any": sum(map(untyped, trees.values())),
+        "names of three classes": sum(number > 2 for number in classes.values()),
         "functions of eight parameters": sum(n >= 8 for t in trees.values() for n in parameters(t)),
         "modules in import circles": sum(map(len, circles(trees))),
     }
