@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.products.inner import matvec as matvec
     from mixpert_py.runtime.products.inner import vecdot as vecdot
     from mixpert_py.runtime.products.inner import vecmat as vecmat
+    from mixpert_py.runtime.products.multi_dot import matrix_power as matrix_power
     from mixpert_py.runtime.products.multi_dot import multi_dot as multi_dot
     from mixpert_py.runtime.products.tensordot import tensordot as tensordot
     from mixpert_py.runtime.products.tensors import torch_call as torch_call
@@ -83,6 +84,7 @@ _HOMES = {
     "install": "mixpert_py.import_hook",
     "load_plan": "mixpert_py.config",
     "matmul": "mixpert_py.runtime.api",
+    "matrix_power": "mixpert_py.runtime.products.multi_dot",
     "matvec": "mixpert_py.runtime.products.inner",
     "multi_dot": "mixpert_py.runtime.products.multi_dot",
     "observe": "mixpert_py.observation",

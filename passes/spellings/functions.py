@@ -148,6 +148,7 @@ def _word(name: str) -> str:
 
 
 LEFT_NATIVE = ""
+MATRIX_POWER = frozenset({"numpy.linalg.matrix_power"})
 PAIR = Parameters(("a", "b"))
 PAIR_OF_TENSORS = Parameters(("input", "other"), by_keyword=True)
 PAIR_AND_OUT = Parameters(("a", "b"), ("out",))
@@ -203,11 +204,13 @@ FUNCTIONS: tuple[Function, ...] = (
         Parameters(("arrays",), options=frozenset({"out"})),
         by_identity=True,
     ),
+    Function(frozenset({"matrix_power"}), "xp_product", PAIR, by_identity=True),
     Function(_arrays("matmul"), "matmul", PAIR_AND_OUT, by_word=True),
     Function(frozenset({"operator.matmul", "operator.__matmul__"}), "matmul", PAIR),
     Function(_arrays("dot"), "dot", PAIR_AND_OUT, by_word=True),
     Function(_arrays("inner"), "inner", PAIR),
     Function(_arrays("linalg.multi_dot"), "multi_dot", Parameters(("arrays",))),
+    Function(MATRIX_POWER, "matrix_power", PAIR),
     Function(_arrays("tensordot"), "tensordot", Parameters(("a", "b"), ("axes",))),
     Function(_arrays("einsum"), "einsum", EINSUM),
     Function(frozenset({"torch.matmul", "torch.mm", "torch.bmm"}), "torch_matmul", PAIR),
@@ -260,7 +263,8 @@ FUNCTIONS: tuple[Function, ...] = (
     _TENSORS,
     _BLAS,
     Function(
-        _arrays("linalg.matmul", "linalg.tensordot", "linalg.vecdot", "linalg.matrix_power"),
+        _arrays("linalg.matmul", "linalg.tensordot", "linalg.vecdot", "linalg.matrix_power")
+        - MATRIX_POWER,
         LEFT_NATIVE,
         PAIR,
     ),

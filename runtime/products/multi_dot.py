@@ -1,4 +1,4 @@
-"""`multi_dot`: np.linalg.multi_dot, with each product in it under the scheme in force."""
+"""`multi_dot` and `matrix_power`: NumPy's chains of products, each under the scheme in force."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,6 +10,7 @@ from numpy import ndarray
 from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import innermost
 from mixpert_py.runtime.products.rearranged import (
+    MATRIX_POWER,
     MULTI_DOT,
     dtype_reason,
     is_replaced,
@@ -17,7 +18,16 @@ from mixpert_py.runtime.products.rearranged import (
 )
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import DOT, Array, Call, Native, Settings, dot_shape
+from mixpert_py.runtime.request import (
+    DOT,
+    MATMUL,
+    Array,
+    Call,
+    Native,
+    Settings,
+    dot_shape,
+    matmul_shape,
+)
 from mixpert_py.runtime.worth import are_small
 
 # The product of matrices i … j from those of i … k and k + 1 … j.
@@ -74,6 +84,58 @@ def multi_dot(
     if len(matrices) == 2 or first == last == 2:
         return result
     return result[0, 0] if first == last == 1 else result.ravel()
+
+
+@trimmed
+def matrix_power(
+    a: object,
+    n: object,
+    *,
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    block: int | None = None,
+    native: Native = MATRIX_POWER,
+) -> Any:
+    """np.linalg.matrix_power(a, n), by the products that NumPy makes.
+
+    a, n: anything `native` takes. If a is a NumPy array (…, m, m) of a type that takes schemes, and
+    n is at least 2, each product counts as a call of the site. Other arguments, result and errors
+    as in `matmul`.
+    """
+    is_passing = scheme is None and backend is None and site in innermost.get().context.passing
+    if native is not MATRIX_POWER or (is_passing and are_small((a, a))):
+        return native(a, n)
+    settings = Settings(scheme, block, backend, site)
+    if not isinstance(a, ndarray) or not isinstance(n, (int, np.integer)) or n < 2:
+        reason: Reason | None = Reason.DIMENSIONS
+    elif a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        reason = Reason.SHAPE
+    else:
+        reason = dtype_reason(a) if type(a) is ndarray else Reason.SUBCLASS
+    if reason is not None:
+        call = not_rearranged(lambda *_: native(a, n), a, a, reason)
+        return carry_out(call, settings)[0]
+    assert isinstance(a, ndarray)
+    bits = int(n)  # type: ignore[call-overload]
+    remaining = bits.bit_length() + bits.bit_count() - 2
+
+    def product(x: Array, y: Array) -> Any:
+        nonlocal remaining
+        remaining -= 1
+        step = settings._replace(more_follow=remaining > 0)
+        return carry_out(Call(MATMUL, x, y, (), None, matmul_shape), step)[0]
+
+    if bits == 3:
+        return product(product(a, a), a)
+    power, result = a, None
+    while True:
+        bits, is_odd = divmod(bits, 2)
+        if is_odd:
+            result = power if result is None else product(result, power)
+        if not bits:
+            return result
+        power = product(power, power)
 
 
 @lru_cache(maxsize=256)

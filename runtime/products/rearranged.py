@@ -107,6 +107,7 @@ EINSUM = _own("numpy._core.einsumfunc", np, "einsum")
 TENSORDOT = _own("numpy._core.numeric", np, "tensordot")
 INNER = _own("numpy._core.multiarray", np, "inner")
 MULTI_DOT = _own("numpy.linalg._linalg", np.linalg, "multi_dot")
+MATRIX_POWER = _own("numpy.linalg._linalg", np.linalg, "matrix_power")
 OTHERS = frozenset({"cupy", "cupyx", "dask"})  # libraries, by the first part of a module's name
 
 

@@ -43,6 +43,7 @@ NATIVE: Mapping[str, Callable[..., Any]] = {
     "dot_method": _method,
     "einsum": lambda *operands, **named: np.einsum(*operands, **named),
     "imatmul": operator.imatmul,
+    "matrix_power": lambda *operands: np.linalg.matrix_power(*operands),
     "inner": lambda *operands, **named: np.inner(*operands, **named),
     "multi_dot": lambda *operands, **named: np.linalg.multi_dot(*operands, **named),
     "tensordot": lambda *operands, **named: np.tensordot(*operands, **named),

@@ -10,7 +10,7 @@ from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import current, innermost
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner, matvec, vecdot, vecmat
-from mixpert_py.runtime.products.multi_dot import multi_dot
+from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.products.rearranged import as_arrays
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.products.tensors import torch_matmul
@@ -47,7 +47,10 @@ KNOWN = {
     "matvec": Known(matvec, 2, NO_OPTIONS),
     "vecmat": Known(vecmat, 2, NO_OPTIONS),
 }
-MULTI_DOT = Known(multi_dot, 1, {"out"}, min_operands=1)
+LINALG = {
+    "multi_dot": Known(multi_dot, 1, {"out"}, min_operands=1),
+    "matrix_power": Known(matrix_power, 2, NO_OPTIONS),
+}
 METHOD = Known(_dot_of, 2, {"out"}, min_operands=1)
 OF_TENSORS = Known(torch_matmul, 2, NO_OPTIONS)
 
@@ -140,9 +143,9 @@ def _known(native: Native) -> Known | None:
     name = getattr(function, "__name__", None)
     if type(name) is not str:
         return None
-    if name == "multi_dot":
+    if name in LINALG:
         is_linalg = any(_is_of(f"{library}.linalg", function) for library in LIBRARIES)
-        return MULTI_DOT if is_linalg else None
+        return LINALG[name] if is_linalg else None
     known = KNOWN.get(name)  # for most functions the end of it
     if known is None:
         return None

@@ -16,7 +16,7 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.in_place import imatmul
 from mixpert_py.runtime.products.inner import inner
-from mixpert_py.runtime.products.multi_dot import multi_dot
+from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Array
@@ -149,6 +149,11 @@ SPELLINGS: dict[str, tuple[Any, Any, tuple[Any, ...]]] = {
         lambda *x, site: multi_dot(x, site=site),
         lambda *x: np.linalg.multi_dot(x),
         (A, B, A),
+    ),
+    "matrix_power": (
+        lambda x, site: matrix_power(x, 11, site=site),
+        lambda x: np.linalg.matrix_power(x, 11),
+        (A,),
     ),
     "einsum": (partial(einsum, "ij,jk"), partial(np.einsum, "ij,jk"), (A, B)),
     "einsum of a stack": (

@@ -19,7 +19,7 @@ from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner, matvec, vecdot, vecmat
-from mixpert_py.runtime.products.multi_dot import multi_dot
+from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.products.xp import xp_product
 from mixpert_py.runtime.reasons import Reason
@@ -183,6 +183,14 @@ PRODUCTS = {
     "tensordot": Row(tensordot, np.tensordot, TENSOR_CALLS + pairs(ARRAYS, after=(1,))),
     "einsum": Row(einsum, np.einsum, SUMS + pairs(OPERANDS.values(), "ij,jk")),
     "multi_dot": Row(multi_dot, np.linalg.multi_dot, [(one,) for one in CHAINS]),
+    "matrix_power": Row(
+        matrix_power,
+        np.linalg.matrix_power,
+        [
+            *((A / 4, n) for n in (-1, 0, 1, 2, 3, 4, 7, 12, True, np.int8(6), 2.0, None)),
+            *((x, 2) for x in (*OPERANDS.values(), normal(2, 3, 3), normal(3, 4), np.array(2.0))),
+        ],
+    ),
     "matmul, by name": by_name(np.matmul, *pairs(OPERANDS.values()), (A,)),
     "dot, by name": by_name(np.dot, (A, B), (A, B, None, None)),
     "method, by name": by_name(A.dot, (B,)),
@@ -246,6 +254,8 @@ SHAPES: list[tuple[str, Arguments, list[tuple[int, int, int]]]] = [
     ("multi_dot", (chain((2, 30), (30, 3), (3, 40)),), [(2, 30, 3), (2, 3, 40)]),
     ("multi_dot", (chain((40, 30), (30, 3), (3, 2)),), [(30, 3, 2), (40, 30, 2)]),
     ("multi_dot", (chain((4,), (4, 5), (5,)),), [(4, 5, 1), (1, 4, 1)]),
+    ("matrix_power", (normal(6, 6), 2), [(6, 6, 6)]),
+    ("matrix_power", (normal(2, 6, 6), 2), [(12, 6, 6)]),
     ("dot, by name", (A, B), [(4, 4, 4)]),
     ("method, by name", (B,), [(4, 4, 4)]),
     ("tensordot, by name", (A, B), [(4, 4, 4)]),
