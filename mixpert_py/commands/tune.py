@@ -228,7 +228,7 @@ def _seeds(text: str) -> range:
     default=LADDERS[0],
     show_default=True,
     help="The schemes that are tried; auto: int8 where products run on a GPU or are emulated, crt "
-    "(residues) for float64 on a GPU, cpu (float64, float32) elsewhere.",
+    "(residues) for float64 on a GPU, cpu (exact, blas, float32) elsewhere.",
 )
 @click.option(
     "--device",

@@ -81,8 +81,8 @@ class Job(msgspec.Struct, frozen=True):
     that of every product. levels: schemes whose local errors are measured; with any, the run is a
     profile. names: variables of the main module that are reported if they hold numbers, and
     attributes of objects of `packages` (`model.coef_`) if these are numbers with digits, where the
-    program observes nothing and the user named nothing. differences: those of them that are
-    differences, with expressions for the size of their operands. required: variables that the user
+    program observes nothing and the user named nothing. differences: the names of
+    variables that hold the difference of two values, with expressions for the size of their operands. required: variables that the user
     named, which must exist. sinks: call sites whose last result is reported with `names`, or if
     `with_sinks`. directory: where the program runs.
     stdout: whether what it prints is saved in the folder. products: made on a GPU before the
