@@ -81,9 +81,9 @@ class Job(msgspec.Struct, frozen=True):
     that of every product. levels: schemes whose local errors are measured; with any, the run is a
     profile. names: variables of the main module that are reported if they hold numbers, and
     attributes of objects of `packages` (`model.coef_`) if these are numbers with digits, where the
-    program observes nothing and the user named nothing. differences: the names of
-    variables that hold the difference of two values, with expressions for the size of their operands. required: variables that the user
-    named, which must exist. sinks: call sites whose last result is reported with `names`, or if
+    program observes nothing and the user named nothing. differences: variables that hold the
+    difference of two values, with expressions for the size of these values. required: variables
+    that the user named, which must exist. sinks: call sites whose last result is reported with `names`, or if
     `with_sinks`. directory: where the program runs.
     stdout: whether what it prints is saved in the folder. products: made on a GPU before the
     program's clock runs; moved: whether of NumPy arrays, else of CuPy's. alone: what is measured of

@@ -57,10 +57,10 @@ class Experiment:
     """One program, run as often as the tuner wants.
 
     The first run, in a copy of the current folder, shows two things. If the program changes the
-    folder that it runs in, each later run gets a copy too, and the user's folder stays as it was. It
-    also shows which of NumPy, SciPy and scikit-learn the program imports: unless a GPU takes the
-    products, trials and the profile are forks of a process that has imported these. All other runs
-    are new processes.
+    folder that it runs in, each later run gets a copy too, and the user's folder stays unchanged.
+    And which of NumPy, SciPy and scikit-learn the program imports: unless a GPU takes the products,
+    trials and the profile are forks of a process that has imported these. All other runs are new
+    processes.
 
     flow: the program's dependency graph, which says what is compared where options do not. blocks:
     site → block length, where one is fixed; guarded: site → the error that its plan has, which its
