@@ -83,14 +83,14 @@ class Job(msgspec.Struct, frozen=True):
     attributes of objects of `packages` (`model.coef_`) if these are numbers with digits, where the
     program observes nothing and the user named nothing. differences: variables that hold the
     difference of two values, with expressions for the size of these values. required: variables
-    that the user named, which must exist. sinks: call sites whose last result is reported with `names`, or if
-    `with_sinks`. directory: where the program runs.
-    stdout: whether what it prints is saved in the folder. products: made on a GPU before the
-    program's clock runs; moved: whether of NumPy arrays, else of CuPy's. alone: what is measured of
-    the products by themselves; then no values are reported. as_module: whether it runs as by
-    `python -m`. project: the folder whose modules are rewritten when they are imported; empty:
-    none. stdin: the file that the program reads as its standard input; empty: this process's own.
-    packages: whose modules are rewritten as well.
+    that the user named, which must exist. sinks: call sites whose last result is reported with
+    `names`, or if `with_sinks`. directory: where the program runs. stdout: whether what it prints
+    is saved in the folder. products: made on a GPU before the program's clock runs; moved: whether
+    of NumPy arrays, else of CuPy's. alone: what is measured of the products by themselves; then no
+    values are reported. as_module: whether it runs as by `python -m`. project: the folder whose
+    modules are rewritten when they are imported; empty: none. stdin: the file that the program
+    reads as its standard input; empty: this process's own. packages: whose modules are rewritten as
+    well.
     """
 
     folder: str
