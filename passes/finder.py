@@ -361,7 +361,7 @@ def _ids(
     candidates: list[_Candidate],
     cores: list[tuple[int, int]],
 ) -> list[str]:
-    """The site ids, numbered in the order of the candidates' cores, so that fusing changes none."""
+    """The site ids, numbered in the order in which the products stand in the source."""
     module = module_in_ids(source.module)
     prefixes = [
         f"{module}:{c.scope.qualname}/{c.match.kind}"

@@ -70,8 +70,8 @@ REPORTED = frozenset(
 
 
 def cover_torch(*, takes_small: bool) -> None:
-    """Cover the products that PyTorch makes itself: `modules`, which does so, puts its own function
-    here. Nobody asks for that before it is imported.
+    """Let products that PyTorch makes itself take schemes. `runtime.modules` replaces this function
+    when PyTorch is imported; before, there is nothing to do.
     """
 
 

@@ -1,11 +1,13 @@
 """Cache of decisions: for each call signature, either "run natively" or prepared launches.
 
-The signature of a call is its site, the function, and the shapes, types and devices of its
-operands; for operands that are not on a GPU, the site and their types. At the first call of a
-signature, `execute` stores one of two things: that its calls are always native, or the launches
-that make its products. Later calls find it here. Each context has its own cache: decisions of a
-plan, a precision or a backend end with it. A scheme, block or backend of the call itself is part of
-its signature. Nothing is stored for traced calls, or for calls with an `out` that is not on a GPU.
+The signature of a call of GPU arrays is its site, the function, and the shapes, types and devices
+of its operands; of other operands, the site and their types. Two NumPy arrays have no signature:
+`Context.passing` has the sites that pass, and `execute` decides about other calls. At the first
+call of a signature, `execute` stores one of two things: that its calls are always native, or the
+launches that make its products. Later calls find it here. Each context has its own cache: decisions
+of a plan, a precision or a backend end with it. A scheme, block or backend of the call itself is
+part of its signature. Nothing is stored for traced calls, or for calls with an `out` that is not on
+a GPU.
 """
 
 import os
