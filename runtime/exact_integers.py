@@ -28,6 +28,7 @@ from mixpert_py.runtime.scratch import Scratch
 PANEL: Final = 1 << 21  # elements of an operand, or of a result, that are multiplied at a time
 CACHED: Final = 1 << 18  # bytes that a processor's cache holds between two passes
 MOST_DIGITS: Final = 3
+SAMPLED: Final = 16  # sums of a product of booleans that are looked at
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 EXACT: "Final[dict[np.dtype[Any], int]]" = {
     FLOAT32: 1 << 24,
@@ -58,7 +59,7 @@ def multiply(request: Request) -> Product | Reason:
 
     a, b: of integers or booleans, two dimensions or more, with an integer or boolean result; stacks
     broadcast as in np.matmul. The additional memory is that of the digits and partial sums of one
-    panel, 16 MiB each: 48 MiB where one product is enough, 144 MiB at most.
+    panel, 16 MiB each: 64 MiB where one product is enough, 160 MiB at most.
     """
     a, b, out = request.a, request.b, request.out
     dtype = np.result_type(a, b)
@@ -95,7 +96,7 @@ def _way(
             k * results * len(way.terms),
             way.left.number**2 * a.size + way.right.number**2 * b.size,  # a digit takes passes
             results * len(way.terms) * -(-k // way.panel),
-            matrices * len(way.terms),
+            matrices * len(way.terms) * -(-k // way.panel),
             is_double=way.dtype == FLOAT64,
         )
 
@@ -104,8 +105,7 @@ def _way(
         return None  # whatever the operands' ranges are
     if dtype.kind == "b":
         if not is_einsum:  # which reads every pair
-            shares = (np.count_nonzero(x) / x.size for x in (a, b))
-            native = worth.boolean_seconds(k, results, *shares)
+            native = worth.boolean_seconds(results, _first_true(a, b))
         ways = [_single(FLOAT32, 1, 1, k)]
     else:
         bounds = [_bound(x.dtype) for x in (a, b)]
@@ -128,6 +128,16 @@ def _bound(dtype: "np.dtype[Any]") -> int:
         return 1
     bits = 8 * dtype.itemsize
     return 1 << (bits - 1) if dtype.kind == "i" or bits == 64 else (1 << bits) - 1
+
+
+def _first_true(a: Array, b: Array) -> float:
+    """Where in K the first pair of trues is, as the mean of a few sums of the first matrices; K in
+    sums without one. NumPy's loop ends there.
+    """
+    rows, columns = a[(0,) * (a.ndim - 2)], b[(0,) * (b.ndim - 2)].T
+    some = [x[:: max(1, len(x) // SAMPLED)][:SAMPLED] for x in (rows, columns[::-1])]
+    found = some[0][: len(some[1])] & some[1][: len(some[0])]
+    return float(np.where(found.any(1), found.argmax(1) + 1, found.shape[1]).mean())
 
 
 def _largest(x: Array) -> int:
@@ -190,17 +200,21 @@ def _digits_of(largest: int, count: int) -> Digits:
 def _fill(out: Array, a: Array, b: Array, way: Way, *, adds: bool) -> None:
     """Write A·B into `out`, or add it. All three have as many dimensions.
 
-    What is larger than a panel is halved along its longest axis, a stack along its first.
+    Arrays that are larger than a panel are halved along their longest axis, stacks along their
+    first. Then K is cut into sums that are exact.
     """
     m, k, n = *a.shape[-2:], b.shape[-1]
-    if max(a.size, b.size, out.size) <= PANEL and k <= way.panel:
-        _multiply_panel(out, a, b, way, adds=adds)
+    if max(a.size, b.size, out.size) <= PANEL:
+        for start in range(0, k, way.panel):
+            part = slice(start, start + way.panel)
+            _multiply_panel(out, a[..., part], b[..., part, :], way, adds=adds)
+            adds = True
     elif out.ndim > 2:
         count = len(out)
         for part in _halves(count) if count > 1 else (0,):
             left, right = (x[part] if len(x) == count else x for x in (a, b))
             _fill(out[part], left, right, way, adds=adds)
-    elif k > way.panel or k >= max(m, n):
+    elif k >= max(m, n):
         for part in _halves(k):
             _fill(out, a[:, part], b[part], way, adds=adds)
             adds = True

@@ -55,7 +55,7 @@ MEANING: Mapping[str, str] = {
     Reason.FUNCTION: "The function that was called makes no product which can take a scheme here.",
     Reason.ARGUMENT: "The call has an argument that the runtime does not know.",
     Reason.RANGE: "A result of float64 operands overflowed in float32.",
-    Reason.LOOP: "NumPy makes it in a loop, `blas` as accurately by BLAS.",
+    Reason.LOOP: "NumPy makes it in a loop; `blas` makes it by BLAS, in the same precision.",
     Reason.SPREAD: "The entries of the operands differ too much for the bound that is asked for.",
     Reason.OUTSIDE_PLAN: "The product was off by ten times as much as when the plan was tuned.",
     Reason.GRADIENT: "PyTorch needs its own product to differentiate it.",

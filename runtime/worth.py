@@ -77,13 +77,13 @@ EXACT_CAST = 1.5e-9  # for each element of an operand: its range is read, and it
 EXACT_RESULT = 1.5e-9  # for each element of a result, or of a partial sum
 # What can gain, quickly told: multiplications, and so many more for each element of the operands,
 # which may be read in vain; of booleans; the shortest edge of matrices, and of those of a stack;
-# and for an einsum elements of one operand times those of the other.
+# and for an einsum elements of one operand times bytes of the other.
 MIN_INTEGERS: Final = 72**3
 MIN_BOOLEANS: Final = 240**3
 READ_IN_VAIN: Final = 8
 MIN_EDGE: Final = 8
 MIN_EDGE_OF_STACK: Final = 20
-MIN_IN_EINSUM: Final = 96**4
+MIN_IN_EINSUM: Final = 1 << 31
 # Multiplications of an einsum of integers in one loop, more than STEPS_GAIN times those of its
 # contractions in pairs, from which pairs are quicker: each takes some 0.1 ms more than its product.
 MIN_LOOP: Final = 1 << 20
@@ -175,9 +175,9 @@ def integer_seconds(
     return multiplications * (INTEGER_LOOP_APART if is_apart else INTEGER_LOOP)
 
 
-def boolean_seconds(k: int, results: int, left: float, right: float) -> float:
-    """The same of booleans, of which such shares are true."""
-    return results * (BOOLEAN_RESULT + min(k, 1 / max(left * right, 1e-9)) * INTEGER_LOOP)
+def boolean_seconds(results: int, length: float) -> float:
+    """The same of booleans. length: the mean number of pairs up to the first pair of trues."""
+    return results * (BOOLEAN_RESULT + length * INTEGER_LOOP)
 
 
 def are_small(operands: Iterable[Any]) -> bool:
@@ -188,7 +188,7 @@ def are_small(operands: Iterable[Any]) -> bool:
     for x in operands:
         if type(x) is ndarray:
             if x.size >= MIN_ELEMENTS_TO_MOVE or (
-                last is not None and last.size * x.size >= MIN_IN_EINSUM and may_be_exact(last, x)
+                last is not None and last.size * x.nbytes >= MIN_IN_EINSUM and may_be_exact(last, x)
             ):
                 return False
             last = x

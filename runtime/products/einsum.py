@@ -39,7 +39,7 @@ from mixpert_py.runtime.signatures import (
 from mixpert_py.runtime.worth import MIN_LOOP, STEPS_GAIN, are_small
 
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
-ORDERS = ("K", "A", "C", "F")
+ORDERS = ("K", "C", "F")
 
 
 class Problem(NamedTuple):
@@ -143,6 +143,9 @@ def _problem(operands: Sequence[object], options: Mapping[str, Any]) -> Problem 
     reason = dtype_reason(*arrays)
     if reason is not None:
         return reason
+    is_pair = len(arrays) == 2 and options.get("dtype") is None
+    if options.get("optimize", False) and not is_pair and are_integers(*arrays):
+        return Reason.ARGUMENT  # np.einsum multiplies each pair in that pair's own type
     terms = expand(subscripts, tuple(x.ndim for x in arrays)) if subscripts is not None else None
     if terms is None or len(arrays) < 2:
         return Reason.DIMENSIONS
@@ -187,7 +190,7 @@ def _cast(arrays: Sequence[AnyArray], options: Mapping[str, Any]) -> tuple[AnyAr
     """The arrays in the dtype that the program asks for; of two operands without one, as given."""
     wanted = options.get("dtype")
     casting = options.get("casting", "safe")
-    if wanted is None and len(arrays) == 2:
+    if wanted is None and len(arrays) == 2 and casting == "safe":
         return tuple(arrays)
     try:
         dtype = np.result_type(*(x.dtype for x in arrays)) if wanted is None else np.dtype(wanted)
@@ -230,9 +233,11 @@ def _as_wanted(result: Any, options: Mapping[str, Any]) -> Any:
         np.copyto(out, result)
         return out
     order = options.get("order", "K")
-    if order not in ("C", "F") or type(result) is not ndarray:  # a scalar has none
+    if type(result) is not ndarray:  # a scalar has no order
         return result
-    return np.asarray(result, order=order)
+    if order == "K" and not are_integers(result):
+        return result
+    return np.asarray(result, order="F" if order == "F" else "C")
 
 
 def _is_emulated(settings: Settings, found: Problem) -> bool:

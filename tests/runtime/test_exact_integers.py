@@ -186,6 +186,20 @@ def test_every_spelling(product: Any, native: Any, operands: Any) -> None:
 
 
 @pytest.mark.usefixtures("always")
+def test_einsums_have_numpys_types_errors_and_order() -> None:
+    narrow = A.astype("i1")
+    mixed = ("ij,jk,kl->il", narrow, narrow, A)  # with `optimize` NumPy wraps each pair by itself
+    for optimize in (True, False):
+        wanted = np.einsum(*mixed, optimize=optimize)
+        np.testing.assert_array_equal(einsum(*mixed, optimize=optimize, site="s"), wanted)
+    with pytest.raises(TypeError, match="according to the rule 'no'"):
+        einsum("ij,jk", narrow, A, casting="no", site="s")
+    turned = einsum("ij,jk->ki", A, B, optimize=True, site="s")
+    np.testing.assert_array_equal(turned, (A @ B).T)
+    assert turned.flags.c_contiguous
+
+
+@pytest.mark.usefixtures("always")
 def test_out() -> None:
     for out in (np.empty((12, 12), "i8"), np.empty((12, 12), "i8").T, A.copy()):
         given = out if out.base is None or out.base is not A else A
@@ -292,7 +306,7 @@ def test_the_memory_is_the_stated_one() -> None:
     one = 8 * exact_integers.PANEL
     tracemalloc.start()
     try:
-        for x, y, most in ((a >> 40, b >> 40, 3 * one), (a, b, 9 * one)):
+        for x, y, most in ((a >> 40, b >> 40, 4 * one), (a, b, 10 * one)):
             tracemalloc.reset_peak()
             before = tracemalloc.get_traced_memory()[0]
             result = exact_integers.multiply(
