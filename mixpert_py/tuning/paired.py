@@ -16,6 +16,7 @@ from mixpert_py.tuner.ratio import LARGEST, STUDENT, Pace, Ratio
 from mixpert_py.tuner.records import Reason
 
 LITTLE = 0.1  # of a product's time: a gain below it that no pair shows leaves nothing undecided
+LEAST_SAVED = 0.005  # of the time of all products, for a product to be lowered
 NEW_MEMORY = 1e9  # bytes/s of memory that was not used before, at least: what takes longer is load
 BYTES = 8  # of an entry
 AS_NATIVE = Ratio(1.0, 1.0, 1.0)  # of a product that does not take the scheme
@@ -110,10 +111,15 @@ class PairedTimes:
         return _mean(ratios, weights) if ratios else None
 
     def excluded(self, site: str) -> dict[str, Reason]:
-        """Scheme → why it is not tried at a site: it is not faster, or not known to be."""
+        """Scheme → why it is not tried at a site: it is not faster, not known to be, or saves next
+        to nothing, which one tuning finds and the next does not.
+        """
         found = {}
+        least, seconds = LEAST_SAVED * sum(self.native.values()), self.native.get(site, 0.0)
         for scheme, ratio in self.ratios[site].items():
             reason = _exclusion(ratio) if isinstance(ratio, Ratio) else ratio
+            if reason is None and isinstance(ratio, Ratio) and (1 - ratio.mean) * seconds < least:
+                reason = Reason.TOO_LITTLE
             if reason is not None:
                 found[scheme] = reason
         return found

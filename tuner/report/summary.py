@@ -50,7 +50,7 @@ MEANING: Mapping[str, str] = {
     "or there was no time to measure it. Try again on an idle machine.",
     Reason.PREDICTED: "The program's predicted error exceeds the budget, so the level was not run.",
     Reason.TOO_LITTLE: "The level would save less of the program's time than a run is worth "
-    "(`--until`).",
+    "(`--until`), or less than 0.5 % of the products' time.",
     Reason.SEARCHED: "Every plan, or a sample of plans, was run, and the best one has this level.",
     Reason.RAISED: "The product was raised again so that a longer one could be lowered.",
     Reason.START_OVER_BUDGET: "The program exceeded the budget before anything was lowered.",

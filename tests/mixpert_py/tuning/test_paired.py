@@ -85,6 +85,8 @@ def test_a_site_below_one_percent_is_not_timed() -> None:
     sites = {"s": trace(small=1), "little": trace(small=1), "late": trace(small=1)}
     native = {"s": 2.0, "little": 0.01, "late": 0.1}
     cost = PairedTimes.of(native, sites, [product(SMALL, FAST)], ["float32"])
+    slightly = PairedTimes(native, {"late": {"float32": Ratio(0.93, 0.9, 0.97)}})
+    assert slightly.excluded("late") == {"float32": Reason.TOO_LITTLE}  # saves 0.3 %
     assert cost.excluded("little") == {"float32": Reason.NEGLIGIBLE}
     assert cost.excluded("late") == {"float32": Reason.UNCLEAR}  # there was no time for it
     assert cost("little", sites["little"], "float32") == 0.01
