@@ -32,8 +32,8 @@ from mixpert_py.runtime.request import (
 if TYPE_CHECKING:
     from mixpert_py.runtime.context import Context
 
-# What is known of the calls of a signature: NATIVE, or a function that makes their products, or
-# returns NATIVE where these operands' is to be native, and None where it cannot tell for once.
+# The decision for a signature: NATIVE, or a function. The function returns the product, or NATIVE
+# if these operands must be multiplied natively, or None if it cannot decide this time.
 Known = Callable[[Any, Any], Any]
 
 

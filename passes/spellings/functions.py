@@ -85,8 +85,8 @@ class Function:
     names: their qualified names; none: methods of whatever object. RUNTIME: the runtime's function;
     LEFT_NATIVE: they are listed only. output: the parameter that the result is written or added to,
     which is no operand. by_word: list every call of this name, from any module; not for
-    ambiguous names such as `inner`. by_identity: `names` are words of functions whose module no
-    import tells, or is not known: the runtime's function decides by the function that it gets.
+    ambiguous names such as `inner`. by_identity: the source does not tell the module of
+    functions of these names; the runtime's function decides by the function that it gets.
     """
 
     names: frozenset[str]
