@@ -206,8 +206,8 @@ def _fill(out: Array, a: Array, b: Array, way: Way, *, adds: bool) -> None:
     m, k, n = *a.shape[-2:], b.shape[-1]
     if max(a.size, b.size, out.size) <= PANEL:
         for start in range(0, k, way.panel):
-            part = slice(start, start + way.panel)
-            _multiply_panel(out, a[..., part], b[..., part, :], way, adds=adds)
+            stop = start + way.panel
+            _multiply_panel(out, a[..., start:stop], b[..., start:stop, :], way, adds=adds)
             adds = True
     elif out.ndim > 2:
         count = len(out)
