@@ -90,8 +90,11 @@ class Verification:
 
     @property
     def _carried(self) -> Ratio:
-        part = min(self.native_lowered / self.native_seconds, 1.0) if self.native_seconds else 0.0
-        return self.ratio.of_part(part)
+        return self._carried_by(self.native_seconds)
+
+    def _carried_by(self, seconds: float) -> Ratio:
+        """The ratio of a program of this native time, of which the products are lowered."""
+        return self.ratio.of_part(min(self.native_lowered / seconds, 1.0) if seconds else 0.0)
 
     @property
     def _is_lost(self) -> bool:
@@ -101,10 +104,10 @@ class Verification:
         """The gain that every report shows. pace: None where nothing was lowered or timed.
 
         native_seconds: of the program, where other figures of the report go by another time than
-        that of these runs.
+        that of these runs. The lowered products save as much of it as of these runs.
         """
         before = finite(self.native_seconds if native_seconds is None else native_seconds)
-        ratio = self.program
+        ratio = self.whole if self._is_lost else self._carried_by(before or self.native_seconds)
         if before is None or pace is not Pace.FASTER:
             return Gain(before=before, after=before, verdict="" if pace is None else pace.value)
         return Gain(

@@ -242,3 +242,11 @@ def test_a_line_says_how_long_a_tuning_takes(chain: Path) -> None:
     found = re.fullmatch(r"a tuning takes about ([\d.]+) s: most often 4 to 12 runs .*", line)
     assert found is not None
     assert 13 <= float(found[1]) <= 40
+
+
+def test_a_program_saves_what_its_lowered_products_save() -> None:
+    found = module.Verification(
+        error=0.0, worst="c", native_seconds=2.0, spread=0.0, native_lowered=1.0, ratio=FASTER
+    )
+    gain = found.gain(Pace.FASTER, native_seconds=4.0)  # where a report goes by a slower run
+    assert (gain.before, gain.after) == (4.0, pytest.approx(3.5))
