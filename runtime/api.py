@@ -34,7 +34,7 @@ from mixpert_py.runtime.request import (
     matmul_shape,
 )
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.select import are_integers, why_not_lower
+from mixpert_py.runtime.select import are_half, are_integers, why_not_lower
 from mixpert_py.runtime.signatures import (
     NATIVE,
     below_modes,
@@ -394,11 +394,10 @@ def _sample(trace: Trace, site: str | None, call: Call, shape: Shape) -> None:
     if (trace.levels is None and trace.captures is None) or not _is_intact(call):
         return
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
-    is_half = dtypes == ("float16", "float16")
     has_schemes = dtypes[0] in PRECISION and dtypes[1] in PRECISION
-    if not (has_schemes or is_half or are_integers(call.a, call.b)) or not trace.samples(
-        site, "operands", (shape, dtypes)
-    ):
+    if not (has_schemes or are_half(call.a, call.b) or are_integers(call.a, call.b)):
+        return
+    if not trace.samples(site, "operands", (shape, dtypes)):
         return
     if trace.captures is not None:
         trace.captures.add(site, shape, dtypes, call)

@@ -185,7 +185,7 @@ class Scheme:
         return bounds
 
 
-AS_ACCURATE = ("exact", "own")  # kinds of alternatives that lose nothing
+AS_ACCURATE = ("exact", "own")  # kinds of alternatives in the operands' own precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +195,7 @@ class Alternative:
     kind: "native", the original call; "cast", operands cast to `dtype`, multiplied natively and
     cast back to the type the original would give; "choice", a scheme chosen per call; "exact", of
     integers, with the native product's bits; "own", BLAS's product in the operands' own precision.
-    error: as a
-    scheme's; 0 where it is no larger than that of the product it stands for.
+    error: as a scheme's; 0 if it is no larger than that of the product that the entry replaces.
     """
 
     name: str

@@ -205,7 +205,7 @@ def why_not_lower(call: Call, shape: Shape | Reason) -> Reason | None:
         return None
     if are_integers(call.a, call.b):
         return None if worth.may_be_exact(call.a, call.b) else Reason.TOO_SMALL
-    if call.is_loop or call.a.dtype == call.b.dtype == np.float16:
+    if call.is_loop or are_half(call.a, call.b):
         return Reason.LOOP
     return _unsuited(call, "float32") or worth.why_not_cast(call.a, call.b, shape)
 
@@ -221,10 +221,15 @@ def are_integers(*operands: Any) -> bool:
     return np.result_type(*operands).num <= worth.LAST_INTEGER
 
 
+def are_half(*operands: object) -> bool:
+    """Whether operands are NumPy arrays of float16."""
+    return all(type(x) is np.ndarray and x.dtype == np.float16 for x in operands)
+
+
 def _unsuited(call: Call, scheme: str) -> Reason | None:
-    """Why NumPy operands can not take a scheme; None: they can."""
+    """Why NumPy operands cannot take a scheme; None: they can."""
     a, b, out = call.a, call.b, call.destination
-    is_half = scheme == "blas" and a.dtype == b.dtype == np.float16
+    is_half = scheme == "blas" and are_half(a, b)
     for x in (a, b):
         if x.dtype not in emulation.TYPES and not is_half:
             return DTYPES.get(x.dtype.kind, Reason.DTYPE)

@@ -180,16 +180,19 @@ def boolean_seconds(results: int, length: float) -> float:
     return results * (BOOLEAN_RESULT + length * INTEGER_LOOP)
 
 
-def are_small(operands: Iterable[Any]) -> bool:
+def are_small(operands: Iterable[Any], min_product: int = 0) -> bool:
     """Whether all arrays among some operands are too small for products of them to take a scheme
     unasked. On a GPU only matrices are.
+
+    min_product: elements of one array of integers times bytes of the next, from which their
+    product may gain.
     """
     last = None
     for x in operands:
         if type(x) is ndarray:
-            if x.size >= MIN_ELEMENTS_TO_MOVE or (
-                last is not None and last.size * x.nbytes >= MIN_IN_EINSUM and may_be_exact(last, x)
-            ):
+            if x.size >= MIN_ELEMENTS_TO_MOVE:
+                return False
+            if last is not None and last.size * x.nbytes >= min_product and may_be_exact(last, x):
                 return False
             last = x
         elif type(x) not in (str, list, tuple) and not (is_small_on_device(x) and x.ndim < 3):

@@ -26,7 +26,7 @@ PREDICTED = (
     "rest of the program is assumed to keep its share of the time. Predictions ignore rows whose "
     "range is too wide for the level."
 )
-IN_LOOPS = "blas: NumPy makes these products in a loop, and BLAS makes them as accurately."
+IN_LOOPS = "blas: NumPy makes these products in a loop; BLAS makes them in the same precision."
 LEAST = 1.02  # times as fast: below it a level is told as no faster
 
 

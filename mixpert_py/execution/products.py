@@ -225,9 +225,7 @@ def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
 
 
 def _is_blas(call: CapturedCall) -> bool:
-    """Whether the native product of a call is BLAS's, as far as its function tells: that of an
-    einsum is not known.
-    """
+    """Whether BLAS makes the native product of a call; False for einsums, which may not use it."""
     return call.native is not None and call.a.dtype != np.float16
 
 

@@ -285,9 +285,11 @@ def stale_lines(program: Program, hook: ImportHook, trace: "Trace") -> list[str]
 
 
 def _has_torch_site(sites: Iterable[str], path: str | None, forward: str) -> bool:
-    """Whether a module has the forward product of a call site that PyTorch makes itself: among its
-    call sites, or, where that is PyTorch's as well, as an expression of its file. True for a file
-    that is not Python's text, a notebook or an archive. A renamed function does not matter.
+    """Whether a module still has the product `forward`, to which a call site of PyTorch's own
+    products belongs.
+
+    It is one of the module's call sites, or an expression of its file if PyTorch makes it too. True
+    for notebooks and archives, which are not searched. A renamed function does not matter.
     """
     from mixpert_py.passes.fx.products import ends_of_sites
 

@@ -221,13 +221,13 @@ def unknown_comment(source: bytes, module: str) -> tuple[int, str] | None:
     """The first line with an unknown comment, and what is wrong with it."""
     from mixpert_py.passes.pipeline import pragmas  # not above: cached code needs no pass
 
-    found = pragmas(source, module)
+    comments = pragmas(source, module)
     wrong = {
         line: f"{comment!r} is not known: wanted `# mixpert: off`, `# mixpert: off-file` or "
         "`# mixpert: scheme=NAME`"
-        for line, comment in found.unknown.items()
+        for line, comment in comments.unknown.items()
     }
-    for line, name in found.schemes.items():
+    for line, name in comments.schemes.items():
         try:
             config.check_scheme(name)
         except PlanError as error:

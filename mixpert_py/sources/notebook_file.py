@@ -159,9 +159,11 @@ def code_cells(notebook: Any) -> list[Cell]:
     """
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells", []), list):
         raise SourceError("not a notebook: no list of cells")
-    if notebook.get("nbformat") != FORMAT:
-        found = notebook.get("nbformat")
-        which = one_line(found) if isinstance(found, int | float | None) else "that is no number"
+    version = notebook.get("nbformat")
+    if version != FORMAT:
+        which = (
+            one_line(version) if isinstance(version, int | float | None) else "that is no number"
+        )
         raise SourceError(f"a notebook of format {which}; {FORMAT} is known")
     if not is_python(notebook):
         return []
@@ -182,9 +184,9 @@ def is_python(notebook: dict[str, Any]) -> bool:
     metadata = notebook.get("metadata")
     named = metadata if isinstance(metadata, dict) else {}
     for key, name in (("language_info", "name"), ("kernelspec", "language")):
-        found = named.get(key)
-        if isinstance(found, dict) and isinstance(found.get(name), str):
-            return str(found[name]).lower() in ("python", "ipython")
+        kernel = named.get(key)
+        if isinstance(kernel, dict) and isinstance(kernel.get(name), str):
+            return str(kernel[name]).lower() in ("python", "ipython")
     return True
 
 

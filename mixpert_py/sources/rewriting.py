@@ -212,19 +212,19 @@ class Outcome:
 class Tally:
     """The number of files by outcome, and of products in changed files.
 
-    left: products that stay, in all files.
+    left_alone: products that are not rewritten, in all files.
     """
 
     changed: int = 0
     same: int = 0
     skipped: int = 0
     products: int = 0
-    left: int = 0
+    left_alone: int = 0
 
     def count(self, outcome: Outcome) -> None:
         """Add a file."""
         result = outcome.result
-        self.left += len(result.left)
+        self.left_alone += len(result.left)
         if outcome.problem:
             self.skipped += 1
         elif result.changed:
@@ -241,8 +241,8 @@ class Tally:
         text += f" ({_products(self.products)})" * (self.changed > 0)
         stay = f", {self.same} stay{'s as it is' if self.same == 1 else ' as they are'}"
         skipped = f", {self.skipped} skipped" if self.skipped else ""
-        left = "" if task.names_left or not self.left else f"; {_left_alone(self.left)}"
-        return f"{text}{stay}{skipped}{left}"
+        is_said = bool(self.left_alone) and not task.names_left
+        return f"{text}{stay}{skipped}" + f"; {_left_alone(self.left_alone)}" * is_said
 
 
 def _files(count: int) -> str:
@@ -312,7 +312,7 @@ def _write(result: Rewritten, task: Task) -> Path:
 
 
 def _is_earlier_result(text: bytes, result: Rewritten) -> bool:
-    """Whether a file is this result, or an earlier rewrite of the same module."""
+    """Whether a text is this result, or the result of an earlier rewrite of its module."""
     if text == result.after:
         return True
     if not result.sites or MARK.encode() not in result.after:

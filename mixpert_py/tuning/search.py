@@ -19,6 +19,7 @@ from mixpert_py.execution import process
 from mixpert_py.execution.executor import is_timeout
 from mixpert_py.interrupts import deferred_signals
 from mixpert_py.plan import Criterion, Plan
+from mixpert_py.runtime.schemes import get
 from mixpert_py.sources.packages import described
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import (
@@ -125,12 +126,12 @@ def tune_program(prepared: Prepared) -> TuningResult:
     hold_out = prepared.hold_outs.errors() if prepared.hold_outs and judged else None
     if reverted:
         outcome = _taken_back(outcome, prepared.problem.start)
-    # Of a plan that was taken back nobody needs to know what it changes.
+    # What a plan changes is of no interest once the plan was taken back.
     shown = replace(verification, counts={}, printed="") if reverted else verification
     notes = (
         *_notes(prepared, outcome, shown),
         *_start_up(verification, is_timed=complete and not clock.predicts),
-        *_kept(options, budget, is_lowered=outcome.lowered),
+        *_kept(options, budget, outcome.plan),
     )
     at_search = outcome.interrupted or reverted
     errors = outcome.best.errors if at_search else verification.errors
@@ -152,9 +153,10 @@ def tune_program(prepared: Prepared) -> TuningResult:
     )
 
 
-def _kept(options: TuningOptions, budget: float, *, is_lowered: bool) -> list[str]:
+def _kept(options: TuningOptions, budget: float, plan: Schemes) -> list[str]:
     """A sentence on the part of the budget that the search left for other data."""
-    if not (is_lowered and options.margin and options.limits.budget):
+    has_errors = any(get(scheme).error for scheme in plan.values())
+    if not (has_errors and options.margin and options.limits.budget):
         return []
     if budget == options.limits.budget:
         return ["The program natively needs the whole budget: none is kept for other data."]

@@ -1,4 +1,4 @@
-"""What calls do: the module's own code is entered, other code has known effects.
+"""Follows calls: code of the module itself is entered; other code has known effects.
 
 A call of a function outside the module may return anything that its arguments and receiver hold.
 NumPy's and CuPy's functions change nothing but `out`. Any other call whose result is discarded was

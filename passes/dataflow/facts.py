@@ -1,4 +1,4 @@
-"""What the analysis knows: objects, what they hold, and what functions are called with."""
+"""The facts that the analysis collects: objects, their contents, and the arguments of functions."""
 
 import ast
 from collections.abc import Iterable, Mapping

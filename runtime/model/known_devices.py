@@ -13,20 +13,14 @@ from mixpert_py.runtime import own_files
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.model.device_model import SHIPPED, DeviceModel, dumps, load
 
-# The modelled GPU whose ratios of rates others share, by words in their names. The order counts.
+# Of a GPU without a model, by a pattern of its name: the modelled GPU whose rates have its ratios.
 NEAREST = {
-    "geforce rtx 30": "nvidia-geforce-rtx-3090",
-    "geforce rtx 40": "nvidia-geforce-rtx-4090",
-    "geforce rtx 50": "nvidia-geforce-rtx-5090",
-    "ada generation": "nvidia-l40s",
-    "nvidia l": "nvidia-l40s",
-    "rtx a": "nvidia-a10",
-    "nvidia a10-": "nvidia-a10",
-    "nvidia a10g": "nvidia-a10",
-    "nvidia a40": "nvidia-a10",
-    "nvidia a16": "nvidia-a10",
-    "nvidia a2": "nvidia-a10",
-    "nvidia a": "nvidia-a100-sxm4-80gb",
+    r"geforce rtx 30": "nvidia-geforce-rtx-3090",
+    r"geforce rtx 40": "nvidia-geforce-rtx-4090",
+    r"geforce rtx 50": "nvidia-geforce-rtx-5090",
+    r"ada generation|nvidia l\d": "nvidia-l40s",
+    r"rtx a\d|nvidia a(2|10|10g|16|40)\b": "nvidia-a10",
+    r"nvidia a\d": "nvidia-a100-sxm4-80gb",
 }
 
 
@@ -53,7 +47,7 @@ def model_of(device: str) -> DeviceModel:
 
     What measures a device again keeps its model by `keep`, and is believed from then on.
     """
-    nearest = (model for words, model in NEAREST.items() if words in device.lower())
+    nearest = (model for name, model in NEAREST.items() if re.search(name, device.lower()))
     for name in (device, *nearest, STANDS_IN):
         try:
             return find(name)

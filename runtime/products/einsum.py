@@ -36,7 +36,7 @@ from mixpert_py.runtime.signatures import (
     signature_of,
     signature_of_contraction,
 )
-from mixpert_py.runtime.worth import MIN_LOOP, STEPS_GAIN, are_small
+from mixpert_py.runtime.worth import MIN_IN_EINSUM, MIN_LOOP, STEPS_GAIN, are_small
 
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 ORDERS = ("K", "C", "F")
@@ -82,7 +82,7 @@ def einsum(
     pair is then a call of the site. Other arguments, result and errors as in `matmul`.
     """
     is_free = scheme is None and backend is None
-    if is_free and are_small(operands) and passes(site):
+    if is_free and are_small(operands, MIN_IN_EINSUM) and passes(site):
         return native(*operands, **options)
     context, signature = current(), None
     is_free = is_free and block is None and not options and context.trace is None

@@ -15,7 +15,7 @@ from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.dtypes import PRECISION, name_of
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DTYPES, Call, Native, matmul_shape
-from mixpert_py.runtime.select import are_integers
+from mixpert_py.runtime.select import are_half, are_integers
 from mixpert_py.runtime.signatures import device_of
 
 
@@ -31,16 +31,12 @@ def as_arrays(*operands: object) -> tuple[AnyArray, ...] | None:
 
 def dtype_reason(*operands: AnyArray) -> Reason | None:
     """The reason not to rearrange arrays, which may copy them: a dtype that no scheme takes."""
-    if are_integers(*operands) or all(_is_half(x) for x in operands):
+    if are_integers(*operands) or are_half(*operands):
         return None
     for x in operands:
         if name_of(x.dtype) not in PRECISION:
             return DTYPES.get(x.dtype.kind, Reason.DTYPE)
     return None
-
-
-def _is_half(x: AnyArray) -> bool:
-    return type(x) is np.ndarray and x.dtype == np.float16
 
 
 def pairs_of(a: AnyArray, b: AnyArray, axes: object) -> tuple[list[int], list[int]] | Reason:

@@ -98,8 +98,10 @@ def _float32(a: Array, b: Array, native: Native, out: Array | None) -> Any:
 
 
 def _blas(a: Array, b: Array) -> Any:
-    """The product in the operands' own precision, u, by BLAS: each element is off by at most
-    K·u·(|A||B|)ij. Of float16 it is made in float32, u = 2^-24, and rounded once.
+    """The product by BLAS, in the operands' own precision with the unit roundoff u: each element
+    is off by at most K·u·(|A||B|)ij, and by the smallest number of the type for each underflow.
+    Complex sums have √2·(K + 1) in place of K. Products of float16 are made in float32, u = 2^-24,
+    and rounded once.
     """
     dtype = np.result_type(a, b)
     with np.errstate(all="ignore"), Scratch() as scratch:

@@ -169,3 +169,9 @@ def test_moving_counts_four_products_of_complex_numbers() -> None:
     shape = (500, 500, 500)
     assert not moving_saves(real, real, shape, "int8x6", known)
     assert moving_saves(both, both, shape, "int8x6", known)
+
+
+def test_integers_gain_from_smaller_sizes_on_outside_of_einsum() -> None:
+    x = np.ones((100, 100), np.int64)  # np.einsum's loop is quicker than np.matmul's
+    assert not worth.are_small([x, x])
+    assert worth.are_small(["ij,jk", x, x], worth.MIN_IN_EINSUM)
