@@ -393,7 +393,12 @@ def operands_of(a: Any, b: Any) -> list[Operand]:
 
     from mixpert_py.runtime.packing import by_columns, by_rows
 
-    x, y = (cupy.asarray(one, order="K") for one in (a, b))
+    def upload(x: Any) -> Any:
+        if x.ndim < 3 or x.flags.c_contiguous:
+            return cupy.asarray(x, order="K")
+        return cupy.asarray(x.swapaxes(1, 2)).swapaxes(1, 2)  # CuPy would store a stack in C order
+
+    x, y = upload(a), upload(b)
     assert (x.strides, y.strides) == (a.strides, b.strides)
     return [by_rows(x), by_columns(y)]
 
