@@ -25,9 +25,10 @@ from mixpert_py.runtime.kernels.launch_graphs import (
 if TYPE_CHECKING:
     from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Arguments, Kernel
 
-# A recorded address is one of these bases plus an offset. No device address, size or stride reaches
-# 2^58 (addresses have 57 bits at most). The bits of a float64 lie between 2^58 and 2^61 only for
-# magnitudes below 1e-200, which are no parameter of a recorded launch.
+# A recorded address is one of these bases plus an offset, which is negative where a stack is stored
+# last matrix first. No device address, size or stride reaches 2^57 (addresses have 57 bits at
+# most). The bits of a float64 lie between 2^57 and 2^61 only for magnitudes below 1e-200, which are
+# no parameter of a recorded launch.
 SHIFT: Final = 58
 LEFT, RIGHT, RESULT, WORKSPACE = BASES = tuple(base << SHIFT for base in range(1, 5))
 UNIT: Final = 512  # bytes: the alignment of allocations, as in CuPy's memory pool
@@ -227,8 +228,10 @@ class Replay:
 
 def parted(value: float) -> tuple[int, int]:
     """The base and the offset of a recorded address; (0, 0) for other values."""
-    if isinstance(value, int) and (base := value >> SHIFT) in (1, 2, 3, 4):
-        return base << SHIFT, value - (base << SHIFT)
+    if isinstance(value, int):
+        base = value + (1 << (SHIFT - 1)) >> SHIFT << SHIFT  # the nearest one
+        if base in BASES:
+            return base, value - base
     return 0, 0
 
 

@@ -22,7 +22,8 @@ from tests.every_check import some
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
 F, nn, randn = torch.nn.functional, torch.nn, torch.randn
 
-SCHEME = {"cpu": "faithful", "cuda": "int8x6"}  # on a GPU faithful leaves small products native
+SCHEME = "faithful"
+BACKENDS = {"cpu": "reference", "cuda": "cuda"}  # named, so that small products take the scheme
 STEPS = 4
 N, D, S, C, WORDS = 64, 64, 16, 8, 96  # rows, features, positions, classes, words known
 WIDTHS = {
@@ -425,12 +426,11 @@ def test_a_model_is_trained_as_in_fp32(place: str, name: str) -> None:
     natively = [np.abs(losses(net, it, inputs) - exact).max() for it in (net, call)]
     allowed = 4 * max(natively) + 1e-6 * np.abs(exact).max()
     for ours in (net, call):
-        uses = SchemeUse(SCHEME[place])
+        uses = SchemeUse(SCHEME)
         with ExitStack() as stack:
             if place == "cpu":
                 stack.enter_context(on_host())
             stack.enter_context(use(replace(current(), uses=uses)))
-            backend = "reference" if place == "cpu" else None
-            stack.enter_context(precision(SCHEME[place], backend=backend))
+            stack.enter_context(precision(SCHEME, backend=BACKENDS[place]))
             assert np.abs(losses(net, ours, inputs) - exact).max() <= allowed
         assert uses.is_taken

@@ -61,7 +61,7 @@ def recorded() -> Recording:
     Kernel("words", 1, None, None, early=True).launch_words(
         5, 64, (LEFT + 12, memory.ptr, -7), 1024, tape
     )
-    values = (RIGHT, 3, 2.5, RESULT + 8, 9)
+    values = (RIGHT - 8, 3, 2.5, RESULT + 8, 9)  # a stack that is stored last matrix first
     Kernel("structure", 2, None, None).launch(7, 32, STRUCTURE, values, 0, tape)
     return tape
 
@@ -74,10 +74,11 @@ def test_launches_are_made_at_the_addresses_of_each_call() -> None:
     for a, b, c, memory, stream in ((1 << 44, 2 << 44, 3 << 44, 4 << 44, 0), (16, 32, 48, 64, 7)):
         driver.found.clear()
         replay.enqueue((a, b, c, memory), stream)
+        values = struct.pack("Pi4xdPi4x", b - 8, 3, 2.5, c + 8, 9)
         assert driver.found == [
             ("clear", stream, memory + 1024, 0, 8),
             (1, stream, (5, 1, 1, 64, 1, 1, 1024), 1, struct.pack("3q", a + 12, memory, -7)),
-            (2, stream, (7, 1, 1, 32, 1, 1, 0), 0, struct.pack("Pi4xdPi4x", b, 3, 2.5, c + 8, 9)),
+            (2, stream, (7, 1, 1, 32, 1, 1, 0), 0, values),
         ]
 
 
@@ -124,7 +125,7 @@ def test_threads_have_arguments_of_their_own() -> None:
     replay.enqueue((5 << 10, 6 << 10, 7 << 10, 8 << 10), 0)
     go_on.set()
     slow.join()
-    for handle, wanted in ((1, [(1 << 10) + 12, (5 << 10) + 12]), (2, [2 << 10, 6 << 10])):
+    for handle, wanted in ((1, [(1 << 10) + 12, (5 << 10) + 12]), (2, [(2 << 10) - 8, (6 << 10) - 8])):
         starts = [struct.unpack_from("q", one[4])[0] for one in driver.found if one[0] == handle]
         assert sorted(starts) == wanted
 
