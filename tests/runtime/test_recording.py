@@ -125,7 +125,10 @@ def test_threads_have_arguments_of_their_own() -> None:
     replay.enqueue((5 << 10, 6 << 10, 7 << 10, 8 << 10), 0)
     go_on.set()
     slow.join()
-    for handle, wanted in ((1, [(1 << 10) + 12, (5 << 10) + 12]), (2, [(2 << 10) - 8, (6 << 10) - 8])):
+    for handle, wanted in (
+        (1, [(1 << 10) + 12, (5 << 10) + 12]),
+        (2, [(2 << 10) - 8, (6 << 10) - 8]),
+    ):
         starts = [struct.unpack_from("q", one[4])[0] for one in driver.found if one[0] == handle]
         assert sorted(starts) == wanted
 
