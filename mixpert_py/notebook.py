@@ -354,6 +354,7 @@ class MixPertMagics(Magics):
         """
         from mixpert_py.commands import tables
         from mixpert_py.plan import save
+        from mixpert_py.tuning.record import record
 
         was_on = self.rewriter is not None
         try:
@@ -371,7 +372,7 @@ class MixPertMagics(Magics):
                 raise UsageError(str(error)) from None
             raise
         self._put_in_force(result.plan)
-        tables.print_tuned(result, "more runs of the cell")
+        tables.print_tuned(record(result), "more runs of the cell")
         if options.output:
             try:
                 save(result.plan, options.output)

@@ -21,62 +21,40 @@ if TYPE_CHECKING:
     shell_complete=complete_files,
     help="Write a page, DIR/index.html.",
 )
-@click.option("--md", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record of the tuning.")
 @click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    shell_complete=complete_files,
-    help="Write the Markdown or JSON here.",
+    "-o", "--output", metavar="FILE", shell_complete=complete_files, help="Write the JSON here."
 )
 @click.argument("plan", metavar="PLAN", shell_complete=complete_files)
-@click.argument("script", required=False, shell_complete=complete_files)
-def report(
-    folder: str | None,
-    as_markdown: bool,
-    as_json: bool,
-    output: str | None,
-    plan: str,
-    script: str | None,
-) -> None:
+def report(folder: str | None, as_json: bool, output: str | None, plan: str) -> None:
     """Show what a tuning gained and tried, and why it stopped.
 
-    Without --html, --md or --json a summary is printed. PLAN is what it wrote.
-    SCRIPT is the program; default: the one beside PLAN that it was made from.
+    Without --html or --json a summary is printed. PLAN is what the tuning wrote.
     """
     from mixpert_py import config
 
-    if (folder is not None) + as_markdown + as_json > 1:
-        raise click.UsageError("give one of --html DIR, --md and --json")
-    if output is not None and not (as_markdown or as_json):
-        raise click.UsageError("-o is for --md and --json; --html names a folder")
-    loaded = config.load_plan(plan)
+    if folder is not None and as_json:
+        raise click.UsageError("give one of --html DIR and --json")
+    if output is not None and not as_json:
+        raise click.UsageError("-o is for --json; --html names a folder")
+    schemes = config.load_plan(plan).schemes()
     record = _record(Path(plan))
     if as_json:
         import msgspec
 
         _give(json.dumps(msgspec.to_builtins(record), indent=2) + "\n", output)
         return
-    from mixpert_py.tuning.record import reported_program
-
-    beside = Path(plan).with_name(Path(record.provenance.source).name or "-")
-    place = Path(script) if script else beside
-    program = reported_program(record, loaded, place)
-    if folder is None and not as_markdown:
+    if record.schemes != schemes:
+        record.notes.append("The plan file has changed since: this is what the tuning found.")
+    if folder is None:
         from mixpert_py.commands import tables
 
-        tables.print_report(record, program)
-        return
-    if folder is None:
-        from mixpert_py.tuner.report.markdown import markdown
-
-        _give(markdown(record, program), output)
+        tables.print_report(record)
         return
     from mixpert_py.tuner.report.page import page
 
     target = Path(folder, "index.html")
-    content = page(record, program)
+    content = page(record)
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     _give(content, str(target))

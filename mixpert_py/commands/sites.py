@@ -69,7 +69,9 @@ def sites(options: Options) -> int:
     elif options.as_json or options.form == "json":
         click.echo(json.dumps(records, indent=2))
     else:
-        from mixpert_py.commands import tables
-
-        tables.print_sites(records)
+        for record in records:
+            place = f"{record['path']}:{record['line']}:{record['column']}"
+            click.echo(f"{place}: {record['expression']} — {record['reason'] or 'is rewritten'}")
+        found = sum(record["rewritten"] for record in records)
+        click.echo(f"{found} rewritten, {len(records) - found} left alone")
     return 2 if problems else 0

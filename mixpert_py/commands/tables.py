@@ -4,16 +4,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
-import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from mixpert_py.doctor import Finding
-from mixpert_py.plan import Criterion, Plan
+from mixpert_py.plan import Plan
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
 from mixpert_py.sources.source_files import shown_path
@@ -25,28 +24,18 @@ from mixpert_py.tuner.report.operands import (
     cancellation_text,
     small_entries,
 )
-from mixpert_py.tuner.report.record import read
+from mixpert_py.tuner.report.record import Record, value_entries
 from mixpert_py.tuner.report.summary import (
-    MEANING,
-    Program,
-    allowed,
     callers_text,
     gain_text,
-    rate_text,
     reached,
     size,
     time_unit,
-    verdict,
-    why,
+    value_line,
+    verified,
 )
-from mixpert_py.tuner.report.summary import rows as rows_of
-from mixpert_py.tuner.report.table import Report
-from mixpert_py.tuner.report.unit import budget_text, clock_unit, error_text, share_text
-
-if TYPE_CHECKING:
-    from mixpert_py.tuner.report.record import Record
-    from mixpert_py.tuning.search import TuningResult
-    from mixpert_py.tuning.verify import Verification
+from mixpert_py.tuner.report.table import summary, trials
+from mixpert_py.tuner.report.unit import budget_text, clock_unit, error_text
 
 # Columns of a profile about a product's operands, and the meanings that stand below it.
 OPERANDS = {
@@ -109,84 +98,30 @@ def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[s
         yield on_run
 
 
-def print_tuned(tuned: "TuningResult", runs: str = "fresh processes") -> None:
-    """Print the result of `mixpert tune`: headline, table, verification.
-
-    runs: those of the verification.
-    """
+def print_tuned(record: Record, runs: str = "fresh processes") -> None:
+    """Print the result of a tuning: headline, operators, verification. runs: of the latter."""
     console = _Console()
-    console.print(
-        Report(tuned.outcome, tuned.limits.metric, tuned.predicted, tuned.device, tuned.gain)
-    )
+    console.print(summary(record, console.width))
     console.print()
-    if said := _verdict(tuned, runs):
+    if said := verified(record, runs):
         console.print(Text(said))
-    if tuned.limits.only is None:
-        for value in tuned.plan.criterion:
+    if record.criterion is None:
+        for value in record.values:
             console.print(Text(f"  {value_line(value)}"))
-    for note in tuned.notes:
+    for note in record.notes:
         console.print(Text(note))
 
 
-def _verdict(tuned: "TuningResult", runs: str = "fresh processes") -> str:
-    outcome, found = tuned.outcome, tuned.verification
-    if outcome.interrupted:
-        return "Interrupted: the plan was not verified."
-    unit = clock_unit((found.native_lowered,))
-    times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
-    if tuned.reverted:
-        return f"In {runs} the plan that was found showed no gain ({times})."
-    if not outcome.lowered:
-        return UNCLEAR if tuned.unclear else ""
-    error = f"error {error_text(found.error)}"
-    if tuned.limits.only is None:
-        error = f"errors at most {share_text(found.error)} of their budgets"
-    if tuned.hold_out is not None:
-        count = len(tuned.hold_out.inputs)
-        size = error_text if tuned.limits.only else share_text
-        where = "on the hold-out" if count == 1 else f"on {count} other inputs at most"
-        error = f"{error}, {where} {size(tuned.hold_out.error)}"
-        if count > 1:
-            error += f" ({rate_text(count, tuned.hold_out.rate)})"
-    verified = f"Verified in {runs}: {error}"
-    if tuned.predicted:
-        return f"{verified}."
-    verified = f"{verified}, time in the lowered products {times}."
-    if tuned.unclear:
-        least, most = (share_text(part) for part in (found.ratio.least, found.ratio.most))
-        shown = f"Pairs of runs show {least} to {most} of the native time there"
-        return f"{verified} {shown}; `mixpert verify` makes more of them. {UNCLEAR}"
-    return f"{verified}{whole_program(found)}"
+def print_report(record: Record) -> None:
+    """Print the summary of `mixpert report`: the result of a tuning, and every plan that ran."""
+    console = _Console()
+    print_tuned(record)
+    console.print()
+    console.print(trials(record, console.width))
 
 
-UNCLEAR = (
-    "Cannot tell on this machine now whether a lower level is faster: times differ by less than "
-    "they vary. Tune while it is idle, with data for which the program takes longer, or for a GPU "
-    "whose times are predicted (--device NAME)."
-)
-
-
-def whole_program(found: "Verification") -> str:
-    """A note where the whole program's time does not show the gain of its products; else empty."""
-    if found.native_seconds * (1 - found.program.mean) > found.spread:
-        return ""
-    vary = clock_unit((found.spread,)).quantity(found.spread)
-    return (
-        f" Whole runs vary by {vary}, more than the gain: it is measured in the lowered products."
-    )
-
-
-def value_line(value: Criterion) -> str:
-    """An observed value's error and budget."""
-    return (
-        f"{value.name}: {value.metric} error {error_text(value.achieved)} of "
-        f"{budget_text(value.budget)} allowed"
-    )
-
-
-def print_budgets(entries: Sequence[dict[str, Any]]) -> None:
-    """Print a row for each budget of `mixpert tune`. entries: the records of the tunings."""
-    records = [read(entry, "") for entry in entries]
+def print_budgets(records: Sequence[Record]) -> None:
+    """Print a row for each budget of `mixpert tune`."""
     columns = [Column("budget", right=True), Column("error", right=True)]
     columns += [Column("lowered"), Column("time of the program", wraps=True)]
     rows = [
@@ -203,38 +138,6 @@ def print_budgets(entries: Sequence[dict[str, Any]]) -> None:
     console.print()
     for note in dict.fromkeys(note for record in records for note in record.notes):
         console.print(Text(note))
-
-
-def print_sites(records: Records) -> None:
-    """Print the list of `mixpert sites`: a table on a terminal, elsewhere whole lines."""
-    found = sum(record["rewritten"] for record in records)
-    if records and sys.stdout.isatty():
-        _print_table_of_sites(records)
-    elif records:
-        for record in records:
-            place = f"{record['path']}:{record['line']}:{record['column']}"
-            click.echo(f"{place}: {record['expression']} — {record['reason'] or 'is rewritten'}")
-    click.echo(f"{found} rewritten, {len(records) - found} left alone")
-
-
-def _print_table_of_sites(records: Records) -> None:
-    columns = (
-        Column("place"),
-        Column("expression", drop=1, wraps=True, least=EXPRESSION),
-        Column("kind", drop=2),
-        Column("", wraps=True),
-    )
-    rows = [
-        (
-            f"{record['path']}:{record['line']}:{record['column']}",
-            record["expression"],
-            record["kind"],
-            record["reason"] or "is rewritten",
-        )
-        for record in records
-    ]
-    console = _Console()
-    console.print(fitted(columns, rows, console.width))
 
 
 def print_profile(
@@ -348,8 +251,8 @@ def _outliers(share: float) -> str:
 def print_plan(plan: Plan) -> None:
     """Print a plan as a table."""
     console = _Console()
-    for criterion in plan.criterion:
-        console.print(Text(f"{value_line(criterion)}, reference {criterion.reference}"))
+    for criterion, value in zip(plan.criterion, value_entries(plan.criterion), strict=True):
+        console.print(Text(f"{value_line(value)}, reference {criterion.reference}"))
     columns = (
         Column("site"),
         Column("expression", drop=2, wraps=True, least=EXPRESSION),
@@ -370,48 +273,6 @@ def print_plan(plan: Plan) -> None:
         for site in plan.site
     ]
     console.print(fitted(columns, rows, console.width) if rows else "no call site")
-
-
-def print_report(record: "Record", program: "Program") -> None:
-    """Print the summary of `mixpert report`: what was gained, each product, and why it stopped."""
-    found = rows_of(record, program)
-    unit = time_unit(record, [row.entry.time_before for row in found])
-    console = _Console()
-    console.print(Text(verdict(record, found)))
-    console.print(Text(f"Time: {gain_text(record.gain, time_unit(record))}"))
-    console.print(Text(f"Error: {size(record, reached(record))} {allowed(record)}"))
-    for note in program.notes:
-        console.print(Text(note))
-    if not found:
-        return
-    called = any(row.entry.callers for row in found)
-    columns = (
-        Column("line", right=all(row.entry.place.isdecimal() for row in found)),
-        Column("product", wraps=True, least=EXPRESSION),
-        *[Column("called from", wraps=True, least=CALLERS)] * called,
-        Column("% of\ntime", right=True, drop=3),
-        Column("level"),
-        Column("error", drop=1),
-        Column(f"time, {unit.name}", right=True, drop=2),
-        Column("why it stopped", wraps=True),
-    )
-    rows = []
-    for row in found:
-        entry, level, time = row.entry, row.level, unit.number(row.entry.time_before)
-        if level != entry.before:
-            time = f"{time} → {unit.number(row.time_after)}"
-            level = f"{entry.before} → {level}"
-        share = f"{entry.share or 0.0:.0%}".rstrip("%")
-        error = error_text(entry.local_errors.get(row.level))
-        callers = [callers_text(entry.callers)] * called
-        product = (entry.place, entry.expression, *callers)
-        rows.append((*product, share, level, error, time, why(row, found)))
-    console.print()
-    console.print(fitted(columns, rows, console.width))
-    console.print()
-    for reason in dict.fromkeys(row.entry.reason for row in found):
-        if reason in MEANING:
-            console.print(Text(f"{reason}: {MEANING[reason]}"))
 
 
 def _milliseconds(measured: float | None) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from mixpert_py.commands.program import (
     ProgramCommand,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from mixpert_py.launch.launcher import Program
     from mixpert_py.plan import Plan
     from mixpert_py.sources.project import TuningDefaults
+    from mixpert_py.tuner.report.record import Record
     from mixpert_py.tuning.options import TuningOptions
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
@@ -414,12 +416,14 @@ def _tune(
         interrupted = any(it.outcome.interrupted for it in results.values())
         for place in written:
             if place != paths[0]:
-                save_record(place, entries[place])
+                save_record(place, msgspec.to_builtins(entries[place]))
             else:
-                trials.end(entries[place], finished=not (interrupted or problems))
+                trials.end(
+                    msgspec.to_builtins(entries[place]), finished=not (interrupted or problems)
+                )
     try:
         if results:
-            _show(results, list(entries.values()), written, options)
+            _show(entries, written, options)
     finally:
         if problems:  # raised where the output cannot be written, either
             raise problems[0]
@@ -428,24 +432,20 @@ def _tune(
     return int(any(it.unclear for it in results.values()))
 
 
-def _show(
-    results: "dict[Path, TuningResult]",
-    entries: list[dict[str, object]],
-    written: list[Path],
-    options: Options,
-) -> None:
-    """Print what was found, in the form that the options want."""
+def _show(entries: "dict[Path, Record]", written: list[Path], options: Options) -> None:
+    """Print the record for each plan file, in the form that the options want."""
     from mixpert_py.commands import tables
 
     several = options.has_several_budgets
     if options.as_json:
-        click.echo(json.dumps(entries if several else entries[0], indent=2))
+        records = msgspec.to_builtins([*entries.values()])
+        click.echo(json.dumps(records if several else records[0], indent=2))
     elif not options.quiet:
         if several:
-            tables.print_budgets(entries)
-        for path, result in results.items():
+            tables.print_budgets([*entries.values()])
+        for path, found in entries.items():
             if not several:
-                tables.print_tuned(result)
+                tables.print_tuned(found)
             click.echo(f"plan written to {path}" if path in written else "no plan was written")
 
 

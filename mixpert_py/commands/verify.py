@@ -189,12 +189,13 @@ def _headline(found: "PlanVerdict", holds: bool) -> str:
 
 
 def _details(found: "PlanVerdict") -> list[str]:
-    from mixpert_py.commands.tables import value_line
     from mixpert_py.runtime.reasons import MEANING
+    from mixpert_py.tuner.report.record import value_entries
+    from mixpert_py.tuner.report.summary import value_line
 
     lines: list[str] = []
     if not found.options.limits.only:  # they have limits of their own
-        lines = [f"  {value_line(value)}" for value in found.values]
+        lines = [f"  {value_line(value)}" for value in value_entries(found.values)]
     lines += [f"  {site}: not in the program any more" for site in found.stale]
     lines += [f"  {site}: never ran" for site in found.silent]
     for site, reasons in found.fallbacks.items():
@@ -231,8 +232,7 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
     """The verdict as plain data for JSON; a number that is none is null."""
     import msgspec
 
-    from mixpert_py.tuner.report.record import finite
-    from mixpert_py.tuning.record import value_entries
+    from mixpert_py.tuner.report.record import finite, value_entries
 
     measured = {} if found.verification is None else asdict(found.verification)
     measured.pop("errors", None)

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Outcome, Reason, Verdict
-from mixpert_py.tuner.report.record import Gain, read, record
-from mixpert_py.tuner.report.table import Report
+from mixpert_py.tuner.report.record import Gain, Record, read, record
+from mixpert_py.tuner.report.table import summary, trials
 from mixpert_py.tuner.report.unit import error_text, share_text
 from tests.tuner.table_program import TableProgram, tune
 
@@ -76,8 +76,8 @@ def of_one(native: float, lowered: float, /, budget: float = 1e-5, **errors: flo
     return tune(program, program.operators(), [], CPU, budget, noise=0.0)
 
 
-def reports() -> dict[str, tuple[Report, int]]:
-    """Title → a report, and the width of its terminal."""
+def reports() -> dict[str, tuple[Record, int]]:
+    """Title → the record of a tuning, and the width of its terminal."""
     common, usual = outcome(), typical()
     first, *others = usual.verdicts
     faster = Gain(before=2.5, after=2.0, times=1.25, least=1.2, most=1.3, verdict="faster")
@@ -92,30 +92,33 @@ def reports() -> dict[str, tuple[Report, int]]:
     nothing = tune(TableProgram({}, {}), [], [], CPU, 1e-5, noise=0.0)
     shares = replace(common, budget=1.0, best=replace(common.best, error=0.4567))
 
+    def gained(whole: Outcome, gain: Gain) -> Record:
+        return msgspec.structs.replace(record(whole), gain=gain)
+
     def with_rows(whole: Outcome, *verdicts: Verdict) -> Outcome:
         return replace(whole, verdicts=verdicts)
 
     return {
-        "faster": (Report(common, gain=faster), 120),
-        "faster, narrower": (Report(common, gain=faster), 100),
-        "no measurable gain": (Report(common, gain=unclear), 120),
-        "typical": (Report(usual), 130),
-        "typical, on 80 columns": (Report(usual), 80),
-        "typical, on 60 columns": (Report(usual), 60),
-        "the longest name of a level": (Report(with_rows(usual, *longest)), 130),
+        "faster": (gained(common, faster), 120),
+        "faster, narrower": (gained(common, faster), 100),
+        "no measurable gain": (gained(common, unclear), 120),
+        "typical": (record(usual), 130),
+        "typical, on 80 columns": (record(usual), 80),
+        "typical, on 60 columns": (record(usual), 60),
+        "the longest name of a level": (record(with_rows(usual, *longest)), 130),
         "different starts": (
-            Report(with_rows(usual, replace(first, before="int8x10"), *others)),
+            record(with_rows(usual, replace(first, before="int8x10"), *others)),
             130,
         ),
-        "predicted": (Report(common, criterion="mred", predicted=True), 100),
-        "unknown native time": (Report(of_one(inf, 6.0, float32=1e-7), predicted=True), 120),
-        "nothing lowered": (Report(of_one(1.0, 2.0, 1e-15)), 100),
-        "over budget": (Report(of_one(1.0, 2.0, native=1e-3)), 100),
-        "interrupted": (Report(replace(common, interrupted=True)), 100),
-        "failed": (Report(with_rows(common, failed)), 120),
-        "several modules": (Report(with_rows(common, *common.verdicts[1:], imported)), 120),
-        "no operator": (Report(nothing), 120),
-        "several budgets": (Report(shares, None), 120),
+        "predicted": (record(common, criterion="mred", predicted=True), 100),
+        "unknown native time": (record(of_one(inf, 6.0, float32=1e-7), predicted=True), 120),
+        "nothing lowered": (record(of_one(1.0, 2.0, 1e-15)), 100),
+        "over budget": (record(of_one(1.0, 2.0, native=1e-3)), 100),
+        "interrupted": (record(replace(common, interrupted=True)), 100),
+        "failed": (record(with_rows(common, failed)), 120),
+        "several modules": (record(with_rows(common, *common.verdicts[1:], imported)), 120),
+        "no operator": (record(nothing), 120),
+        "several budgets": (record(shares, None), 120),
     }
 
 
@@ -124,7 +127,10 @@ def printed() -> str:
     file = io.StringIO()
     for title, (report, width) in reports().items():
         print(f"==== {title}", file=file)
-        Console(file=file, width=width, color_system=None).print(report)
+        console = Console(file=file, width=width, color_system=None)
+        console.print(summary(report, width))
+        if title == "failed":
+            console.print("", trials(report, width), sep="\n")
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
 
 

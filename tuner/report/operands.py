@@ -1,10 +1,9 @@
-"""The table of the profile's measurements of operands, for page and Markdown."""
+"""The table of the profile's measurements of operands."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from mixpert_py.tuner.report.record import OperatorEntry
-from mixpert_py.tuner.report.summary import Row
-from mixpert_py.tuner.report.unit import Unit, clock_unit
+from mixpert_py.tuner.report.unit import clock_unit
 
 SPREAD = (
     "The worst of the sampled calls. Exponent spread: by how many bits entries lie below the "
@@ -42,34 +41,31 @@ def small_entries(bits: float | None) -> str:
     )
 
 
-def sampled_rows(found: Sequence[Row]) -> list[Row]:
-    """The operators of which a call was sampled."""
-    return [row for row in found if row.entry.sampled]
+def sampled(entries: Iterable[OperatorEntry]) -> dict[int, OperatorEntry]:
+    """The operators of which a call was sampled, by their numbers."""
+    return {number: entry for number, entry in enumerate(entries, 1) if entry.sampled}
 
 
-def explanation(found: Sequence[Row]) -> str:
+def explanation(found: Iterable[OperatorEntry]) -> str:
     """What the columns mean."""
     return " ".join((SPREAD, *[LOSS] * _has_slices(found), CANCELLATION))
 
 
-def names(found: Sequence[Row]) -> tuple[str, ...]:
-    """The headings of the columns after an operator's number and expression."""
-    moving = (f"moving, {_unit(found).name}",) if _moved(found) else ()
-    spread, loss = "exponent spread, bits", "int8 loss, bits"
-    return ("sampled calls", spread, *[loss] * _has_slices(found), "cancellation", *moving)
-
-
-def cells(entry: OperatorEntry, found: Sequence[Row]) -> tuple[tuple[str, float | None], ...]:
-    """The text of each column, and the number by which it is sorted."""
-    shown = (
-        (f"{entry.sampled} of {entry.calls}", float(entry.sampled)),
-        (bits_text(entry.spread), entry.spread),
-        *[(_loss_text(entry.int8_loss), entry.int8_loss)] * _has_slices(found),
-        (cancellation_text(entry.cancellation), entry.cancellation),
-    )
-    if not _moved(found):
-        return shown
-    return (*shown, (_unit(found).number(entry.transfer), entry.transfer))
+def columns(found: Collection[OperatorEntry]) -> dict[str, list[str]]:
+    """Heading → the text for each operator: the columns after its number and expression."""
+    unit = clock_unit(entry.transfer for entry in found)
+    table = {
+        "sampled calls": [f"{entry.sampled} of {entry.calls}" for entry in found],
+        "exponent spread, bits": [bits_text(entry.spread) for entry in found],
+        "int8 loss, bits": [_loss_text(entry.int8_loss) for entry in found],
+        "cancellation": [cancellation_text(entry.cancellation) for entry in found],
+        f"moving, {unit.name}": [unit.number(entry.transfer) for entry in found],
+    }
+    if not _has_slices(found):
+        del table["int8 loss, bits"]
+    if not any(entry.transfer for entry in found):
+        del table[f"moving, {unit.name}"]
+    return table
 
 
 def bits_text(bits: float | None) -> str:
@@ -93,13 +89,5 @@ def are_for_gpus(levels: Iterable[str]) -> bool:
     return any(level.startswith(ON_GPUS) for level in levels)
 
 
-def _has_slices(found: Sequence[Row]) -> bool:
-    return are_for_gpus(level for row in found for level in row.entry.local_errors)
-
-
-def _moved(found: Sequence[Row]) -> bool:
-    return any(row.entry.transfer for row in found)
-
-
-def _unit(found: Sequence[Row]) -> Unit:
-    return clock_unit(row.entry.transfer for row in found)
+def _has_slices(found: Iterable[OperatorEntry]) -> bool:
+    return are_for_gpus(level for entry in found for level in entry.local_errors)

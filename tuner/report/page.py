@@ -1,12 +1,8 @@
-"""A tuning as one HTML page: its figures, its pictures, and the source with its products."""
+"""A tuning as one HTML page: its figures, its pictures, and every plan that ran."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
-from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from mixpert_py.errors import MixPertError
@@ -14,7 +10,7 @@ from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report import figures, operands, summary
 from mixpert_py.tuner.report.figures import GROUND, INK, LEVELS, SOFT
 from mixpert_py.tuner.report.record import OperatorEntry, Record
-from mixpert_py.tuner.report.summary import Program, Row, chosen, counted, error_name, time_unit
+from mixpert_py.tuner.report.summary import chosen, counted, error_name, time_unit
 from mixpert_py.tuner.report.unit import error_text
 
 if TYPE_CHECKING:
@@ -28,25 +24,21 @@ SHARED = (
     "counted",
     "error_name",
     "gain_card",
+    "headline",
     "other_inputs",
     "size",
     "trial_error",
     "tuning_facts",
-    "verdict",
+    "verified",
     "why",
 )
 TRIALS_SHOWN = 60
 CHANGES_SHOWN = 3
-NEAR = 4  # lines above and below a product that are not folded
-LEAST_FOLD = 4  # fewer lines are not folded
-# Lines as Python's tokenizer counts them, with their ends: spans are offsets in this very text.
-LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-Mark = tuple[int, int, Row]
 KEPT = LEVELS[3]
 MAX_NUMBERED = 30  # plans, more of which have no room for numbers
 
 
-def page(record: Record, program: Program) -> str:
+def page(record: Record) -> str:
     """The whole page. It loads nothing, and its content security policy forbids browsers to.
 
     Raises MixPertError where Jinja2 or matplotlib is not installed.
@@ -56,32 +48,29 @@ def page(record: Record, program: Program) -> str:
         raise MixPertError("the page needs Jinja2: pip install '.[report]' in a checkout")
     from markupsafe import Markup
 
-    found = summary.rows(record, program)
-    by_site = {row.entry.id: row for row in found}
+    entries = record.operators
     return _template().render(
         record=record,
-        program=program,
-        rows=found,
-        by_site=by_site,
+        name=record.provenance.source,
+        numbers={entry.id: number for number, entry in enumerate(entries, 1)},
+        places={entry.id: entry.place for entry in entries},
         colors=summary.levels(record),
-        used_levels={level for row in found for level in (row.level, row.entry.before)},
-        best=summary.chosen(record),
-        unit=summary.time_unit(record),
-        table_unit=summary.time_unit(record, [row.entry.time_before for row in found]),
-        headline_unit=summary.time_unit(record),
+        used_levels={level for entry in entries for level in (entry.after, entry.before)},
+        best=chosen(record),
+        unit=time_unit(record),
+        table_unit=time_unit(record, [entry.time_before for entry in entries]),
         error=summary.reached(record),
         kept=sum(trial.reason == Reason.KEPT for trial in record.trials[1:]),
         plane=Markup(plane(record)),
         inputs=Markup(inputs(record)),
-        sampled=operands.sampled_rows(found),
-        listing=listing(program.text, program.spans, found),
+        sampled=operands.sampled(entries),
         css=Markup(_file("page.css")),
     )
 
 
 @cache
 def _template() -> "Template":
-    """The template, with the functions that it shares with the Markdown report."""
+    """The template, with the functions that it calls."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
@@ -125,66 +114,6 @@ def calls_text(entry: OperatorEntry) -> str:
     if shapes[1:]:
         parts.append(counted(len(shapes) - 1, "more shape"))
     return ", ".join([*parts, counted(entry.calls, "call")])
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a line. row: the operator that it belongs to, None outside of products."""
-
-    text: str
-    row: Row | None
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of the source. begin: the operators that begin in it, by number."""
-
-    number: int
-    pieces: tuple[Piece, ...]
-    begin: tuple[Row, ...]
-    has_product: bool
-
-
-def listing(
-    text: str, spans: Mapping[str, tuple[int, int]], rows: Sequence[Row]
-) -> list[tuple[list[Line], bool]]:
-    """The lines in groups, each with whether it is folded away.
-
-    spans: site → the offsets at which its product begins and ends in the text.
-    """
-    marks = [(*spans[row.entry.id], row) for row in rows if row.entry.id in spans]
-    lines: list[Line] = []
-    near: set[int] = set()
-    for at, found in enumerate(LINE.finditer(text)):
-        here = [mark for mark in marks if mark[0] < found.end() and found.start() < mark[1]]
-        if here:
-            near |= set(range(at - NEAR, at + NEAR + 1))
-        begin = sorted((row for start, _, row in here if start >= found.start()), key=_number)
-        pieces = tuple(_pieces(text, *found.span(), here))
-        lines.append(Line(at + 1, pieces, tuple(begin), bool(here)))
-    groups = groupby(lines, key=lambda line: line.number - 1 in near)
-    return [
-        (some, not is_near and len(some) >= LEAST_FOLD)
-        for is_near, group in groups
-        for some in [list(group)]
-    ]
-
-
-def _number(row: Row) -> int:
-    return row.number
-
-
-def _pieces(text: str, start: int, end: int, marks: Sequence[Mark]) -> Iterator[Piece]:
-    """A line, cut where a product begins or ends; a piece belongs to the innermost product."""
-    cuts = {start, end} | {min(max(cut, start), end) for mark in marks for cut in mark[:2]}
-    for left, right in pairwise(sorted(cuts)):
-        piece = text[left:right].rstrip("\r\n")
-        around = [mark for mark in marks if mark[0] <= left and right <= mark[1]]
-        if not around or not piece.strip():
-            yield Piece(piece, None)
-            continue
-        _, _, row = min(around, key=lambda mark: mark[1] - mark[0])
-        yield Piece(piece, row)
 
 
 def plane(record: Record) -> str:

@@ -4,13 +4,13 @@ Times are in `unit`; a number that is unknown, not finite or above LARGEST is No
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Annotated, Literal
 
 import msgspec
 
 from mixpert_py.errors import MixPertError, one_line
-from mixpert_py.plan import Provenance
+from mixpert_py.plan import Criterion, Provenance
 from mixpert_py.tuner.records import Outcome, Trial, Verdict
 
 LARGEST = 1e300  # error or budget: pictures have room for powers of ten around it
@@ -91,7 +91,10 @@ class Gain(Entry, frozen=True, kw_only=True):
 
 
 class VerificationEntry(Entry, frozen=True, kw_only=True):
-    """Measurements in fresh processes, in seconds; `lowered`: time in the lowered products."""
+    """Measurements in fresh processes, in seconds; `lowered`: time in the lowered products.
+
+    least, most: the interval of its ratio to the native time, `native_lowered`.
+    """
 
     error: Size | None
     worst: str
@@ -99,6 +102,8 @@ class VerificationEntry(Entry, frozen=True, kw_only=True):
     spread: float | None
     native_lowered: float | None
     lowered: float | None
+    least: float | None = None
+    most: float | None = None
 
 
 class ValueEntry(Entry, frozen=True, kw_only=True):
@@ -217,6 +222,19 @@ def _schemes(record: Record) -> set[str]:
     for entry in record.operators:
         found |= {entry.before, entry.after, *entry.local_errors}
     return found
+
+
+def value_entries(criteria: Iterable[Criterion]) -> list[ValueEntry]:
+    """A plan's list of values, for JSON."""
+    return [
+        ValueEntry(
+            name=value.name,
+            criterion=value.metric,
+            budget=finite(value.budget),
+            error=finite(value.achieved),
+        )
+        for value in criteria
+    ]
 
 
 def finite(value: float | None) -> float | None:

@@ -1,7 +1,6 @@
-"""The words and numbers that the page and the Markdown report share."""
+"""The words and numbers of a tuning that its printed summary and its page share."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from math import inf
 from statistics import median
 
@@ -58,47 +57,6 @@ MEANING: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """The parts of a report that come from the program, not from the record.
-
-    text: its source, empty where it is not shown. spans: site → its place in `text`.
-    numbers: site → the number that the graph gives it. graph: its table as text, or empty.
-    notes: sentences at the top of the report, such as that the source has changed.
-    """
-
-    name: str
-    text: str = ""
-    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    numbers: Mapping[str, int] = field(default_factory=dict)
-    graph: str = ""
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An operator in a report, with its number and the level that the plan gives it."""
-
-    number: int
-    entry: OperatorEntry
-    level: str
-    time_after: float | None
-
-
-def rows(record: Record, program: Program) -> list[Row]:
-    """The operators, longest first. Those missing in the source are numbered after the others."""
-    behind = max(program.numbers.values(), default=0)
-    found = []
-    for entry in record.operators:
-        number = program.numbers.get(entry.id)
-        if number is None:
-            behind = number = behind + 1
-        level = record.schemes.get(entry.id, entry.after)
-        after = entry.time_after if level == entry.after else entry.time_before
-        found.append(Row(number, entry, level, after))
-    return found
-
-
 def callers_text(lines: Mapping[str, int]) -> str:
     """The program's lines that came to a library's product, those with most calls first."""
     several = len(lines) > 1
@@ -111,7 +69,7 @@ def levels(record: Record) -> dict[str, int]:
     A level's accuracy is the median of its local errors over the operators.
     """
     used = {level for trial in record.trials for level in trial.plan.values()}
-    used |= set(record.schemes.values()) | set(record.plan.values())
+    used |= set(record.plan.values())
     used.discard("native")
 
     def error(level: str) -> float:
@@ -187,32 +145,74 @@ def reached(record: Record) -> float | None:
     return record.error
 
 
-def verdict(record: Record, found: Sequence[Row]) -> str:
-    """The outcome of the tuning in one or two sentences."""
-    lowered = sum(row.level != row.entry.before for row in found)
-    sentences = []
+def headline(record: Record) -> str:
+    """Program time before → after, error against budget, and whether anything was lowered."""
+    words = ["Interrupted; the best plan so far."] if record.interrupted else []
+    error, budget, gain = record.error, record.budget, record.gain
+    if budget is not None and (error is None or error > budget):
+        words.append("Over the budget before anything is lowered; every product stays.")
+    elif all(entry.before == entry.after for entry in record.operators):
+        words.append("Every product stays as it was.")
+    if gain.verdict in (Pace.NOT_FASTER, Pace.UNCLEAR):
+        words.append("No measurable gain.")
+    place = f" for the products on {record.device}" if record.device else ""
+    program = f"Predicted{place}:" if record.predicted else "Program:"
+    times = gain_text(gain, time_unit(record)).removesuffix(NO_GAIN)
+    errors = f"errors at most {share_text(error)} of their budgets"
+    if record.criterion:
+        errors = f"{record.criterion} error {size(record, error)} {allowed(record)}"
+    words.append(f"{program} {times}, {errors}, {counted(len(record.trials), 'plan')} tried.")
+    return " ".join(words)
+
+
+def verified(record: Record, runs: str = "fresh processes") -> str:
+    """What the verification by such runs showed; empty where the headline says all."""
+    found = record.verification
     if record.interrupted:
-        sentences.append("Interrupted: this is the best plan so far, and it was not verified.")
+        return "Interrupted: the plan was not verified."
     if record.reverted:
-        return "A plan was found, but fresh processes show no gain: every product stays."
-    start = record.trials[0].error if record.trials else record.error
-    if start is None or (record.budget is not None and start > record.budget):
-        sentences.append("Over the budget before anything is lowered.")
-    if not found:
-        sentences.append("The program calls no matrix product.")
-    elif not lowered:
-        sentences.append("Every product stays as it was.")
-    else:
-        sentences.append(f"{lowered} of {counted(len(found), 'product')} lowered.")
-    if record.unclear:
-        sentences.append("This machine did not tell whether a lower level is faster.")
-    if record.unit == "products":
-        sentences.append("Times are predicted: multiply-adds that INT8 tensor cores would make.")
-    elif record.device:
-        sentences.append(f"Times are predicted: those of the products on one {record.device}.")
-    elif lowered and record.verification is not None and not record.interrupted:
-        sentences.append(SAME_SETTINGS)
-    return " ".join(sentences)
+        return f"In {runs} the plan that was found showed no gain."
+    if found is None or all(entry.before == entry.after for entry in record.operators):
+        return UNCLEAR if record.unclear else ""
+    error = f"error {error_text(found.error)}"
+    if not record.criterion:
+        error = f"errors at most {share_text(found.error)} of their budgets"
+    if record.hold_out is not None:
+        count = len(record.hold_outs)
+        where = "on the hold-out" if count == 1 else f"on {count} other inputs at most"
+        error = f"{error}, {where} {size(record, record.hold_out)}"
+        if count > 1 and record.hold_out_rate is not None:
+            error += f" ({rate_text(count, record.hold_out_rate)})"
+    words = f"Verified in {runs}: {error}"
+    if record.predicted:
+        return f"{words}."
+    unit = clock_unit((found.native_lowered or 0.0,))
+    times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
+    words = f"{words}, time in the lowered products {times}."
+    if not record.unclear:
+        return f"{words}{whole_program(record.gain, found.spread)}"
+    shown = f"Pairs of runs show {share_text(found.least)} to {share_text(found.most)}"
+    return (
+        f"{words} {shown} of the native time there; `mixpert verify` makes more of them. {UNCLEAR}"
+    )
+
+
+UNCLEAR = (
+    "Cannot tell on this machine now whether a lower level is faster: times differ by less than "
+    "they vary. Tune while it is idle, with data for which the program takes longer, or for a GPU "
+    "whose times are predicted (--device NAME)."
+)
+
+
+def whole_program(gain: Gain, spread: float | None) -> str:
+    """A note where the whole program's time does not show the gain of its products; else empty."""
+    saved = (gain.before or 0.0) - (gain.after or 0.0)
+    if spread is None or saved > spread:
+        return ""
+    vary = clock_unit((spread,)).quantity(spread)
+    return (
+        f" Whole runs vary by {vary}, more than the gain: it is measured in the lowered products."
+    )
 
 
 def size(record: Record, error: float | None) -> str:
@@ -238,13 +238,11 @@ def trial_error(record: Record, trial: TrialEntry) -> str:
     return "–" if trial.problem else "not finite"
 
 
-def why(row: Row, found: Sequence[Row]) -> str:
-    """Why an operator was lowered no further: the reason and its detail."""
-    reason, detail = row.entry.reason, row.entry.detail
-    if reason == Reason.RAISED:
-        successor = next((other.number for other in found if other.entry.id == detail), None)
-        return reason if successor is None else f"{reason}, number {successor}"
-    return f"{reason}: {brief(detail)}" if detail else reason
+def why(entry: OperatorEntry, places: Mapping[str, str]) -> str:
+    """Why an operator was lowered no further: the reason and its detail. places: site → place."""
+    if entry.reason == Reason.RAISED:
+        return f"raised for line {places[entry.detail]}" if entry.detail in places else entry.reason
+    return f"{entry.reason}: {brief(entry.detail)}" if entry.detail else entry.reason
 
 
 def brief(problem: str) -> str:
@@ -267,7 +265,7 @@ def tuning_facts(record: Record) -> list[tuple[str, str]]:
         ("Command", origin.command),
         ("Plan file", record.plan_file),
         ("Error measure", record.criterion or ""),
-        *(("Value", _value(entry)) for entry in record.values if not record.criterion),
+        *(("Value", value_line(entry)) for entry in record.values if not record.criterion),
         ("Value with the largest error", worst),
         ("Error on other inputs", other_inputs(record)),
     ]
@@ -289,7 +287,8 @@ def rate_text(inputs: int, rate: float) -> str:
     return f"0 of {inputs} over: at most {share_text(rate)} of such inputs, with 95 % confidence"
 
 
-def _value(entry: ValueEntry) -> str:
+def value_line(entry: ValueEntry) -> str:
+    """An observed value's error and budget."""
     budget = "any" if entry.budget is None else budget_text(entry.budget)
     return f"{entry.name}: {entry.criterion} error {error_text(entry.error)} of {budget} allowed"
 

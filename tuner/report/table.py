@@ -1,121 +1,95 @@
-"""The result that `mixpert tune` prints: a headline, and a row for every operator."""
+"""A tuning as text: a headline, a row for every operator, and a row for every plan that ran."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mixpert_py.tuner.ratio import Pace
-from mixpert_py.tuner.records import Outcome, Reason, Verdict
+from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.fitted import CALLERS, EXPRESSION, Column, fitted
-from mixpert_py.tuner.report.record import Gain, searched_gain
-from mixpert_py.tuner.report.summary import MEANING, NO_GAIN, brief, callers_text, gain_text
-from mixpert_py.tuner.report.unit import (
-    PRODUCTS,
-    Unit,
-    budget_text,
-    clock_unit,
-    error_text,
-    share_text,
+from mixpert_py.tuner.report.record import OperatorEntry, Record
+from mixpert_py.tuner.report.summary import (
+    MEANING,
+    brief,
+    callers_text,
+    chosen,
+    error_name,
+    headline,
+    time_unit,
+    trial_error,
+    why,
 )
+from mixpert_py.tuner.report.unit import PRODUCTS, Unit, error_text
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Headline and table, for `rich`'s print; readable from 60 columns up and without colour.
-
-    criterion: None where errors are shares of several budgets. predicted: whether times are
-    predicted, in seconds of `device` or, without one, in slice products. gain: the headline's;
-    None: what the search knows of it. An operator's part of the time is its part in the search,
-    where both were timed together.
-    """
-
-    outcome: Outcome
-    criterion: str | None = "frobenius"
-    predicted: bool = False
-    device: str = ""
-    gain: Gain | None = None
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.headline()
-        if self.outcome.verdicts:
-            yield ""
-            unit = self._unit(verdict.seconds_before for verdict in self.outcome.verdicts)
-            yield _table(self.outcome, unit, options.max_width)
-            yield ""
-            for reason in dict.fromkeys(verdict.reason for verdict in self.outcome.verdicts):
-                yield Text(f"{reason}: {MEANING[reason]}")
-
-    def headline(self) -> Text:
-        """Program time before → after, error against budget, and whether anything was lowered."""
-        outcome, text = self.outcome, Text()
-        gain = self.gain or searched_gain(outcome, self.predicted)
-        if outcome.interrupted:
-            text.append("Interrupted; the best plan so far. ")
-        if not outcome.best.error <= outcome.budget:
-            text.append("Over the budget before anything is lowered; every product stays. ")
-        elif not outcome.lowered:
-            text.append("Every product stays as it was. ")
-        if gain.verdict in (Pace.NOT_FASTER, Pace.UNCLEAR):
-            text.append("No measurable gain. ")
-        place = f" for the products on {self.device}" if self.device else ""
-        text.append(f"Predicted{place}: " if self.predicted else "Program: ")
-        unit = self._unit(time for time in (gain.before, gain.after) if time is not None)
-        text.append(gain_text(gain, unit).removesuffix(NO_GAIN), style="bold")
-        if self.criterion is None:
-            text.append(", errors at most ")
-            text.append(share_text(outcome.best.error), style="bold")
-            text.append(" of their budgets")
-        else:
-            text.append(f", {self.criterion} error ")
-            text.append(error_text(outcome.best.error), style="bold")
-            text.append(f" of {budget_text(outcome.budget)} allowed")
-        plans = "1 plan" if len(outcome.trials) == 1 else f"{len(outcome.trials)} plans"
-        text.append(f", {plans} tried.")
-        return text
-
-    def _unit(self, times: Iterable[float]) -> Unit:
-        return PRODUCTS if self.predicted and not self.device else clock_unit(times)
+def summary(record: Record, width: int) -> Group:
+    """Headline, operators and what their reasons mean; readable from 60 columns up."""
+    parts: list[RenderableType] = [Text(headline(record))]
+    if record.operators:
+        reasons = dict.fromkeys(entry.reason for entry in record.operators)
+        parts += ["", operators(record, width), ""]
+        parts += [Text(f"{reason}: {MEANING[reason]}") for reason in reasons if reason in MEANING]
+    return Group(*parts)
 
 
-def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
+def operators(record: Record, width: int) -> Table:
     """The table of operators, longest first, in at most `width` characters.
 
     Where all operators start from the same level, the header names it, and a row only where its
     operator ended.
     """
-    verdicts = outcome.verdicts
-    lines = {verdict.operator.id: verdict.operator.place for verdict in verdicts}
-    several = any(verdict.operator.path for verdict in verdicts)
-    called = any(verdict.operator.callers for verdict in verdicts)
-    starts = {verdict.before for verdict in verdicts}
+    entries = record.operators
+    unit = time_unit(record, [entry.time_before for entry in entries])
+    places = {entry.id: entry.place for entry in entries}
+    called = any(entry.callers for entry in entries)
+    starts = {entry.before for entry in entries}
     columns = (
         Column("site", drop=4),
-        Column("line", right=not several),
+        Column("line", right=not any(entry.path for entry in entries)),
         Column("expression", wraps=True, least=EXPRESSION),
         *[Column("called from", wraps=True, least=CALLERS)] * called,
         Column("% of\ntime", right=True, drop=3),
-        Column(f"level\n{starts.pop()} →" if len(starts) == 1 else "level"),
+        Column(f"level\n{min(starts)} →" if len(starts) == 1 else "level"),
         Column("error", right=True, drop=1),
         Column(unit.name if unit is PRODUCTS else f"time, {unit.name}", right=True, drop=2),
         Column("why it\nstopped", wraps=True),
     )
-    rows = [
-        (
-            _function(verdict.operator.id),
-            verdict.operator.place,
-            verdict.operator.expression,
-            *[callers_text(verdict.operator.callers)] * called,
-            "–" if verdict.operator.elsewhere else f"{outcome.share(verdict):.0%}".rstrip("%"),
-            _level(verdict, full=bool(starts)),
-            error_text(verdict.local_error),
-            _times(verdict, unit),
-            _reason(verdict, lines),
+    rows = []
+    for entry in entries:
+        is_measured = entry.reason != Reason.ELSEWHERE
+        row = (
+            _function(entry.id),
+            entry.place,
+            entry.expression,
+            *[callers_text(entry.callers)] * called,
+            f"{entry.share or 0.0:.0%}".rstrip("%") if is_measured else "–",
+            entry.after if len(starts) == 1 else _step(entry.before, entry.after),
+            error_text(entry.local_error),
+            _times(entry, unit) if is_measured else "–",
+            why(entry, places),
         )
-        for verdict in verdicts
-    ]
+        rows.append(row)
+    return fitted(columns, rows, width)
+
+
+def trials(record: Record, width: int) -> Table:
+    """The table of the plans in the order in which they ran."""
+    unit, best = time_unit(record), chosen(record)
+    places = {entry.id: entry.place for entry in record.operators}
+    columns = (
+        Column("plan", right=True),
+        Column("what changed, by line", wraps=True),
+        Column(f"time, {unit.name}", right=True, drop=1),
+        Column(error_name(record), right=True),
+        Column("what became of it", wraps=True, least=32),
+    )
+    rows = []
+    for number, trial in enumerate(record.trials, 1):
+        changes = (f"{places.get(site, '?')}: {level}" for site, level in trial.changed.items())
+        result = trial.reason if number > 1 else "start"
+        result += f": {brief(trial.problem)}" if trial.problem else ""
+        time = unit.number(None if trial.problem else trial.time)
+        changed, error = ", ".join(changes) or "nothing", trial_error(record, trial)
+        rows.append((str(number), changed, time, error, result + ", chosen" * (trial is best)))
     return fitted(columns, rows, width)
 
 
@@ -125,22 +99,10 @@ def _function(site: str) -> str:
     return rest.partition("/")[0] or module
 
 
-def _level(verdict: Verdict, full: bool) -> str:
-    if not full or verdict.before == verdict.after:
-        return verdict.after
-    return f"{verdict.before} → {verdict.after}"
+def _step(before: str, after: str) -> str:
+    return after if before == after else f"{before} → {after}"
 
 
-def _times(verdict: Verdict, unit: Unit) -> str:
-    if verdict.operator.elsewhere:
-        return "–"
-    before = unit.number(verdict.seconds_before)
-    if verdict.before == verdict.after:
-        return before
-    return f"{before} → {unit.number(verdict.seconds_after)}"
-
-
-def _reason(verdict: Verdict, lines: dict[str, str]) -> str:
-    if verdict.reason is Reason.RAISED:
-        return f"raised for line {lines[verdict.detail]}"
-    return f"{verdict.reason}: {brief(verdict.detail)}" if verdict.detail else str(verdict.reason)
+def _times(entry: OperatorEntry, unit: Unit) -> str:
+    before = unit.number(entry.time_before)
+    return before if entry.before == entry.after else f"{before} → {unit.number(entry.time_after)}"

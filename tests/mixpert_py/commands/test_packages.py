@@ -184,7 +184,6 @@ def test_a_tuning_has_the_lines_that_called_a_product(tmp_path: Path, mixpert: M
     tuned = mixpert(*TUNED)
     assert tuned.code == 0, tuned.err
     shown = {"table": tuned.out, "summary": mixpert("report", "s.mixpert.toml").out}
-    shown["Markdown"] = mixpert("report", "--md", "s.mixpert.toml").out
     assert mixpert("report", "--html", "page", "s.mixpert.toml").code == 0
     shown["page"] = (tmp_path / "page" / "index.html").read_text()
     for name, text in shown.items():

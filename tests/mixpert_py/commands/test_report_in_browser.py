@@ -7,9 +7,8 @@ import pytest
 
 from mixpert_py.launch import launcher
 from mixpert_py.tuner.report.page import page
-from mixpert_py.tuner.report.record import read
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
-from mixpert_py.tuning.record import record, reported_program
+from mixpert_py.tuning.record import record
 from tests import browser
 from tests.mixpert_py.tuning.tuned_program import tuned_program
 
@@ -39,8 +38,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tuned = tuned_program(
         launcher.script(str(script)), TuningOptions(Limits(Limit(1e-3)), backend="reference")
     )
-    found = read(record(tuned, "m.mixpert.toml"), "m")
-    (folder / "index.html").write_text(page(found, reported_program(found, tuned.plan, script)))
+    (folder / "index.html").write_text(page(record(tuned, "m.mixpert.toml")))
     return folder / "index.html"
 
 

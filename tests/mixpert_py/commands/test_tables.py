@@ -4,29 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.commands.tables import whole_program
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING, Reason
-from mixpert_py.tuner.ratio import Ratio
-from mixpert_py.tuning.verify import Verification
 from tests.mixpert_py.command import Mixpert
-
-
-@pytest.mark.parametrize(
-    ("ratio", "said"),
-    [
-        (0.5, ""),
-        (
-            0.9,
-            " Whole runs vary by 200 ms, more than the gain: it is measured in the lowered "
-            "products.",
-        ),
-    ],
-)
-def test_a_program_may_not_gain_what_its_products_do(ratio: float, said: str) -> None:
-    found = Verification(0.0, "c", 2.0, 0.2, 1.0, Ratio(ratio))
-    assert whole_program(found) == said
-
 
 PROGRAM = """\
 import numpy as np

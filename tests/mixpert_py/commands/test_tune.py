@@ -64,8 +64,8 @@ def test_a_plan_holds_on_every_hold_out(tmp_path: Path, mixpert: Mixpert) -> Non
     assert "on 4 other inputs at most" in done.out
     told = f"0 of 4 over: at most {share_text(rate)} of such inputs, with 95 % confidence"
     assert told in " ".join(done.out.split())
-    said = mixpert("report", "p.toml", "--md")
-    assert told in said.out
+    said = mixpert("report", "p.toml")
+    assert told in " ".join(said.out.split())
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_a_gpu_that_is_not_here(
     assert (found["unit"], found["device"]) == ("seconds", "NVIDIA H200")
     assert found["gain"]["times"] > 10
     assert set(found["schemes"].values()) <= {"int8x10", "faithful", "int8x6", "int8x3"}
-    said = mixpert("report", "chain.mixpert.toml", "--md")
-    assert "Times are predicted: those of the products on one NVIDIA H200." in said.out
+    said = mixpert("report", "chain.mixpert.toml")
+    assert said.out.startswith("Predicted for the products on NVIDIA H200: ")
 
 
 @pytest.mark.parametrize(

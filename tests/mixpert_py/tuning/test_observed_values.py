@@ -139,8 +139,8 @@ def test_budgets_from_the_command_line(mixpert: Mixpert) -> None:
     assert (found["criterion"], found["budget"]) == (None, 1.0)
     assert 0 < found["error"] <= 1
     assert {value["name"] for value in found["values"]} == {"logits", "loss"}
-    report = mixpert("report", "s.mixpert.toml", "--md").out
-    assert " % of its budget" in report
+    report = mixpert("report", "s.mixpert.toml").out
+    assert " % of their budgets" in report
     assert "loss: max error" in report
 
 

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from mixpert_py.cli import main
-from mixpert_py.commands.tables import UNCLEAR, _verdict
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuner.ratio import Pace, Ratio
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report.summary import MEANING, START_UP
+from mixpert_py.tuner.report.summary import MEANING, START_UP, UNCLEAR, verified
 from mixpert_py.tuning import prepare
 from mixpert_py.tuning import verify as module
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
@@ -75,7 +75,7 @@ def test_what_is_not_faster_stays_native_and_that_is_certain(chain: Path) -> Non
     assert set(found.plan.schemes().values()) == {"native"}
     assert reasons(found) == {SITES[0]: Reason.NOT_FASTER, SITES[1]: Reason.NOT_TAKEN}
     assert not found.unclear
-    assert _verdict(found) == ""  # the headline says it
+    assert verified(record(found)) == ""  # the headline says it
 
 
 def test_a_machine_that_does_not_tell_is_no_verdict(chain: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_machine_that_does_not_tell_is_no_verdict(chain: Path) -> None:
     assert set(found.plan.schemes().values()) == {"native"}
     assert found.unclear
     assert found.plan.provenance.gain == "cannot tell"
-    assert _verdict(found) == UNCLEAR
+    assert verified(record(found)) == UNCLEAR
 
 
 def test_what_takes_little_of_the_time_leaves_nothing_undecided(chain: Path) -> None:
@@ -132,8 +132,8 @@ def test_a_plan_whose_gain_is_not_certain_says_so(
     assert set(found.plan.schemes().values()) == {"float32"}
     assert found.unclear
     assert found.plan.provenance.gain == "cannot tell"
-    assert "show 50 % to 150 % of the native time" in _verdict(found)
-    assert _verdict(found).endswith(UNCLEAR)
+    assert "show 50 % to 150 % of the native time" in verified(record(found))
+    assert verified(record(found)).endswith(UNCLEAR)
     assert 10 <= len(starts.read_text()) <= 12
 
 
@@ -147,7 +147,7 @@ def test_a_plan_that_is_not_faster_in_fresh_processes_is_taken_back(
     assert not [note for note in found.notes if "plan" in note]
     assert not found.unclear
     assert set(found.plan.schemes().values()) == {"native"}
-    entry = record(found, "p.toml")
+    entry = msgspec.to_builtins(record(found, "p.toml"))
     start = dict.fromkeys(SITES, "native")
     assert entry["plan"] == entry["schemes"] == start
     assert {row["after"] for row in entry["operators"]} == {"native"}
@@ -156,7 +156,7 @@ def test_a_plan_that_is_not_faster_in_fresh_processes_is_taken_back(
     assert entry["verification"] is None
     assert entry["gain"]["before"] == entry["gain"]["after"]
     assert entry["gain"]["verdict"] == "not faster"
-    assert "showed no gain" in _verdict(found)
+    assert "showed no gain" in verified(record(found))
 
 
 def test_a_small_gain_that_fresh_processes_do_not_show_is_none(
@@ -165,7 +165,7 @@ def test_a_small_gain_that_fresh_processes_do_not_show_is_none(
     says(monkeypatch, WIDE)
     found = paired(chain, Ratio(0.95, 0.93, 0.97), SLOWER)  # of half the time: 2.5 %
     assert (found.reverted, found.unclear, found.gain.verdict) == (True, False, "not faster")
-    assert "showed no gain" in _verdict(found)
+    assert "showed no gain" in verified(record(found))
 
 
 class Runs:

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from mixpert_py.errors import MixPertError
+from mixpert_py.plan import Provenance
 from mixpert_py.tuner.report import figures
 from mixpert_py.tuner.report import page as pages
 from mixpert_py.tuner.report.page import TRIALS_SHOWN, calls_text, page
 from mixpert_py.tuner.report.record import Gain, InputEntry, Record
-from mixpert_py.tuner.report.summary import Program
-from tests.tuner.report.records import A, B, many, not_finite, small
+from tests.tuner.report.records import many, not_finite, small
 
 HOSTILE = "</script><script>alert('x')</script>\"><img src=x onerror=alert(1)>"
 
@@ -65,7 +65,7 @@ class Parsed(HTMLParser):
     ids=["small", "kept", "none", "one", "fifty", "not-finite", "interrupted", "empty", "any"],
 )
 def test_every_search_has_a_sound_page(record: Record) -> None:
-    found = Parsed(page(record, Program("m.py", "a @ b\n", {A: (0, 5)}, {A: 1})))
+    found = Parsed(page(record))
     assert len(found.ids) == len(set(found.ids))
     assert {link for link in found.links if link.startswith(("op-", "trial-"))} <= set(found.ids)
     assert found.count["h1"] == 1
@@ -89,9 +89,10 @@ def test_nothing_of_the_program_is_markup() -> None:
         trials=trials,
         plan_file=HOSTILE,
         criterion=HOSTILE,
-        schemes={A: HOSTILE},
+        provenance=Provenance(source=HOSTILE),
+        notes=[HOSTILE],
     )
-    text = page(hostile, Program(HOSTILE, HOSTILE, {A: (3, 20)}, notes=(HOSTILE,)))
+    text = page(hostile)
     found = Parsed(text)
     assert "script" not in found.count
     assert "img" not in found.count
@@ -99,7 +100,7 @@ def test_nothing_of_the_program_is_markup() -> None:
 
 
 def test_it_allows_itself_no_network() -> None:
-    text = unescape(page(small(), Program("m.py")))
+    text = unescape(page(small()))
     assert "default-src 'none'" in text
     without_names = re.sub(r'http-equiv|xmlns(:xlink)?="[^"]*"', "", text)
     assert not re.search(r"https?:|url\((?!#)|@import", without_names)
@@ -108,7 +109,7 @@ def test_it_allows_itself_no_network() -> None:
 def test_many_plans_are_folded() -> None:
     record = small()
     more = msgspec.structs.replace(record, trials=record.trials * 20)
-    text = page(more, Program("m.py"))
+    text = page(more)
     assert f"{len(more.trials) - TRIALS_SHOWN} more plans" in text
     assert text.count('id="trial-') == len(more.trials)
 
@@ -118,7 +119,7 @@ def test_every_plan_that_ran_has_a_row_and_a_point(trials: list[Any] | None) -> 
     record = small()
     if trials is not None:
         record = msgspec.structs.replace(record, trials=trials)
-    text = page(record, Program("m.py"))
+    text = page(record)
     ran = [at for at, trial in enumerate(record.trials, 1) if not trial.problem]
     picture = text.partition('id="plane"')[2].partition("</svg>")[0]
     named = re.findall(r">#(\d+)(?:, start)?(?:, chosen)?</text>", picture)
@@ -127,22 +128,11 @@ def test_every_plan_that_ran_has_a_row_and_a_point(trials: list[Any] | None) -> 
     assert text.count('id="trial-') == len(record.trials)
 
 
-def test_products_are_marked_in_the_source() -> None:
-    text = "x = (a @ b @\n     c)  # </code>\n"
-    found = page(small(), Program("m.py", text, {A: (5, 10), B: (5, 19)}, {A: 1, B: 2}))
-    marked = re.findall(r'<a class="mark[^>]*href="#op-(\d+)">(.*?)</a>', found)
-    assert marked == [("1", "a @ b"), ("2", " @"), ("2", "     c")]
-    assert re.findall(r'<a class="note[^>]*id="source-(\d+)"', found) == ["1", "2"]
-    assert ")  # &lt;/code&gt;</code></div>" in found
-    listed = re.findall(r'<div class="line product">.*</div>', found)
-    assert len(listed) == 2  # a line of the source is a line of the page: blanks count in it
-
-
 @pytest.mark.parametrize("module", [pages, figures], ids=["jinja2", "matplotlib"])
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(MixPertError, match=r"pip install '\.\[report\]' in a checkout"):
-        page(small(), Program("m.py"))
+        page(small())
 
 
 def test_a_call_that_is_not_one_product_has_no_shape() -> None:
@@ -159,10 +149,10 @@ def test_the_errors_on_other_inputs() -> None:
     picture = pages.inputs(record)
     assert "budget 1e-4" in picture
     assert "exact" in picture
-    assert 'id="inputs"' in page(record, Program("m.py"))
+    assert 'id="inputs"' in page(record)
     one = msgspec.structs.replace(record, hold_outs=entries[:1])
     assert pages.inputs(one) == ""
-    assert 'id="inputs"' not in page(one, Program("m.py"))
+    assert 'id="inputs"' not in page(one)
 
 
 def test_an_error_that_is_not_finite_is_above() -> None:

@@ -1,21 +1,24 @@
-"""The sentences and numbers that both forms of a report share."""
+"""The sentences and numbers that the summary and the page of a tuning share."""
 
 import msgspec
 import pytest
 
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report.markdown import markdown
 from mixpert_py.tuner.report.page import page
-from mixpert_py.tuner.report.record import Gain, Record, VerificationEntry
+from mixpert_py.tuner.report.record import Gain, InputEntry, Record, ValueEntry, VerificationEntry
 from mixpert_py.tuner.report.summary import (
     COLORS,
     MEANING,
-    Program,
+    NO_GAIN,
+    UNCLEAR,
+    headline,
     levels,
-    rows,
+    tuning_facts,
+    verified,
     visible,
+    whole_program,
 )
-from tests.tuner.report.records import A, B, C, many, small
+from tests.tuner.report.records import many, small
 
 FRESH = VerificationEntry(
     error=2e-5,
@@ -24,6 +27,8 @@ FRESH = VerificationEntry(
     spread=0.1,
     native_lowered=5.0,
     lowered=1.0,
+    least=0.15,
+    most=0.25,
 )
 
 
@@ -33,11 +38,6 @@ def changed(record: Record, **values: object) -> Record:
 
 def test_every_reason_has_a_meaning() -> None:
     assert set(MEANING) == set(Reason)
-
-
-def test_rows_have_the_numbers_of_the_graph() -> None:
-    found = rows(small(), Program("m.py", numbers={A: 4, C: 2}))
-    assert {row.entry.id: row.number for row in found} == {A: 4, C: 2, B: 5}
 
 
 GAIN = Gain(before=2.0, after=1.6, times=1.25, least=1.2, most=1.3, verdict="faster")
@@ -55,12 +55,56 @@ GAIN = Gain(before=2.0, after=1.6, times=1.25, least=1.2, most=1.3, verdict="fas
 )
 def test_every_form_shows_the_same_gain(gain: Gain, text: str, card: str | None) -> None:
     record = changed(small(), gain=gain, verification=FRESH)
-    program = Program("m.py")
-    assert f"\n- Time: {text}\n" in markdown(record, program)
-    shown = page(record, program)
+    assert f"Program: {text.removesuffix(NO_GAIN)}, frobenius" in headline(record)
+    assert headline(record).count("No measurable gain. ") == (NO_GAIN in text)
+    shown = page(record)
     assert f"<strong>{card or 'No measurable gain'}</strong>" in shown
-    assert shown.count("× as fast") == 0
+    assert shown.count("× as fast") == (gain is GAIN)
     assert ("<strong>1.60 <small>s" in shown) == (gain is GAIN)
+
+
+def test_what_a_verification_showed() -> None:
+    held = [InputEntry(arguments=f"--seed {at}", error=3e-5) for at in range(59)]
+    values = [
+        ValueEntry(name="y", criterion="max", budget=1e-3, error=5e-4),
+        ValueEntry(name="z", criterion="mred", budget=None, error=None),
+    ]
+    record = changed(small(), verification=FRESH, gain=GAIN)
+    times = "time in the lowered products 5.00 → 1.00 s."
+    assert verified(record) == f"Verified in fresh processes: error 2.0e-05, {times}"
+    unclear = verified(changed(record, unclear=True))
+    assert unclear.endswith(UNCLEAR)
+    assert "Pairs of runs show 15 % to 25 % of the native time there" in unclear
+    several = changed(record, criterion=None, values=values, hold_outs=held, hold_out=0.3)
+    several = changed(several, hold_out_rate=0.05)
+    assert verified(several, "runs") == (
+        "Verified in runs: errors at most 0.002 % of their budgets, on 59 other inputs at most "
+        f"30 % (0 of 59 over: at most 5 % of such inputs, with 95 % confidence), {times}"
+    )
+    facts = tuning_facts(several)
+    assert ("Value", "y: max error 5.0e-04 of 1e-3 allowed") in facts
+    assert ("Value", "z: mred error – of any allowed") in facts
+    predicted = changed(record, unit="products")
+    assert verified(predicted) == "Verified in fresh processes: error 2.0e-05."
+    assert "was not verified" in verified(changed(record, interrupted=True))
+    assert verified(changed(record, reverted=True)).endswith("showed no gain.")
+    assert verified(changed(many(0), unclear=True)) == UNCLEAR
+    assert verified(many(0)) == ""
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (1.0, ""),
+        (
+            1.9,
+            " Whole runs vary by 200 ms, more than the gain: it is measured in the lowered "
+            "products.",
+        ),
+    ],
+)
+def test_a_program_may_not_gain_what_its_products_do(after: float, said: str) -> None:
+    assert whole_program(Gain(before=2.0, after=after), 0.2) == said
 
 
 def test_levels_are_coloured_from_most_to_least_accurate() -> None:
