@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import click
 
-from mixpert_py.commands.program import complete_files, package_option, require_paths
+from mixpert_py.commands.program import FILE, package_option, require_paths
 
 
 @click.command()
 @package_option
-@click.argument("paths", nargs=-1, metavar="PATH…|-", shell_complete=complete_files)
+@click.argument("paths", nargs=-1, metavar="PATH…|-", type=FILE)
 @click.option(
     "--format",
     "form",
@@ -21,12 +21,10 @@ from mixpert_py.commands.program import complete_files, package_option, require_
 @click.option(
     "--profile",
     metavar="FILE",
-    shell_complete=complete_files,
+    type=FILE,
     help="Show the shares of time and the edges in a profile of `mixpert run --json FILE`.",
 )
-@click.option(
-    "-o", "--output", metavar="OUT", shell_complete=complete_files, help="Write the graph here."
-)
+@click.option("-o", "--output", metavar="OUT", type=FILE, help="Write the graph here.")
 def graph(
     packages: tuple[str, ...],
     paths: tuple[str, ...],

@@ -2,7 +2,7 @@
 
 import click
 
-from mixpert_py.commands.program import complete_files
+from mixpert_py.commands.program import FILE
 
 
 @click.group("plan")
@@ -11,7 +11,7 @@ def plan() -> None:
 
 
 @plan.command("show")
-@click.argument("path", metavar="PLAN", shell_complete=complete_files)
+@click.argument("path", metavar="PLAN", type=FILE)
 def plan_show(path: str) -> None:
     """Print a plan as a table."""
     from mixpert_py import config
@@ -21,7 +21,7 @@ def plan_show(path: str) -> None:
 
 
 @plan.command("validate")
-@click.argument("path", metavar="PLAN", shell_complete=complete_files)
+@click.argument("path", metavar="PLAN", type=FILE)
 def plan_validate(path: str) -> None:
     """Check a plan file: exit 0, or one line that says what is wrong."""
     from mixpert_py import config

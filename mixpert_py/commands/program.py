@@ -3,7 +3,8 @@
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,49 +17,37 @@ if TYPE_CHECKING:
     from mixpert_py.launch.launcher import Program
 
 
+FILE = click.Path(readable=False)  # the type alone completes names; what reads it, checks it
+
+
 def complete_files(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Shell completion of file names."""
+    """Shell completion of file names among words of any kind."""
     return [CompletionItem(incomplete, type="file")]
 
 
-def complete_schemes(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Shell completion of scheme names."""
-    from mixpert_py.runtime.schemes import schemes
-
-    return _beginning(schemes(), incomplete)
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def complete_devices(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Shell completion of the names of devices with a model."""
-    from mixpert_py.runtime.model import known_devices
+def _completing(module: str, name: str) -> Complete:
+    """Shell completion of the names in a module's collection, or that its function returns."""
 
-    return _beginning(known_devices.names(), incomplete)
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        found = getattr(import_module(module), name)
+        names = found() if callable(found) else found
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
-
-def complete_criteria(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Shell completion of the names of criteria."""
-    from mixpert_py.tuner.criterion import CRITERIA
-
-    return _beginning(CRITERIA, incomplete)
+    return complete
 
 
-def complete_backends(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Shell completion of the names of backends."""
-    return _beginning(("reference", "cuda"), incomplete)
-
-
-def _beginning(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+BACKENDS = ("reference", "cuda")
+complete_backends = _completing(__name__, "BACKENDS")
+complete_criteria = _completing("mixpert_py.tuner.criterion", "CRITERIA")
+complete_devices = _completing("mixpert_py.runtime.model.known_devices", "names")
+complete_schemes = _completing("mixpert_py.runtime.schemes", "schemes")
 
 
 Record = TypeVar("Record")
@@ -80,14 +69,6 @@ def as_record(
     return decorate
 
 
-form_option = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "github"]),
-    default="text",
-    show_default=True,
-    help="github: annotations for a GitHub workflow.",
-)
 exclude_option = click.option(
     "--exclude", multiple=True, metavar="GLOB", help="Exclude these files in folders."
 )
@@ -116,9 +97,7 @@ package_option = click.option(
     help="Include the modules of an installed package; of a program, those that it imports. NAME "
     "may be a glob such as 'sklearn.linear_model.*'. May be repeated.",
 )
-script_argument = click.argument(
-    "script", metavar="SCRIPT", required=False, shell_complete=complete_files
-)
+script_argument = click.argument("script", metavar="SCRIPT", required=False, type=FILE)
 its_arguments = click.argument(
     "arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…", shell_complete=complete_files
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands.program import complete_files
+from mixpert_py.commands.program import FILE
 from mixpert_py.errors import writing
 
 if TYPE_CHECKING:
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     "--html",
     "folder",
     metavar="DIR",
-    shell_complete=complete_files,
+    type=FILE,
     help="Write a page, DIR/index.html.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the record of the tuning.")
-@click.option(
-    "-o", "--output", metavar="FILE", shell_complete=complete_files, help="Write the JSON here."
-)
-@click.argument("plan", metavar="PLAN", shell_complete=complete_files)
+@click.option("-o", "--output", metavar="FILE", type=FILE, help="Write the JSON here.")
+@click.argument("plan", metavar="PLAN", type=FILE)
 def report(folder: str | None, as_json: bool, output: str | None, plan: str) -> None:
     """Show what a tuning gained and tried, and why it stopped.
 

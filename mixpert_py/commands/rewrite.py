@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from mixpert_py.commands.program import (
+    FILE,
     as_record,
-    complete_files,
     complete_schemes,
     exclude_option,
-    form_option,
     jobs_option,
     quiet_option,
 )
@@ -36,7 +35,6 @@ class Options:
     exclude: tuple[str, ...]
     jobs: int
     as_json: bool
-    form: str
     quiet: bool
     verbose: bool
     plan_path: str | None
@@ -53,16 +51,6 @@ class Options:
         return "diff" if self.diff else "check" if self.check else None
 
     @property
-    def is_json(self) -> bool:
-        """Whether the results are printed as JSON."""
-        return self.as_json or self.form == "json"
-
-    @property
-    def is_github(self) -> bool:
-        """Whether the results are printed as annotations."""
-        return self.form == "github"
-
-    @property
     def target(self) -> str | None:
         """The file for a single result; "-" for standard output."""
         if self.is_standard_input and not self.preview:
@@ -75,14 +63,12 @@ class Options:
         With --quiet only results that were asked for are printed.
         """
         asked_for = self.diff or outcome.output == "-"
-        return not self.is_json and not self.is_github and (asked_for or not self.quiet)
+        return not self.as_json and (asked_for or not self.quiet)
 
     def require_one_way(self) -> None:
         """Raise UsageError if results would go to several places, or to an invalid one."""
         if self.write + (self.preview is not None) + (self.output is not None) > 1:
             raise click.UsageError("give one of -o, -w, and --diff or --check")
-        if self.is_github and (self.as_json or not self.check or self.diff):
-            raise click.UsageError("--format github is for --check")
         if self.is_standard_input and self.write:
             raise click.UsageError("standard input cannot be written back to; give -o or nothing")
 
@@ -97,12 +83,12 @@ class Options:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…|-", shell_complete=complete_files)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…|-", type=FILE)
 @click.option(
     "-o",
     "--output",
     metavar="OUT",
-    shell_complete=complete_files,
+    type=FILE,
     help="Write the result here (one PATH only).",
 )
 @click.option("-w", "--write", is_flag=True, help="Replace the files themselves.")
@@ -110,15 +96,14 @@ class Options:
 @click.option("--check", is_flag=True, help="Exit with 1 if a file would change; write nothing.")
 @exclude_option
 @jobs_option
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@form_option
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 @quiet_option
 @click.option("-v", "--verbose", is_flag=True, help="Name each product that is left alone.")
 @click.option(
     "--plan",
     "plan_path",
     metavar="PLAN",
-    shell_complete=complete_files,
+    type=FILE,
     help="Write the plan's schemes into the calls.",
 )
 @click.option(
@@ -189,27 +174,13 @@ def _finish(results: "Iterable[Rewritten]", task: "Task", options: Options) -> i
                 place = f"{site['path']}: line {site['line']}"
                 kept = f"not rewritten: {site['reason']}"
                 click.echo(f"mixpert: {place}: {kept}", err=True)
-        if options.is_github:
-            _annotate(outcome, "would be rewritten")
-        if options.is_json:
+        if options.as_json:
             records.append(outcome.record())
-    if options.is_json:
+    if options.as_json:
         click.echo(json.dumps(records, indent=2))
-    elif task.has_summary and not options.quiet and not options.is_github:
+    elif task.has_summary and not options.quiet:
         # A patch on standard output is to hold nothing else.
         click.echo(tally.line(task), err=task.preview == "diff")
     if tally.skipped:
         return 2
     return int(options.check and tally.changed > 0)
-
-
-def _annotate(outcome: "Outcome", verb: str) -> None:
-    """Print an annotation for the problem of a file, or for each product that would change."""
-    from mixpert_py.commands import annotations
-
-    if outcome.problem:
-        click.echo(annotations.problem(outcome.result.path, outcome.problem))
-        return
-    for site in outcome.result.records():
-        if site["rewritten"]:
-            click.echo(annotations.site(site, verb))

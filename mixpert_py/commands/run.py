@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from mixpert_py.commands.program import (
+    FILE,
     ProgramCommand,
     as_record,
     complete_backends,
-    complete_files,
     complete_schemes,
     module_option,
     package_option,
@@ -68,7 +68,7 @@ class Options:
     "--plan",
     "plan_path",
     metavar="PLAN",
-    shell_complete=complete_files,
+    type=FILE,
     help="Run under this plan.",
 )
 @click.option(
@@ -93,7 +93,7 @@ class Options:
     "--json",
     "json_path",
     metavar="FILE",
-    shell_complete=complete_files,
+    type=FILE,
     help="Write the profile as JSON.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Do not warn that a scheme cannot run here.")

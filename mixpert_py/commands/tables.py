@@ -8,10 +8,8 @@ from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
-from mixpert_py.doctor import Finding
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
@@ -278,12 +276,3 @@ def print_plan(plan: Plan) -> None:
 def _milliseconds(measured: float | None) -> str:
     """A dash where it was not measured; plans of before say 0 then."""
     return f"{measured:.3f}" if measured else "–"
-
-
-def print_findings(findings: Sequence[Finding]) -> None:
-    """Print the examination of `mixpert doctor`."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for finding in findings:
-        mark = Text("") if finding.fine else Text("missing", style="bold")
-        table.add_row(finding.what, Text(finding.found), mark)
-    _Console().print(table)

@@ -13,12 +13,12 @@ import click
 import msgspec
 
 from mixpert_py.commands.program import (
+    FILE,
     ProgramCommand,
     as_record,
     complete_backends,
     complete_criteria,
     complete_devices,
-    complete_files,
     interrupted,
     its_arguments,
     module_option,
@@ -290,7 +290,7 @@ def _seeds(text: str) -> range:
     "-o",
     "--output",
     metavar="PLAN",
-    shell_complete=complete_files,
+    type=FILE,
     help="Default: SCRIPT.mixpert.toml. Several budgets are put into the names of their plans: "
     "SCRIPT-1e-3.mixpert.toml.",
 )

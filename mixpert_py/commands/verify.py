@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mixpert_py.commands.program import (
+    FILE,
     PlanCommand,
     as_record,
     complete_backends,
     complete_criteria,
-    complete_files,
     its_arguments,
     module_option,
     package_option,
@@ -105,7 +105,7 @@ class Options:
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @with_progress
 @module_option
-@click.argument("plan", metavar="PLAN", shell_complete=complete_files)
+@click.argument("plan", metavar="PLAN", type=FILE)
 @script_argument
 @its_arguments
 @as_record(Options)

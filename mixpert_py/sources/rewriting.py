@@ -1,9 +1,12 @@
 """`mixpert rewrite` and `sites`: files before and after, which are shown or written."""
 
 import difflib
+import gc
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,12 +21,13 @@ from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.imports import MARK
 from mixpert_py.passes.pipeline import analyze, require_syntax, rewrite
 from mixpert_py.plan import Plan
-from mixpert_py.sources import notebook_file, pool, source_files
-from mixpert_py.sources.in_memory import collecting_seldom, require_known_comments
+from mixpert_py.sources import notebook_file, source_files
+from mixpert_py.sources.in_memory import OBJECTS, collecting_seldom, require_known_comments
 from mixpert_py.sources.source_files import SourceFile
 
 # Of processor time, for one file: a megabyte that a person wrote takes less than half of it.
 MAX_SECONDS = 20.0
+MOST_AT_ONCE = 8  # files that a process is handed together
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +124,16 @@ def _each(
                 result = one(file)
             yield result
         return
-    yield from pool.each(one, files, jobs, _lost)
-
-
-def _lost(file: SourceFile) -> Rewritten:
-    reason = "its process was killed, or ran out of memory; the file is skipped"
-    return Rewritten(file, problem=f"{file.path}: {reason}")
+    # Few at once, so that all processes end at about the same time.
+    size = max(1, min(MOST_AT_ONCE, len(files) // (8 * jobs)))
+    with ProcessPoolExecutor(jobs, initializer=gc.set_threshold, initargs=(OBJECTS,)) as pool:
+        try:
+            yield from pool.map(one, files, chunksize=size)
+        except BrokenProcessPool:
+            raise SourceError(
+                "a process of -j was killed, or ran out of memory; the files that follow are not "
+                "done: give a smaller -j"
+            ) from None
 
 
 def _rewrite_file(file: SourceFile, plan: Plan | None, scheme: str | None) -> Rewritten:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mixpert_py.doctor import examine
+from mixpert_py.commands.doctor import examine
 from mixpert_py.runtime.model import known_devices
 from tests.runtime.gpu.fake import CUDARuntimeError, FakeGpu
 

@@ -4,6 +4,7 @@ A sample runs always; `pytest -m slow tests/passes/test_real_code.py` takes ever
 """
 
 import ast
+import gc
 import importlib.util
 import random
 import sysconfig
@@ -15,7 +16,7 @@ import pytest
 
 from mixpert_py.passes.finder import HINT
 from mixpert_py.sources import source_files
-from mixpert_py.sources.pool import collect_seldom
+from mixpert_py.sources.in_memory import OBJECTS
 from tests.every_check import EVERY_CHECK
 from tests.passes.properties import require_safe
 
@@ -53,7 +54,7 @@ def failure(path: str) -> str | int:
 
 def hold(paths: Sequence[str], jobs: int) -> int:
     """Require the properties of all files; returns how many products are in them."""
-    with ProcessPoolExecutor(jobs, initializer=collect_seldom) as pool:
+    with ProcessPoolExecutor(jobs, initializer=gc.set_threshold, initargs=(OBJECTS,)) as pool:
         answers = list(pool.map(failure, paths, chunksize=4))
     failures = [answer for answer in answers if isinstance(answer, str)]
     assert not failures, "\n".join(failures)

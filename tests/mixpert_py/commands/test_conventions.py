@@ -133,40 +133,6 @@ def test_doctor_as_json(mixpert: Mixpert) -> None:
     assert all(entry["fine"] for entry in found.values()) == (said.code == 0)
 
 
-def test_annotations_name_file_line_and_product(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "a,b%.py").write_text(PROGRAM)
-    (tmp_path / "open.py").write_text("x = (\n")
-    place = "file=a%2Cb%25.py,line=4,col=8,title=mixpert"
-    said = mixpert("sites", "--format", "github", "a,b%.py")
-    assert (said.code, said.out) == (0, "")
-    (tmp_path / "left.py").write_text(f"{PROGRAM.strip()}  # mixpert: off\n")
-    said = mixpert("sites", "--format", "github", "left.py")
-    assert said.out.startswith("::notice file=left.py,line=4,col=8,title=mixpert::a @ a: ")
-    assert "is rewritten" not in said.out
-    said = mixpert("rewrite", "--check", "--format", "github", "a,b%.py")
-    assert (said.code, said.out) == (1, f"::notice {place}::a @ a: would be rewritten\n")
-    said = mixpert("rewrite", "--check", "--format", "github", "open.py")
-    assert said.code == 2
-    assert said.out.startswith("::error file=open.py,line=1,title=mixpert::'(' was never closed")
-
-
-def test_a_cell_of_a_notebook_is_named_in_the_annotation(tmp_path: Path, mixpert: Mixpert) -> None:
-    cell = {"cell_type": "code", "source": PROGRAM, "metadata": {}, "outputs": []}
-    book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    (tmp_path / "n.ipynb").write_text(json.dumps(book))
-    said = mixpert("rewrite", "--check", "--format", "github", "n.ipynb")
-    assert said.out.startswith("::notice file=n.ipynb,title=mixpert::cell_1, line 4: a @ a: "), said
-
-
-@pytest.mark.parametrize(
-    "words", [["rewrite", "-w"], ["rewrite", "--check", "--json"], ["sites", "--json"]]
-)
-def test_annotations_are_of_a_check_and_alone(mixpert: Mixpert, words: list[str]) -> None:
-    said = mixpert(*words, "--format", "github", "s.py")
-    assert said.code == 2
-    assert "--format" in said.err
-
-
 def test_the_hooks_of_pre_commit_are_commands() -> None:
     for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text()):
         program, command, option = hook["entry"].split()
