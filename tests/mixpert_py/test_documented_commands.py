@@ -58,7 +58,6 @@ MEANS: Mapping[str, Words] = {
 }
 # The commands that are read and not run: each begins one that stands in a page.
 NOT_RUN: Mapping[str, str] = {
-    "mixpert doctor --warm": "needs a GPU",
     "mixpert probe": "needs a GPU",
     "mypy": "is run by .ci/run",
     "pip install": "needs packages from elsewhere",

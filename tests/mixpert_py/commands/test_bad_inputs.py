@@ -100,7 +100,6 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("report", "damaged.toml"), "damaged.trials.jsonl: not a file of trials"),
     (("plan", "show", "folder"), "folder: cannot read the plan"),
     (("plan", "validate", "syntax.toml"), "syntax.toml: not valid TOML"),
-    (("doctor", "--warm", "binary.toml"), "binary.toml: not UTF-8"),
     (("bogus",), "No such command 'bogus'"),
 ]
 
