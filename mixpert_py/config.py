@@ -52,9 +52,9 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
 
 def check_scheme(name: str | None) -> None:
     """Raise PlanError if a scheme name is unknown."""
-    from mixpert_py.runtime.schemes import get
-
     if name is not None:
+        from mixpert_py.runtime.schemes import get
+
         get(name)
 
 

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mixpert_py.passes.scope import Scope
+from mixpert_py.passes.scopes import Scope
 from mixpert_py.passes.source import preorder
 from mixpert_py.passes.spellings.spelling import Spelling
 

@@ -19,7 +19,7 @@ from libcst.metadata.scope_provider import Scope, ScopeVisitor
 
 from mixpert_py.errors import SourceError
 from mixpert_py.passes.reduced_source import reduced
-from mixpert_py.passes.scope import ARRAY_MODULES
+from mixpert_py.passes.scopes import ARRAY_MODULES
 from mixpert_py.passes.source import Source, children, has_tokens, one_line, parse
 
 # LibCST takes 2.5 kB and a tenth of a millisecond for each token.

@@ -17,26 +17,25 @@ LibCST does not find the products itself, for three reasons that were measured:
 """
 
 import ast
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from types import MappingProxyType
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes import bindings, imports
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.dataflow import graph
-from mixpert_py.passes.dataflow.graph import Dependencies
-from mixpert_py.passes.edits import splice
-from mixpert_py.passes.finder import Analysis, find_products
-from mixpert_py.passes.keywords import Setting
-from mixpert_py.passes.pragma import Pragmas
-from mixpert_py.passes.rewrite import Settings, Substitute, same, text_edits
-from mixpert_py.passes.source import decode, parse, refusing_depth
+from mixpert_py.passes.finder import Analysis, analysis_of
+from mixpert_py.passes.rewrite import (
+    Setting,
+    Settings,
+    Substitute,
+    alias,
+    import_edit,
+    import_node,
+    is_imported,
+    position,
+    same,
+    text_edits,
+)
+from mixpert_py.passes.source import Pragmas, decode, parse, refusing_depth
+from mixpert_py.passes.spellings.spelling import splice
 from mixpert_py.plan import Plan
-
-NOTHING_IMPORTED: Mapping[str, frozenset[str]] = MappingProxyType({})
-# A file is analysed, rewritten and graphed in turn, and the finder's work is the cost of each.
-_analysis = lru_cache(maxsize=4)(find_products)
 
 
 def analyze(source: bytes, module: str) -> tuple[CallSite, ...]:
@@ -45,7 +44,7 @@ def analyze(source: bytes, module: str) -> tuple[CallSite, ...]:
     Nothing of the file is imported or run. Raises SourceError, in one line, if the file is too
     large or too deep, or if Python would not accept it.
     """
-    return tuple(product.site for product in _analysis(source, module).products)
+    return tuple(product.site for product in analysis_of(source, module).products)
 
 
 def require_syntax(source: bytes, module: str) -> None:
@@ -58,7 +57,7 @@ def require_syntax(source: bytes, module: str) -> None:
 
 def pragmas(source: bytes, module: str) -> Pragmas:
     """The pragmas of a file with products. Raises SourceError as `analyze` does."""
-    return _analysis(source, module).comments
+    return analysis_of(source, module).comments
 
 
 def rewrite(
@@ -73,14 +72,14 @@ def rewrite(
     Rewriting twice equals rewriting once. Raises SourceError as `analyze` does, and if the result
     does not parse to the tree of `rewrite_tree`.
     """
-    analysis = _analysis(source, module)
+    analysis = analysis_of(source, module)
     if not analysis.rewritten:
         return source
-    name = imports.alias(analysis.tree, analysis.source.text)
+    name = alias(analysis.tree, analysis.source.text)
     settings = _settings(analysis, plan, scheme)
     edits = text_edits(analysis.rewritten, analysis.source, name, settings)
-    if not imports.is_imported(analysis.tree, name):
-        edits.append(imports.edit(analysis.tree, analysis.source, name))
+    if not is_imported(analysis.tree, name):
+        edits.append(import_edit(analysis.tree, analysis.source, name))
     text = splice(analysis.source.text, edits)
     with refusing_depth(module):
         try:
@@ -106,14 +105,14 @@ def rewrite_tree(
     Every node keeps its original location, so tracebacks and debuggers show the file's own lines.
     The import has line 1 and follows the docstring. The caller owns the tree.
     """
-    analysis = _analysis(source, module)
+    analysis = analysis_of(source, module)
     if not analysis.rewritten:
         return parse(analysis.source.text, module)
     if analysis.warned:
         ast.parse(analysis.source.text, filename)  # warns of mistakes in the program, at its lines
     with refusing_depth(module):
         tree = _substituted(analysis, _settings(analysis, plan, scheme))
-    _analysis.cache_clear()  # its tree shares the statements without a product
+    analysis_of.cache_clear()  # its tree shares the statements without a product
     return tree
 
 
@@ -124,36 +123,12 @@ def _substituted(analysis: Analysis, settings: Settings) -> ast.Module:
     """
     tree = analysis.tree
     products = {product.node: (product.spelling, product.site.id) for product in analysis.rewritten}
-    name = imports.alias(tree, analysis.source.text)
+    name = alias(tree, analysis.source.text)
     substituted = Substitute(name, products, settings).visit(tree)
     assert isinstance(substituted, ast.Module)
-    if not imports.is_imported(tree, name):
-        substituted.body.insert(imports.position(tree), imports.node(name))
+    if not is_imported(tree, name):
+        substituted.body.insert(position(tree), import_node(name))
     return substituted
-
-
-def dependencies(
-    source: bytes, module: str, imported: Mapping[str, frozenset[str]] = NOTHING_IMPORTED
-) -> Dependencies:
-    """The flow of values between the products of a file. Raises SourceError as `analyze` does.
-
-    imported: maps a module, as the file spells it in its import, to the sites that calls of its
-    functions may reach.
-    """
-    analysis = _analysis(source, module)
-    tree, scopes = analysis.tree, analysis.scopes
-    with refusing_depth(module):
-        if imported and not analysis.products:  # the file has not been parsed
-            tree = parse(analysis.source.text, module)
-            scopes = bindings.read(tree)
-        return graph.graph(tree, scopes, analysis.rewritten, imported)
-
-
-def joined(flows: Sequence[Dependencies]) -> Dependencies:
-    """The graph of a program of several files. The first one is the program's own file."""
-    if len(flows) == 1:
-        return flows[0]
-    return graph.joined(flows)
 
 
 def _settings(analysis: Analysis, plan: Plan | None, scheme: str | None) -> Settings:

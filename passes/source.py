@@ -1,4 +1,4 @@
-"""The bytes of a Python file as text, with positions as `ast` counts them."""
+"""The bytes of a Python file as text, with positions as `ast` counts them, and its pragmas."""
 
 import ast
 import bisect
@@ -8,7 +8,7 @@ import tokenize
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -54,6 +54,12 @@ FIELDS = _Fields()
 BOM = b"\xef\xbb\xbf"
 NEWLINE = re.compile(r"\r\n|\r|\n")
 TOKEN = re.compile(r"\w+|[^\w \t]")
+# Pragmas: comments by which a program's author decides about products. `# mixpert: off` and
+# `# mixpert: scheme=NAME` concern those that begin or end on their line, `# mixpert: off-file` all.
+PRAGMA = re.compile(r"#\s*mixpert:\s*(?:(?P<off>off|off-file)|scheme=(?P<scheme>[\w-]+))\s*(?:#|$)")
+# Comments that are addressed to MixPert, with a known pragma or not.
+ADDRESSED = re.compile(r"#\s*mixpert:", re.IGNORECASE)
+MAX_COMMENT = 40
 
 
 @dataclass(frozen=True)
@@ -256,3 +262,50 @@ def preorder(node: ast.AST) -> Iterator[ast.AST]:
 def one_line(error: BaseException) -> str:
     """An exception's message without its newlines."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Pragmas:
+    """The pragmas of a file.
+
+    off: line numbers. schemes: maps lines to the schemes that they ask for. unknown: maps lines to
+    comments that begin as a pragma but are none, cut to MAX_COMMENT characters.
+    """
+
+    off_file: bool
+    off: frozenset[int]
+    schemes: dict[int, str]
+    unknown: dict[int, str] = field(default_factory=dict)
+
+    def reason(self, first: int, last: int) -> str | None:
+        """The reason to leave a product on these lines alone, or None."""
+        if self.off_file:
+            return "`# mixpert: off-file`"
+        return "`# mixpert: off`" if {first, last} & self.off else None
+
+    def scheme(self, first: int, last: int) -> str | None:
+        """The scheme for a product on these lines, or None."""
+        return self.schemes.get(first) or self.schemes.get(last)
+
+
+def read_pragmas(text: str) -> Pragmas:
+    """The pragmas of a text that Python accepts."""
+    pragmas = Pragmas(False, frozenset(), {})
+    if not ADDRESSED.search(text):
+        return pragmas
+    off = set()
+    off_file = False
+    lines = io.StringIO(NEWLINE.sub("\n", text))
+    for token in tokenize.generate_tokens(lines.readline):
+        if token.type != tokenize.COMMENT or not ADDRESSED.match(token.string):
+            continue
+        found = PRAGMA.match(token.string)
+        if found is None:
+            pragmas.unknown[token.start[0]] = token.string[:MAX_COMMENT]
+        elif found["scheme"]:
+            pragmas.schemes[token.start[0]] = found["scheme"]
+        elif found["off"] == "off":
+            off.add(token.start[0])
+        else:
+            off_file = True
+    return Pragmas(off_file, frozenset(off), pragmas.schemes, pragmas.unknown)

@@ -16,8 +16,8 @@ import msgspec
 from mixpert_py import config
 from mixpert_py.errors import MixPertError, SourceError, named
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.dataflow.graph import Dependencies
-from mixpert_py.passes.pipeline import analyze, dependencies, require_syntax
+from mixpert_py.passes.dataflow.graph import Dependencies, dependencies
+from mixpert_py.passes.pipeline import analyze, require_syntax
 from mixpert_py.sources import notebook_file, source_files
 from mixpert_py.sources.source_files import SourceFile
 
@@ -98,8 +98,8 @@ def of_source(source: bytes, path: str, module: str, is_named: bool = True) -> G
     """
     with named(path, module):
         if path.endswith(source_files.NOTEBOOK):
-            made = notebook_file.follow_notebook(source, module)
-            return _graph(path, list(zip(made.sites, made.cells, strict=True)), made.flow)
+            source, placed = notebook_file.placed_sites(source, module)
+            return _graph(path, placed, dependencies(source, module))
         sites = [(site, None) for site in analyze(source, module)]
         if is_named and not sites:
             require_syntax(source, module)

@@ -15,10 +15,9 @@ from itertools import accumulate
 from typing import Any
 
 from mixpert_py.errors import SourceError, one_line
-from mixpert_py.passes import imports
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.dataflow.graph import Dependencies
-from mixpert_py.passes.pipeline import analyze, dependencies, rewrite
+from mixpert_py.passes.pipeline import analyze, rewrite
+from mixpert_py.passes.rewrite import MARK, PACKAGE, alias, is_imported
 from mixpert_py.passes.source import parse
 from mixpert_py.plan import Plan
 from mixpert_py.sources.in_memory import unknown_comment
@@ -43,15 +42,6 @@ class Changed:
     cells: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Followed:
-    """The flow of values between a notebook's products; `sites` and `cells` are as in `Changed`."""
-
-    sites: tuple[CallSite, ...]
-    cells: tuple[int, ...]
-    flow: Dependencies
-
-
 def rewrite_notebook(raw: bytes, module: str, plan: Plan | None, scheme: str | None) -> Changed:
     """The notebook with its products as runtime calls, and the import in the first such cell.
 
@@ -61,9 +51,9 @@ def rewrite_notebook(raw: bytes, module: str, plan: Plan | None, scheme: str | N
     """
     program = _read(raw)
     tree = parse(program.text, module)
-    name = imports.alias(tree, program.text)
-    added = not imports.is_imported(tree, name)
-    head = f"import {imports.PACKAGE} as {name}"
+    name = alias(tree, program.text)
+    added = not is_imported(tree, name)
+    head = f"import {PACKAGE} as {name}"
     source = f"{head}\n{program.text}".encode() if added else program.text.encode()
     program.require_known_comments(source, module, added)
     sites = program.placed(analyze(source, module), added)
@@ -76,16 +66,17 @@ def rewrite_notebook(raw: bytes, module: str, plan: Plan | None, scheme: str | N
         return Changed(raw, *sites)
     if added:
         at = program.import_line(min(changes))
-        changes[at] = f"{head}{imports.MARK}\n{changes.get(at, program.line(at))}"
+        changes[at] = f"{head}{MARK}\n{changes.get(at, program.line(at))}"
     return Changed(program.written(changes).encode(), *sites)
 
 
-def follow_notebook(raw: bytes, module: str) -> Followed:
-    """The flow of values through the cells in order. Raises as `rewrite_notebook` does."""
+def placed_sites(raw: bytes, module: str) -> tuple[bytes, list[tuple[CallSite, int]]]:
+    """The cells in order as one source text, and its call sites with the cell of each, in which
+    lines are counted.
+    """
     program = _read(raw)
     source = program.text.encode()
-    sites, cells = program.placed(analyze(source, module), False)
-    return Followed(sites, cells, dependencies(source, module))
+    return source, list(zip(*program.placed(analyze(source, module), False), strict=True))
 
 
 def cell_sites(raw: bytes, module: str) -> dict[str, tuple[str, CallSite]]:

@@ -18,10 +18,10 @@ from typing import Any
 from mixpert_py import config, files
 from mixpert_py.errors import MixPertError, SourceError, named, writing
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.imports import MARK
 from mixpert_py.passes.pipeline import analyze, require_syntax, rewrite
+from mixpert_py.passes.rewrite import MARK
 from mixpert_py.plan import Plan
-from mixpert_py.sources import notebook_file, source_files
+from mixpert_py.sources import source_files
 from mixpert_py.sources.in_memory import OBJECTS, collecting_seldom, require_known_comments
 from mixpert_py.sources.source_files import SourceFile
 
@@ -106,6 +106,8 @@ def rewrite_source(
     """
     with named(file.path, module):
         if file.path.endswith(source_files.NOTEBOOK):
+            from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
+
             made = notebook_file.rewrite_notebook(source, module, plan, scheme)
             return Rewritten(file, made.sites, source, made.source, cells=made.cells)
         require_known_comments(source, module)

@@ -14,8 +14,8 @@ from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import Places, project_folder
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.dataflow.graph import Dependencies
-from mixpert_py.passes.pipeline import analyze, dependencies, joined, require_syntax
+from mixpert_py.passes.dataflow.graph import Dependencies, dependencies, joined
+from mixpert_py.passes.pipeline import analyze, require_syntax
 from mixpert_py.plan import is_in_source, module_of
 from mixpert_py.sources import in_memory, notebook_file, source_files
 from mixpert_py.sources.imported import (

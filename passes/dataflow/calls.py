@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mixpert_py.passes.dataflow import effects
+from mixpert_py.passes.dataflow import facts as effects
 from mixpert_py.passes.dataflow.facts import (
     ANY,
     NOTHING,
@@ -20,7 +20,7 @@ from mixpert_py.passes.dataflow.facts import (
     Sites,
     State,
 )
-from mixpert_py.passes.scope import ARRAY_MODULES, FUNCTIONS, Scope, written_name
+from mixpert_py.passes.scopes import ARRAY_MODULES, FUNCTIONS, Scope, written_name
 
 ARRAYS = tuple(f"{module}." for module in ARRAY_MODULES)
 # The arguments of a call by position or keyword. Those at ANY are starred, or follow starred ones.

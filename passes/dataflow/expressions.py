@@ -6,10 +6,10 @@ import ast
 import builtins
 
 from mixpert_py.passes.call_site import Product
-from mixpert_py.passes.dataflow import effects
+from mixpert_py.passes.dataflow import facts as effects
 from mixpert_py.passes.dataflow.calls import Arguments, Caller
 from mixpert_py.passes.dataflow.facts import ANY, NOTHING, Key, Objects, Variable
-from mixpert_py.passes.scope import FUNCTIONS, Scope, written_name
+from mixpert_py.passes.scopes import FUNCTIONS, Scope, written_name
 
 BUILTINS = frozenset(dir(builtins))
 # Methods of operators that are not named after the syntax tree's node, in lower case.

@@ -10,19 +10,22 @@ Control dependence (`if` on a result) is not an edge.
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
-from mixpert_py.passes.bindings import Scopes
 from mixpert_py.passes.call_site import Product
 from mixpert_py.passes.dataflow.facts import NOTHING, Facts, Key, Objects, Sites, TooComplexError
 from mixpert_py.passes.dataflow.statements import Executor
 from mixpert_py.passes.dataflow.uses import NOT_KNOWN, Uses, uses
-from mixpert_py.passes.scope import FUNCTIONS
+from mixpert_py.passes.finder import analysis_of
+from mixpert_py.passes.scopes import FUNCTIONS, Scopes, read_scopes
+from mixpert_py.passes.source import parse, refusing_depth
 
 # Some million units of work take a second.
 MAX_WORK = 1_000_000
 WORK_PER_SITE = 50_000
+NOTHING_IMPORTED: Mapping[str, Sites] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +45,26 @@ class Dependencies:
     ids: tuple[str, ...] = ()
 
 
-def graph(
-    tree: ast.Module,
-    scopes: Scopes,
-    products: Iterable[Product],
-    imported: Mapping[str, Sites],
+def dependencies(
+    source: bytes, module: str, imported: Mapping[str, Sites] = NOTHING_IMPORTED
 ) -> Dependencies:
-    """The graph of the rewritten products; all others are ordinary expressions.
+    """The flow of values between the rewritten products of a file; others are expressions.
 
-    imported: maps a module, as the tree spells it, to the sites that calls of its functions may
-    reach.
+    imported: maps a module, as the file spells it in its import, to the sites that calls of its
+    functions may reach. Raises SourceError as `pipeline.analyze` does.
     """
+    analysis = analysis_of(source, module)
+    tree, scopes = analysis.tree, analysis.scopes
+    with refusing_depth(module):
+        if imported and not analysis.products:  # the file has not been parsed
+            tree = parse(analysis.source.text, module)
+            scopes = read_scopes(tree)
+        return _graph(tree, scopes, analysis.rewritten, imported)
+
+
+def _graph(
+    tree: ast.Module, scopes: Scopes, products: Iterable[Product], imported: Mapping[str, Sites]
+) -> Dependencies:
     operators = {product.node: product for product in products}
     ids = list(dict.fromkeys(product.site.id for product in operators.values()))
     ids += sorted(frozenset().union(*imported.values()) - set(ids))
@@ -75,11 +87,12 @@ def graph(
 
 
 def joined(flows: Sequence[Dependencies]) -> Dependencies:
-    """The graph of several modules, with the variables of the first one."""
+    """The graph of a program of several files. The first one is the program's own file."""
+    if len(flows) < 2:
+        return flows[0] if flows else Dependencies(frozenset(), (), ())
     edges = frozenset[tuple[str, str]]().union(*(flow.edges for flow in flows))
     ids = list(dict.fromkeys(site for flow in flows for site in flow.ids))
-    first = flows[0] if flows else Dependencies(frozenset(), (), ())
-    return Dependencies(edges, _sinks(ids, edges), first.names, first.uses, tuple(ids))
+    return replace(flows[0], edges=edges, sinks=_sinks(ids, edges), ids=tuple(ids))
 
 
 def _fixpoint(tree: ast.Module, facts: Facts) -> Executor:

@@ -11,13 +11,12 @@ when the program has ended, by the size of `b`. For `norm(b - a @ x) / norm(b)` 
 
 import ast
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from mixpert_py.passes.bindings import Scopes
-from mixpert_py.passes.dataflow.steps import Reader, Step, adds_to, made_by, owner_of
-from mixpert_py.passes.scope import written_name
+from mixpert_py.passes.dataflow.facts import APPENDING
+from mixpert_py.passes.scopes import Scope, Scopes, written_name
 
 # Functions that measure an array, as a norm or a sum does. They change nothing.
 SIZES = frozenset(
@@ -26,6 +25,12 @@ SIZES = frozenset(
 BUILTINS = frozenset({"abs", "float", "max", "sum"})
 LIBRARIES = frozenset({"numpy", "cupy", "scipy"})
 MAX_EXPRESSIONS = 8  # for one variable
+Around = tuple[ast.AST, ...]  # the loops around a statement, and a marker of each branch
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+FUNCTION_OR_CLASS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+NO_NAMES: frozenset[str] = frozenset()
+# Functions and methods that show or store their arguments.
+WRITING = frozenset({"print", "save", "savez", "savetxt", "savez_compressed", "write", "dump"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +62,14 @@ def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) 
     """The uses of the variables that hold these sites' results when the module ends."""
     if not sites:
         return NOT_KNOWN
-    reader = Reader(tree, scopes, sites)
+    reader = _Reader(tree, scopes, sites)
     steps = reader.steps
     feeds: dict[str, frozenset[str]] = defaultdict(frozenset)
     later: dict[str, frozenset[str]] = defaultdict(frozenset)
     place = {step: number for number, step in enumerate(steps)}
     last = {name: step for step in steps for name in step.writes}
     for name in last:
-        for step in made_by(name, steps):
+        for step in _made_by(name, steps):
             for read in step.reads & last.keys() - {name}:
                 made = last[read]
                 if not step.branches <= made.branches:
@@ -73,7 +78,7 @@ def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) 
                     later[read] |= {name}
                 if place[made] < place[step] or made.loops & step.loops:
                     feeds[read] |= {name}
-    finder = _Finder(scopes, last, steps)
+    finder = _Differences(scopes, last, steps)
     sizes = {name: finder.of_variable(name)[:MAX_EXPRESSIONS] for name in last}
     return Uses(
         dict(feeds),
@@ -86,16 +91,55 @@ def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) 
     )
 
 
-def _is_sum(name: str, steps: Sequence[Step]) -> bool:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """A statement that assigns or changes variables of the module.
+
+    writes, reads: these variables. value: the assigned expression, if it becomes all of a variable,
+    or is unpacked into several; `a += b` has the value `a + b`. loops, branches: the loops and
+    conditional branches around it.
+    """
+
+    writes: frozenset[str]
+    reads: frozenset[str]
+    value: ast.expr | None
+    loops: frozenset[ast.AST]
+    branches: frozenset[ast.AST]
+
+
+def _made_by(name: str, steps: Sequence[_Step]) -> Iterator[_Step]:
+    """The steps that made the last value of a variable, the last step first."""
+    for step in reversed(steps):
+        if name in step.writes:
+            yield step
+            if step.value and not step.branches and not step.writes & step.reads:
+                return  # nothing of the old value is left
+
+
+def _adds_to(node: ast.expr | None, name: str) -> bool:
+    """Whether an expression adds something to a variable, or subtracts something from it."""
+    match node:
+        case ast.BinOp(left=ast.Name(id=left), op=ast.Sub() | ast.Add()):
+            return left == name
+    return False
+
+
+def _is_sum(name: str, steps: Sequence[_Step]) -> bool:
     """Whether loops change a variable only by adding to it."""
-    repeated = [step for step in made_by(name, steps) if step.loops]
-    return bool(repeated) and all(adds_to(step.value, name) for step in repeated)
+    repeated = [step for step in _made_by(name, steps) if step.loops]
+    return bool(repeated) and all(_adds_to(step.value, name) for step in repeated)
 
 
-class _Finder:
+def _owner(scopes: Scopes, node: ast.Name) -> Scope | None:
+    """The scope that a name in the source belongs to; None for a builtin."""
+    scope = scopes.scope_of.get(node)
+    return None if scope is None else scope.owner(node.id)
+
+
+class _Differences:
     """Finds expressions for the size of the operands of variables that are differences."""
 
-    def __init__(self, scopes: Scopes, names: Collection[str], steps: Sequence[Step]) -> None:
+    def __init__(self, scopes: Scopes, names: Collection[str], steps: Sequence[_Step]) -> None:
         self._scopes, self._names, self._steps = scopes, names, steps
         self._pending: set[str] = set()
 
@@ -109,56 +153,182 @@ class _Finder:
             return []
         self._pending.add(name)
         found: list[ast.expr] = []
-        for step in made_by(name, self._steps):
+        for step in _made_by(name, self._steps):
             sizes = self._of(step.value, name) if step.value and step.writes == {name} else []
-            if not sizes and not adds_to(step.value, name):
+            if not sizes and not _adds_to(step.value, name):
                 found = []
                 break
             found += sizes
         self._pending.discard(name)
         return found
 
-    def _of(self, node: ast.expr, name: str) -> list[ast.expr]:
+    def _of(self, value: ast.expr, name: str) -> list[ast.expr]:
         """The expression with its difference replaced by each of the operands."""
+        for part in ast.walk(value):
+            match part:
+                case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                    sizes = [side for side in (left, right) if self._is_variable(side, name)]
+                case ast.Name(id=other) if other != name and other in self._names:
+                    sizes = self.of_variable(other)
+                case _:
+                    continue
+            if sizes and self._measures(value, part):
+                return [deepcopy(value, {id(part): size}) for size in sizes]
+        return []
+
+    def _measures(self, node: ast.expr, part: ast.expr) -> bool:
+        """Whether an expression measures a part of it, and is cheap and changes nothing."""
         match node:
-            case ast.BinOp(left=left, op=ast.Sub(), right=right):
-                return [side for side in (left, right) if self._is_operand(side, name)]
-            case ast.Name(id=other) if other != name and other in self._names:
-                return self.of_variable(other)
-            case ast.BinOp(left=part, op=ast.Div() | ast.Mult() | ast.Pow(), right=right):
-                measures = self._is_plain(right)
-            case ast.UnaryOp(op=ast.USub(), operand=part):
-                return self._of(part, name)
-            case ast.Call(args=[part, *rest], keywords=named) if self._is_size(node.func):
-                measures = all(map(_is_constant, [*rest, *(one.value for one in named)]))
-            case ast.Call(func=ast.Attribute(value=part, attr=method), args=[], keywords=[]):
-                measures = method in SIZES and not self._scopes.module.meanings(node.func)
-            case _:
-                return []
-        sizes = self._of(part, name) if measures else []
-        return [deepcopy(node, {id(part): size}) for size in sizes]
+            case _ if node is part:
+                return True
+            case ast.Constant() | ast.Name():
+                return isinstance(node, ast.Constant) or self._is_variable(node)
+            case ast.UnaryOp(operand=inner):
+                return self._measures(inner, part)
+            case ast.BinOp(left=left, op=ast.Div() | ast.Mult() | ast.Pow(), right=right):
+                return self._measures(left, part) and self._measures(right, part)
+            case ast.Call(func=function, args=[*args], keywords=named):
+                if not self._is_function(function):
+                    if not isinstance(function, ast.Attribute):
+                        return False
+                    args.append(function.value)  # the object of a method
+                several = [*args, *(keyword.value for keyword in named)]
+                is_size = written_name(function) in SIZES
+                return is_size and all(self._measures(x, part) for x in several)
+        return False
 
-    def _is_operand(self, node: ast.expr, name: str) -> bool:
-        """Return whether an expression is the name of a module's variable other than `name`."""
-        if not isinstance(node, ast.Name) or node.id == name:
+    def _is_variable(self, node: ast.expr, other: str = "") -> bool:
+        """Whether an expression is the name of a module's variable, and not another name."""
+        if not isinstance(node, ast.Name) or node.id == other:
             return False
-        return owner_of(self._scopes, node) is self._scopes.module
+        return _owner(self._scopes, node) is self._scopes.module
 
-    def _is_plain(self, node: ast.expr) -> bool:
-        """Return whether evaluating an expression a second time is cheap and changes nothing."""
-        if isinstance(node, ast.Call) and self._is_size(node.func) and not node.keywords:
-            return all(map(self._is_plain, node.args))
-        return _is_constant(node) or self._is_operand(node, "")
-
-    def _is_size(self, function: ast.expr) -> bool:
-        """Return whether a function is one of SIZES, of an array library or built in."""
+    def _is_function(self, function: ast.expr) -> bool:
+        """Whether a function is of an array library or built in."""
         word, module = written_name(function), self._scopes.module
         if names := module.meanings(function):
-            return word in SIZES and all(one.partition(".")[0] in LIBRARIES for one in names)
+            return all(name.partition(".")[0] in LIBRARIES for name in names)
         is_builtin = isinstance(function, ast.Name) and word in BUILTINS
         return is_builtin and module.owner(word) is None
 
 
-def _is_constant(node: ast.expr) -> bool:
-    inner = node.operand if isinstance(node, ast.UnaryOp) else node
-    return isinstance(inner, ast.Constant)
+class _Reader:
+    """Reads the steps of a module, in order, and what it shows.
+
+    names: the variables that matter. shown: those that are printed, written, or passed to a call
+    whose result is discarded. shown_attributes: attributes that are, such as `model.coef_`.
+    """
+
+    def __init__(self, tree: ast.Module, scopes: Scopes, names: Collection[str]) -> None:
+        self._scopes, self._names = scopes, names
+        self.steps: list[_Step] = []
+        self.shown: set[str] = set()
+        self.shown_attributes: set[str] = set()
+        # Functions of the module that print or write something, as far as their calls' names say.
+        self._writers = {
+            node.name
+            for node in scopes.opened_by
+            if isinstance(node, FUNCTION_OR_CLASS[:2])
+            and any(written_name(call.func) in WRITING for call in _calls(node))
+        }
+        self._block(tree.body, ())
+        # Variables that `:=` assigns, or that functions and classes read at any time, count as
+        # shown, which hides nothing.
+        rare = (ast.NamedExpr, *FUNCTION_OR_CLASS, ast.Lambda)
+        for node in ast.walk(tree):
+            if isinstance(node, rare):
+                self.shown |= self._read(node)
+
+    def _block(self, body: Iterable[ast.stmt], around: Around) -> None:
+        for statement in body:
+            self._statement(statement, around)
+
+    def _statement(self, node: ast.stmt, around: Around) -> None:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                self._assignment(targets, value, around)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._assignment([target], value, around)
+            case ast.AugAssign(target=target, op=op, value=value):
+                is_name = isinstance(target, ast.Name)
+                whole = ast.BinOp(target, op, value) if is_name else None
+                self._step([target], [target, value], whole, around)
+            case ast.Expr(value=ast.Call() as call):
+                filled = [keyword.value for keyword in call.keywords if keyword.arg == "out"]
+                if isinstance(call.func, ast.Attribute) and call.func.attr in APPENDING:
+                    filled.append(call.func.value)
+                if filled:
+                    self._step(filled, [call], None, around)
+                else:
+                    self._show([call])
+            case ast.For() | ast.AsyncFor():
+                self._step([node.target], [node.iter], None, (*around, node))
+                self._block([*node.body, *node.orelse], (*around, node))
+            case ast.While():
+                self._block([*node.body, *node.orelse], (*around, node))
+            case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):  # always so in a tuning
+                self._block(node.body, around)
+            case ast.If():
+                for body in (node.body, node.orelse):
+                    self._block(body, (*around, ast.Pass()))
+            case ast.With() | ast.AsyncWith():
+                self._show(node.items)
+                self._block(node.body, around)
+            case _ if not isinstance(node, FUNCTION_OR_CLASS):  # a rare one
+                self._show([node])
+
+    def _assignment(self, targets: Sequence[ast.expr], value: ast.expr, around: Around) -> None:
+        # Arguments of a function that prints or writes may be what it shows.
+        self._show(call for call in _calls(value) if written_name(call.func) in self._writers)
+        for target in targets:
+            if isinstance(target, ast.Name | ast.Tuple | ast.List):
+                self._step([target], [value], value, around)
+            else:  # an element or an attribute, whose owner keeps all others
+                self._step([target], [value, target], None, around)
+
+    def _step(
+        self,
+        targets: Sequence[ast.expr],
+        parts: Sequence[ast.expr],
+        value: ast.expr | None,
+        around: Around,
+    ) -> None:
+        loops = frozenset(node for node in around if isinstance(node, LOOPS))
+        writes = NO_NAMES.union(*map(self._targets, targets))
+        reads = NO_NAMES.union(*map(self._read, parts))
+        self.steps.append(_Step(writes, reads, value, loops, frozenset(around) - loops))
+
+    def _show(self, nodes: Iterable[ast.AST]) -> None:
+        for node in nodes:
+            self.shown |= self._read(node)
+            called = {call.func for call in _calls(node)}
+            for part in ast.walk(node):
+                match part:
+                    case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+                        if part not in called and self._read(part.value):
+                            self.shown_attributes.add(f"{name}.{attribute}")
+
+    def _read(self, node: ast.AST) -> frozenset[str]:
+        """The variables of the module that stand anywhere in a piece of code."""
+        return frozenset(
+            part.id
+            for part in ast.walk(node)
+            if isinstance(part, ast.Name)
+            and part.id in self._names
+            and _owner(self._scopes, part) is self._scopes.module
+        )
+
+    def _targets(self, target: ast.expr) -> frozenset[str]:
+        """The variables that an assignment to a target sets or changes."""
+        match target:
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                return NO_NAMES.union(*map(self._targets, parts))
+            case ast.Subscript(value=inner) | ast.Attribute(value=inner) | ast.Starred(value=inner):
+                return self._targets(inner)
+            case ast.Name(id=name) if name in self._names:
+                return frozenset({name})
+        return NO_NAMES
+
+
+def _calls(node: ast.AST) -> list[ast.Call]:
+    return [part for part in ast.walk(node) if isinstance(part, ast.Call)]

@@ -8,10 +8,9 @@ that it does not multiply itself. A new function is a row of FUNCTIONS.
 import ast
 from dataclasses import dataclass
 
-from mixpert_py.passes.edits import Edit, after_brackets
-from mixpert_py.passes.scope import ARRAY_MODULES, MATRICES, Scope, function_words, written_name
+from mixpert_py.passes.scopes import ARRAY_MODULES, MATRICES, Scope, function_words, written_name
 from mixpert_py.passes.source import Source
-from mixpert_py.passes.spellings.spelling import Match, Parts
+from mixpert_py.passes.spellings.spelling import Edit, Match, Parts, after_arguments
 
 TOO_FEW = "too few operands"
 
@@ -129,13 +128,6 @@ class Function:
         start, end = source.span(node.func)
         last = after_arguments(node, source)
         return [Edit(start, end, call, True, depth), Edit(last, last, keywords, False, depth)]
-
-
-def after_arguments(call: ast.Call, source: Source) -> int:
-    """The offset after the last argument and its own brackets, before any trailing comma."""
-    values = [keyword.value for keyword in call.keywords]
-    last = max(source.span(argument)[1] for argument in (*call.args, *values))
-    return after_brackets(source.text, last, source.span(call)[1] - 1)
 
 
 def _arrays(*functions: str) -> frozenset[str]:

@@ -1,20 +1,71 @@
-"""Spelling: the interface of every way to write a product. Match: a node that is written so.
-
-Some edits are shared by several spellings: edits of the text between two operands.
-"""
+"""Spelling: the interface of every way to write a product, and the edits that they are made of."""
 
 import ast
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from mixpert_py.passes.edits import (
-    Edit,
-    after_brackets,
-    before_brackets,
-    operator_to_comma,
-    without_comments,
-)
 from mixpert_py.passes.source import Source
+
+COMMENT = re.compile(r"#[^\r\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replaces text[start:end]. Spans of different edits never overlap, but may touch.
+
+    At one place, ends of products come before beginnings of others. Of two beginnings the outer
+    product's comes first, of two ends the inner product's.
+    """
+
+    start: int
+    end: int
+    replacement: str
+    begins: bool  # the beginning of a product, such as `_mixpert.matmul(`
+    depth: int  # how many products lie around it
+
+    @property
+    def order(self) -> tuple[int, bool, int]:
+        return (self.start, self.begins, self.depth if self.begins else -self.depth)
+
+
+def splice(text: str, edits: Iterable[Edit]) -> str:
+    """The text after all edits."""
+    pieces = []
+    done = 0
+    for edit in sorted(edits, key=lambda edit: edit.order):
+        pieces += [text[done : edit.start], edit.replacement]
+        done = edit.end
+    return "".join([*pieces, text[done:]])
+
+
+def without_comments(text: str) -> str:
+    """Text between two tokens with its comments replaced by spaces, so that offsets stay."""
+    return COMMENT.sub(lambda match: " " * len(match[0]), text)
+
+
+def find_sign(text: str, start: int, end: int, sign: str) -> int:
+    """The offset of a sign between two tokens, outside the comments there."""
+    return start + without_comments(text[start:end]).index(sign)
+
+
+def after_brackets(text: str, start: int, end: int) -> int:
+    """The offset after the last closing bracket in text[start:end]; start if there is none."""
+    return start + without_comments(text[start:end]).rfind(")") + 1
+
+
+def before_brackets(text: str, start: int, end: int) -> int:
+    """The offset of the first opening bracket in text[start:end]; end if there is none."""
+    found = without_comments(text[start:end]).find("(")
+    return end if found < 0 else start + found
+
+
+def after_arguments(call: ast.Call, source: Source) -> int:
+    """The offset after the last argument and its own brackets, before any trailing comma."""
+    values = [keyword.value for keyword in call.keywords]
+    last = max(source.span(argument)[1] for argument in (*call.args, *values))
+    return after_brackets(source.text, last, source.span(call)[1] - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +113,3 @@ class Spelling(Protocol):
         self, node: ast.AST, source: Source, call: str, keywords: str, depth: int
     ) -> list[Edit]:
         """The same as text edits. call: the runtime function's name. keywords: its own keywords."""
-
-
-def between(source: Source, left: ast.expr, right: ast.expr, sign: str) -> tuple[int, int]:
-    """The span between two operands around a sign; their own brackets lie outside."""
-    start, end = source.span(left)[1], source.span(right)[0]
-    at = start + without_comments(source.text[start:end]).index(sign)
-    return after_brackets(source.text, start, at), before_brackets(source.text, at, end)
-
-
-def to_comma(source: Source, left: ast.expr, right: ast.expr, sign: str, depth: int) -> Edit:
-    """The edit that replaces the operator between two operands by a comma."""
-    start, end = between(source, left, right, sign)
-    return Edit(start, end, operator_to_comma(source.text[start:end], sign), False, depth)

@@ -21,7 +21,8 @@ import numpy as np
 from mixpert_py.errors import MixPertError
 from mixpert_py.execution.worker import SiteResult, site_result
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.passes.dataflow.graph import dependencies
+from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.context import Context, emulates, use
 from mixpert_py.runtime.dtypes import is_single

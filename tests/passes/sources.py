@@ -71,38 +71,3 @@ def files(draw: st.DrawFn) -> bytes:
         text = text.replace("\n", newlines)
     bom = b"\xef\xbb\xbf" if utf8 and draw(st.booleans()) else b""
     return bom + text.encode("utf-8" if utf8 else encoding)
-
-
-# What binds a name, or opens a scope, in every place where the order of visits matters.
-EVERYWHERE = """\
-import numpy as np, cupy
-from numpy import dot as d, einsum
-from typing import Literal, cast
-@d(1)
-class A(d(2), key=d(3)):
-    d = d(4)
-    def f(self, a=d(5), *b: "np.ndarray", c: np.dtype = d(6), **e) -> d(7):
-        global einsum
-        einsum = einsum(8)
-        return [d(x) for x in d(9) if d(10) for y in d(x)], {d(k): d(v) for k, v in d(11)}
-    async def g(self):
-        async with d(12) as (p, q), d(13):
-            async for d in d(14):
-                await d(15)
-try:
-    del cupy
-except d(16) as np:
-    np.dot(17)
-else:
-    x: "Literal['d(18)']" = cast("np.ndarray", np.dot(19)); y = x[d(20):d(21), np.dot(22)].dot(23)
-finally:
-    (z := d(24)); w += d(25)
-match d(26):
-    case np.float64(real=r) if d(27):
-        f"{d(28):{d(29)}}" "more" and (d(30) if d(31) else not d(32) < d(33) < -d(34))
-    case {"k": [1, *d], **rest}:
-        lambda u=d(35), *v: (yield d(36))
-for np in np.array(37):
-    while d(38): assert d(39), d(40)
-np.dot(41), *d(42), {**d(43)}, {d(44), "s"} if 0 else d(45)
-"""

@@ -1,16 +1,12 @@
 """Site ids outlive what leaves the product as it is, and nothing else."""
 
 import re
-from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import SITE_ID
-from tests.every_check import examples
 
 PROGRAM = """\
 import numpy as np
@@ -119,27 +115,3 @@ def test_a_site_says_where_it_is() -> None:
             span=(24, 44),
         ),
     )
-
-
-NAMES = list(permutations(["alpha", "b", "x_1"]))
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(
-    names=st.sampled_from(NAMES),
-    space=st.sampled_from(["", " ", "  "]),
-    blank=st.integers(0, 3),
-    comment=st.sampled_from(["", "# a @ b\n", "# é\n"]),
-)
-def test_ids_depend_on_the_expression_only(
-    names: tuple[str, str, str], space: str, blank: int, comment: str
-) -> None:
-    def program(a: str, b: str, c: str, space: str, before: str) -> str:
-        at = f"{space}@{space}"
-        return (
-            f"{before}def f({a}, {b}, {c}):\n    {a}{at}{b}{at}{c}\n"
-            f"    return {b}.dot({space}{c}.T), [{a}{at}{b} for {b} in {c}]\n"
-        )
-
-    plain = program("p", "q", "r", " ", "")
-    assert ids(plain) == ids(program(*names, space, "\n" * blank + comment))

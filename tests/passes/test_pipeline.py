@@ -9,13 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree
 from mixpert_py.passes.rewrite import same
 from mixpert_py.plan import Plan, Site
-from tests.every_check import examples
 
 
 def test_a_product_added_to_a_rewritten_file() -> None:
@@ -145,10 +142,6 @@ def test_a_program_computes_the_same(way: str) -> None:
     assert set(schemes) == {"int8x6"}
 
 
-def test_the_tree_is_the_text() -> None:
-    assert same(ast.parse(rewrite(PROGRAM, "m")), rewrite_tree(PROGRAM, "m", "m.py"))
-
-
 def test_other_operands_are_no_equal_tree() -> None:
     assert not same(ast.parse("a @ b"), ast.parse("b @ a"))
 
@@ -194,49 +187,3 @@ def test_what_the_parser_warns_of_is_told_at_the_file_s_line() -> None:
     with pytest.warns((SyntaxWarning, DeprecationWarning), match="invalid escape") as caught:
         rewrite_tree(b"x = a @ b\ny = '\\d'\n", "m", "place.py")
     assert [(w.filename, w.lineno) for w in caught] == [("place.py", 2)]
-
-
-FRAGMENTS = st.sampled_from(
-    ["x = 1", "# a @ b", "'a @ b'", "", "if x:\n  y = 2", "def f(): pass", "a = b * c", "\x0c",
-     "@d\ndef g(): pass", "x = '''@\n'''", "print(f'{x}')"]
-)  # fmt: skip
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(st.lists(FRAGMENTS, max_size=8), st.sampled_from(["\n", "\r\n"]), st.booleans())
-def test_without_a_product_the_same_bytes(parts: list[str], newline: str, bom: bool) -> None:
-    text = newline.join(part.replace("\n", newline) for part in parts)
-    source = (b"\xef\xbb\xbf" if bom else b"") + text.encode()
-    assert rewrite(source, "m") == source
-    assert analyze(source, "m") == ()
-
-
-OPERANDS = st.sampled_from(["a", "(a)", "f(b)", "a[0]", "-a", "(x\n)", "b.T", "(y := a)", "'@'"])
-
-
-@st.composite
-def products(draw: st.DrawFn, depth: int = 3) -> str:
-    if depth == 0 or draw(st.integers(0, 3)) == 0:
-        return draw(OPERANDS)
-    left, right = draw(products(depth - 1)), draw(products(depth - 1))
-    space = draw(st.sampled_from(["", " ", "  ", "  # @(\n "]))
-    form = draw(st.sampled_from(["({}{}@{})", "({}){}@ ({})", "np.dot({},{}{})", "({}{}).dot({})"]))
-    if form.startswith(("np", "({}{}).")):
-        return form.format(left, space, right)
-    return form.format(left, space, right)
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(products(), st.sampled_from(["z = {}", "def g():\n  return{}", "1 if{}else 0", "[{}]"]))
-def test_any_nest_of_products(product: str, form: str) -> None:
-    """The check inside `rewrite` passes, and text and tree agree."""
-    spaced = product if product.startswith("(") else f" {product}"
-    source = f"import numpy as np\n{form.format(spaced + ' ')}\n".encode()
-    try:
-        ast.parse(source)
-    except SyntaxError:
-        return
-    result = rewrite(source, "m")
-    assert same(ast.parse(result), rewrite_tree(source, "m", "m.py"))
-    assert all(site.reason is None for site in analyze(source, "m"))
-    assert not any(site.reason is None for site in analyze(result, "m"))

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes.pipeline import analyze, dependencies, rewrite, rewrite_tree
+from mixpert_py.passes.dataflow.graph import dependencies
+from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree
 from mixpert_py.passes.source import decode
 
 MARK = b"import mixpert_py as _mixpert  # added by mixpert rewrite"

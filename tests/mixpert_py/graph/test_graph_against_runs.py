@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.passes.dataflow.graph import dependencies
+from mixpert_py.passes.pipeline import analyze
 from tests.every_check import some
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.random_programs import random_program
 from tests.mixpert_py.tuning import recorded
-from tests.passes.dataflow.hand_drawn import GRAPHS, labels, program
+from tests.passes.dataflow.hand_drawn import GRAPHS, labels
 from tests.samples.test_samples import CASES
 
 SEEDS = some(range(60))
@@ -44,9 +45,8 @@ def test_samples(name: str, arguments: list[str], label: str, bounds: Any) -> No
     assert not missing(source, module, seen)
 
 
-def seen_in(text: str) -> set[str]:
+def seen_in(source: bytes) -> set[str]:
     """The edges seen in a hand-drawn program, as far as it runs."""
-    source = program(text)
     names = labels(source)
     try:
         seen = recorded.run(source, "m", names=matrices(), most=60)

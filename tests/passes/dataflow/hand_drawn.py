@@ -1,890 +1,763 @@
 """Programs and the edges between their products, drawn by hand.
 
-A product is named by the comment at the end of its line; `x -> y` is an edge.
+Each program has a headline: its name, and its edges, `x -> y`. A product is named by the comment at
+the end of its line.
 """
+
+import re
 
 from mixpert_py.passes.pipeline import analyze
 
+PROGRAMS = """
+## independent:
+c = a @ b       # p
+d = a @ b.T     # q
+## chain: p -> q, q -> r
+c = a @ b       # p
+d = c @ b       # q
+e = d @ b       # r
+## in-place: p -> q, p -> r, q -> r
+c = a @ b       # p
+view = c[1:]
+c @= b          # q
+d = view @ b    # r
+## in-place-in-a-loop: p -> p, q -> r, r -> t, t -> s
+x = np.zeros((2, 3, 3))
+for i in range(3):
+    a @= b      # p
+c = b @ b       # q
+x[0] @= c       # r
+z.y @= x @ b    # s t
+## through-arithmetic: p -> q
+c = a @ b       # p
+d = (1 + c.T * 2) / a
+e = d @ b       # q
+## overwritten:
+c = a @ b       # p
+c = a + 1
+d = c @ b       # q
+## deleted:
+c = a @ b       # p
+del c
+c = a @ a       # q
+## shape-is-no-value:
+c = a @ b       # p
+d = np.zeros(c.shape) @ np.ones(len(c))      # q
+e = np.zeros_like(c) @ b                     # r
+## index-is-a-value: p -> q
+c = a @ b       # p
+i = c.argmax()
+d = a[i] @ b    # q
+## branch: p -> r, q -> r
+if x:
+    c = a @ b   # p
+else:
+    c = b @ a   # q
+d = c @ b       # r
+## branch-overwrites-one: p -> q
+c = a @ b       # p
+if x:
+    c = a
+d = c @ b       # q
+## branch-that-returns:
+def f(a, b):
+    c = a
+    if a:
+        c = a @ b   # p
+        return c
+    return c @ b    # q
+f(x, y)
+## conditional-expression: p -> q
+c = a @ b       # p
+d = (c if x else a) @ b     # q
+## condition-is-no-value:
+c = a @ b       # p
+if c.any():
+    d = a @ a   # q
+## loop: p -> p
+x = a
+for i in range(3):
+    x = x @ b   # p
+## loop-of-two: p -> q, q -> p
+x = a
+while True:
+    y = x @ b   # p
+    x = y @ b   # q
+## loop-else-break: p -> q
+x = a
+for i in range(3):
+    if i:
+        x = a @ b   # p
+        break
+else:
+    x = a
+y = x @ b       # q
+## loop-continue: p -> p
+x = a
+for i in range(3):
+    y = x @ b   # p
+    if i:
+        x = y
+        continue
+    x = a
+## loop-over-results: p -> q
+for c in [a @ b, a]:    # p
+    d = c @ b           # q
+## accumulated: p -> q
+s = 0
+for i in range(3):
+    s += a @ b  # p
+t = s @ s       # q
+## tuple: p -> q
+c, d = a @ b, a     # p
+e = c @ b           # q
+f = d @ b           # r
+## tuple-swap: p -> r
+c, d = a @ b, a     # p
+c, d = d, c
+e = c @ b           # q
+f = d @ b           # r
+## starred: p -> q
+c, *d = a, a @ b    # p
+e = d[0] @ b        # q
+## walrus: p -> q
+if (c := a @ b).any():  # p
+    d = c @ b           # q
+## dictionary: p -> q
+p = {"w": a @ b, "v": a}    # p
+c = p["w"] @ b              # q
+d = p["v"] @ b              # r
+## dictionary-store: p -> q
+s = {}
+s["w"] = a @ b      # p
+s["v"] = a
+c = s["w"] @ b      # q
+d = s["v"] @ b      # r
+## list-append: p -> q
+s = []
+s.append(a @ b)     # p
+c = s[0] @ b        # q
+## list-of-lists: p -> q
+s = [[a @ b]]       # p
+for row in s:
+    for c in row:
+        d = c @ b   # q
+## comprehension: p -> q
+s = [x @ b for x in y]          # p
+t = [x @ b for x in s]          # q
+## comprehension-variable:
+x = a @ b                       # p
+t = [x @ b for x in y]          # q
+## zip: p -> q
+s = [a @ b]                     # p
+for x, y in zip(s, t):
+    c = x @ b                   # q
+    d = y @ b                   # r
+## zip-of-written-lists: p -> r, q -> s
+u, v = a @ b, b @ a             # p q
+x, y = np.zeros(3), np.zeros(3)
+for z, w in zip([x, y], (u, v)):
+    w = w * 2
+    z += w
+c = x @ b                       # r
+d = y @ b                       # s
+## zip-of-written-lists-with-a-sum: p -> r, r -> s, p -> s, q -> s, p -> t, q -> t, p -> u, q -> u
+u, v, s = a @ b, b @ a, a       # p q
+for w, z in zip([u, v], [x, y]):
+    t = s @ z                   # r
+    s = s + w
+    if z.any():
+        continue
+    y = t @ w                   # s
+    break
+else:
+    c = s @ b                   # t
+d = s @ a                       # u
+## written-list: p -> r, q -> s
+x, y = a @ b, b @ a             # p q
+for z in [x, y]:
+    np.clip(z, -5, 5, out=z)
+c = x @ b                       # r
+d = y @ b                       # s
+## written-list-of-starred: p -> r, q -> r
+x = [a @ b, b @ a]              # p q
+for y, z in zip([*x, a], [b, *x]):
+    c = y @ z                   # r
+## zip-of-the-program: p -> r
+def zip(x, y): return [(y, x)]
+for x, y in zip([a @ b], [a]):  # p
+    c = x @ b                   # q
+    d = y @ b                   # r
+## enumerate: p -> q
+for i, x in enumerate([a @ b]):     # p
+    c = x @ i                       # q
+    d = i @ b                       # r
+## in-place: p -> q
+c = np.zeros(3)
+c += a @ b          # p
+d = c @ b           # q
+## in-place-afterwards:
+d = c @ b           # q
+c += a @ b          # p
+## element-store: p -> q
+c = np.zeros(3)
+c[1:] = a @ b       # p
+d = c @ b           # q
+## through-a-view: p -> q
+c = np.zeros(3)
+panel = c[1:2]
+panel -= a @ b      # p
+d = c @ b           # q
+## through-a-reshaped-view: p -> q
+c = np.zeros(3)
+v = c.reshape(3, 1).T
+v[:] = a @ b        # p
+d = c @ b           # q
+## copy-is-no-view:
+c = np.zeros(3)
+v = c.copy()
+v += a @ b          # p
+d = c @ b           # q
+## alias: p -> q
+c = np.zeros(3)
+v = c
+v *= a @ b          # p
+d = c @ b           # q
+## out: p -> q
+c = np.zeros(3)
+np.matmul(a, b, out=c)  # p
+d = c @ b               # q
+## out-of-another: p -> q
+c = np.zeros(3)
+p = a @ b               # p
+np.exp(p, out=c)
+d = c @ b               # q
+## out-is-no-operand:
+c = a @ b               # p
+np.matmul(a, b, out=c)  # q
+## copyto: p -> q
+c = np.zeros(3)
+np.copyto(c, a @ b)     # p
+d = c @ b               # q
+## unknown-procedure: p -> q
+c = np.zeros(3)
+p = a @ b               # p
+kernel(p, c)
+d = c @ b               # q
+## unknown-function: p -> q
+p = a @ b               # p
+c = solve(a, rhs=[p])
+d = c @ b               # q
+## unknown-function-keeps-others:
+p = a @ b               # p
+c = solve(a, p)
+d = a @ b               # q
+## print-changes-nothing:
+p = a @ b               # p
+print(p, a)
+d = a @ b               # q
+## left-native-is-no-operator: p -> q
+c = a @ b                       # p
+d = np.einsum("ij->i", c)
+e = d @ b                       # q
+## einsum-out-among-options: p -> q, r -> q, q -> s
+import numpy as np
+p, d = a @ b, np.zeros(9)                                       # p
+c = np.einsum("ij,jk", a, p, out=d, optimize=how @ how)         # q r
+e = d @ b                                                       # s
+## einsum-of-starred: p -> q
+import numpy as np
+p = [a @ b]                     # p
+c = np.einsum(how, *p)          # q
+## nested-products: p -> q
+c = a @ b @ d           # q p
+## functions: p -> q
+def f(x): return x @ b      # p
+def g(x): return x @ b      # q
+y = g(f(a))
+## function-called-twice: p -> p
+def f(x): return x @ b      # p
+y = f(f(a))
+## each-call-by-itself: p -> q, q -> r
+def relu(x): return np.maximum(x, 0)
+c = relu(a @ b)             # p
+d = relu(c @ b)             # q
+e = d @ b                   # r
+## keyword-argument: r -> q
+def f(x, y): return x @ b, y @ a    # p q
+f(y=a @ a, x=b)                     # r
+## default-argument: p -> q
+def f(x=a @ b): return x @ b        # p q
+f()
+## star-arguments: q -> p
+def f(*xs): return [x @ b for x in xs]  # p
+f(a, a @ a)                             # q
+## starred-call: q -> p
+def f(x, y): return y @ b       # p
+f(*[a, a @ a])                  # q
+## keyword-arguments: q -> p
+def f(**k): return k["x"] @ b   # p
+f(x=a @ a)                      # q
+## returns-a-tuple: p -> q
+def f(): return a @ b, a        # p
+c, d = f()
+e = c @ b                       # q
+g = d @ b                       # r
+## changes-its-argument: p -> q
+def f(x): x[:] = a @ b          # p
+c = np.zeros(3)
+f(c)
+d = c @ b                       # q
+## recursion: p -> p, p -> q
+def f(x, n): return f(x @ b, n - 1) if n else x     # p
+c = f(a, 3) @ b                                     # q
+## closure: p -> q
+def outer(x):
+    y = x @ b                   # p
+    def inner(z): return y @ z  # q
+    return inner
+outer(a)(b)
+## nonlocal: p -> q
+def outer(x):
+    y = x
+    def inner():
+        nonlocal y
+        y = x @ b               # p
+    inner()
+    return y @ b                # q
+outer(a)
+## global: p -> q
+def f():
+    global c
+    c = a @ b                   # p
+f()
+d = c @ b                       # q
+## global-read: p -> q
+def f(): return c @ b           # q
+c = a @ b                       # p
+f()
+## lambda: p -> q
+f = lambda x: x @ b             # p
+c = f(a) @ b                    # q
+## callback: q -> p, p -> r, q -> r
+def f(x): return x @ b          # p
+c = a @ b                       # q
+d = minimize(f, c)
+e = d @ b                       # r
+## map: q -> p, p -> r, q -> r
+c = list(map(lambda x: x @ b, [a @ a]))     # p q
+d = c[0] @ b                                # r
+## generator: p -> q
+def f():
+    yield a @ b                 # p
+for c in f():
+    d = c @ b                   # q
+## decorated: q -> p
+@cache
+def f(x): return x @ b          # p
+c = f(a @ a)                    # q
+## async: p -> q
+async def f(x): return x @ b    # p
+async def g(): return await f(a) @ b    # q
+## with: r -> s
+with open(a @ b) as c:          # p
+    d = c @ b                   # q
+with lock(a @ a) as e:          # r
+    f = e @ b                   # s
+## try: p -> q
+c = a
+try:
+    c = a @ b                   # p
+    c = solve(b)
+except ValueError:
+    d = c @ b                   # q
+## finally: p -> q
+try:
+    c = a @ b                   # p
+finally:
+    d = c @ b                   # q
+## match: p -> q
+match [a @ b]:                  # p
+    case [c]:
+        d = c @ b               # q
+## attribute: p -> q
+s.x = a @ b                     # p
+c = s.x @ b                     # q
+d = s.y @ b                     # r
+## methods: p -> q
+class Net:
+    def __init__(self, w):
+        self.w = w
+    def forward(self, x):
+        self.h = x @ self.w     # p
+        return self.out()
+    def out(self):
+        return self.h @ self.w  # q
+y = Net(b).forward(a)
+## methods-called-from-outside: p -> q
+class Net:
+    def forward(self, x):
+        self.h = x @ self.w     # p
+    def out(self):
+        return self.h @ self.v  # q
+## methods-that-call-others-from-outside: p -> p, p -> q, p -> s, q -> r, r -> p, r -> q, r -> s
+class Filter:
+    def predict(self):
+        self.x = self.f @ self.x        # p
+        self.keep()
+    def update(self, z):
+        y = z - self.h @ self.x         # q
+        self.x = self.x + self.k @ y    # r
+        self.keep()
+    def keep(self):
+        self.before = self.x.copy()
+    def batch(self, zs):
+        for z in zs:
+            self.predict()
+            self.update(z)
+    def change(self):
+        return self.before @ b          # s
+## recursive-method-from-outside: p -> p, q -> p
+class C:
+    def down(self, n):
+        self.x = self.x @ self.w        # p
+        if n:
+            self.down(n - 1)
+    def up(self): self.x = a @ b        # q
+## inherited-methods-called-from-outside: p -> q, r -> s
+class B:
+    def set(self, x): self.x = x @ b    # p
+class C(B):
+    def get(self): return self.x @ b    # q
+class D(B):
+    def put(self): self.y = a @ b       # r
+    def get(self): return self.y @ b    # s
+## instances: p -> r
+class Layer:
+    def __init__(self, w): self.w = w
+    def __call__(self, x):
+        self.y = np.tanh(x)
+        return self.y
+one, two = Layer(a), Layer(b)
+c = one(a @ b)                  # p
+d = two.w @ b                   # q
+e = one.y @ b                   # r
+## dataclass: p -> q
+@dataclass
+class Pair:
+    x: object
+    y: object
+s = Pair(a @ b, y=a)            # p
+c = s.x @ b                     # q
+d = s.y @ b                     # r
+## class-attribute: p -> q
+class C:
+    w = a @ b                   # p
+    def f(self): return self.w @ b      # q
+C().f()
+## property: p -> q
+class C:
+    def __init__(self, x): self.x = x
+    @property
+    def gram(self): return self.x @ self.x.T    # p
+c = C(a).gram @ b                               # q
+## setter: p -> q
+class C:
+    @property
+    def x(self): return self.half * 2
+    @x.setter
+    def x(self, value): self.half = value / 2
+    def f(self): self.x = a @ b         # p
+    def g(self): return self.half @ b   # q
+c = C()
+c.f()
+c.g()
+## operator-of-a-class: p -> q, p -> r, r -> s
+class C:
+    def __init__(self, x): self.x = x
+    def __add__(self, other): return C(self.x @ other.x)        # p
+    def __matmul__(self, other): return self.x @ other.x        # q
+c = C(a) + C(b)
+d = c @ C(b)                                                    # r
+e = d @ b                                                       # s
+## methods-of-one-name: p -> q, q -> r
+class One:
+    def __init__(self, w): self.w = w
+    def forward(self, x): return x @ self.w     # p
+class Two:
+    def __init__(self, w): self.w = w
+    def forward(self, x): return self.w @ x     # q
+c = One(a).forward(b)
+d = Two(a).forward(c) @ b                       # r
+## methods-of-another-class: p -> r, p -> s, q -> t, r -> q, r -> t
+class One:
+    def forward(self, x): return x @ b          # p
+    def __add__(self, x): return x @ b          # q
+    __radd__ = __add__
+class Two(One):
+    pass
+class Three:
+    forward = One.forward
+c = Two().forward(a) @ b                        # r
+d = Three().forward(a) @ a                      # s
+e = (c + Two()) @ b                             # t
+## partial: q -> p, p -> r
+def f(x, y): return x @ y       # p
+g = partial(f, a @ a)           # q
+c = g(b) @ b                    # r
+## vectorize: q -> p
+def f(x): return x @ b          # p
+g = np.vectorize(f)
+c = g(a @ a)                    # q
+## finally-after-success:
+try:
+    c = a @ b                   # p
+    c = a
+finally:
+    d = c + 1
+e = c @ b                       # q
+## inherited: p -> q
+class B:
+    def set(self, x): self.x = x
+class C(B):
+    def get(self): return self.x @ b    # q
+c = C()
+c.set(a @ b)                            # p
+c.get()
+## behind-a-star: r -> p
+def f(x, y, z): return y @ b    # p
+def g(x, y, z): return z @ b    # q
+pair = (b, b)
+c = f(a, *pair)
+d = f(*pair, a @ b)             # r
+e = g(a, *pair)
+## loop-variable-after-the-loop: p -> q
+for c in y:
+    c = a @ b                   # p
+d = c @ b                       # q
+## class-method: p -> q
+class C:
+    def __init__(self, x): self.x = x
+    @classmethod
+    def made(cls, x): return cls(x.T)
+c = C.made(a @ b).x @ b         # q p
+## setattr: p -> q
+class C: pass
+c = C()
+setattr(c, "x", a @ b)          # p
+d = c.x @ b                     # q
+## getattr: p -> q, p -> r
+class C: pass
+c = C()
+c.x = np.zeros((3, 3))
+view = getattr(c, "x")
+view += a @ b                   # p
+d = c.x @ b                     # q
+e = getattr(c, a.name) @ b      # r
+## drawn-by-chance: p -> r
+rng = np.random.default_rng(0)
+x, y = rng.standard_normal((3, 3)), rng.normal(size=(3, 3))
+x -= a @ b                      # p
+c = y @ b                       # q
+d = x @ b                       # r
+## perceptron: p -> q, q -> r
+def relu(x): return np.maximum(x, 0)
+def forward(x, weights):
+    w1, w2, w3 = weights
+    h = relu(x @ w1)        # p
+    h = relu(h @ w2)        # q
+    return h @ w3           # r
+y = forward(a, (b, c, d))
+## cholesky:
+## panel -> corner, panel -> side, panel -> rest, corner -> panel, side -> panel, rest -> panel,
+## panel -> panel, corner -> corner, side -> corner, rest -> corner, corner -> side, side -> side,
+## rest -> side, corner -> rest, side -> rest, rest -> rest
+def cholesky(a, size):
+    a = a.copy()
+    n = len(a)
+    l = np.zeros_like(a)
+    for k in range(0, n, size):
+        e = k + size
+        l[k:e, k:e] = np.linalg.cholesky(a[k:e, k:e])
+        inverse = np.linalg.inv(l[k:e, k:e])
+        l[e:, k:e] = a[e:, k:e] @ inverse.T     # panel
+        half = (n + e) // 2
+        top, low = l[e:half, k:e], l[half:, k:e]
+        a[e:half, e:half] -= top @ top.T        # corner
+        a[half:, e:half] -= low @ top.T         # side
+        a[half:, half:] -= low @ low.T          # rest
+    return l
+l = cholesky(a, 2)
+## lists-made-of-lists: p -> s, q -> t, r -> u
+x, y, z = np.zeros(3), np.zeros(3), np.zeros(3)
+s = ([x] * 2, [] + [y], [z].copy())
+s[0][1][:] = a @ b              # p
+s[1][0][:] = a @ a              # q
+s[2][0][:] = b @ a              # r
+c = x @ b                       # s
+d = y @ b                       # t
+e = z @ b                       # u
+## places-in-a-list-that-change: p -> q, p -> r
+s, t = [a, a], [a, a]
+s[1] = t[1] = a @ b             # p
+s.pop(0)
+c = s[0] @ b                    # q
+del t[0]
+d = t[0] @ b                    # r
+## appended-to-what-is-not-known: p -> q
+s, x = deque(), np.zeros(3)
+s.append(x)
+s[0][:] = a @ b                 # p
+c = x @ b                       # q
+## positional-out: p -> q
+c, p = np.zeros(3), a @ b       # p
+np.add(p, a, c)
+d = c @ b                       # q
+np.copyto(c, a)
+e = a @ b                       # r
+## asserted:
+c, x = a @ b, np.zeros((3, 3))  # p
+np.testing.assert_array_less(x, c + 99)
+d = x @ b                       # q
+## strided: p -> q
+x = np.zeros((3, 3))
+np.lib.stride_tricks.as_strided(x, (3, 3), (24, 8))[:] = a @ b       # p
+c = x @ b                                                   # q
+## reduce: p -> p
+from functools import reduce
+c = reduce(lambda x, y: x @ y, [a, b, a])                   # p
+## raise-after-a-change: p -> q
+def f(x):
+    x[:] = a @ b                # p
+    raise ValueError
+c = np.zeros(3)
+try:
+    f(c)
+except ValueError:
+    d = c @ b                   # q
+## finally-after-return: p -> q
+def f(x):
+    try:
+        return a
+    finally:
+        x[:] = a @ b            # p
+c = np.zeros(3)
+f(c)
+d = c @ b                       # q
+## generator-whose-operands-change: q -> p, r -> p
+def f(x):
+    for i in range(3):
+        yield x @ b             # p
+x = np.zeros(3)
+for c in f(x):
+    x += a @ b                  # q
+y = np.zeros(3)
+g = f(y)
+y += a @ a                      # r
+d = next(g)
+## instance-of-generated-elements: p -> q, p -> r
+class C:
+    def __iter__(self): yield a @ b     # p
+for i, x in enumerate(C()):
+    c = x @ b                           # q
+d = [x @ b for x in C()]                # r
+## finally-after-break: q -> r
+x = y = a
+for i in range(3):
+    try:
+        if i: break
+        continue
+    finally:
+        c = y @ b               # p
+        x = a @ b               # q
+    y = b
+d = x @ b                       # r
+## finally-after-except: p -> q
+def f(x):
+    try:
+        solve()
+    except ValueError:
+        x = a @ b               # p
+        return
+    finally:
+        c = x @ b               # q
+f(a)
+## class-attribute-set-from-outside: p -> q
+class C:
+    def get(self): return self.w @ b    # q
+def put(): C.w = a @ b          # p
+## class-attribute-until-the-instance-has-one: p -> q
+class C:
+    w = a @ b                   # p
+    def get(self): return self.w @ b    # q
+    def set(self): self.w = np.zeros(3)
+## instance-of-the-module: p -> q
+class C:
+    def __init__(self): self.w = np.zeros(3)
+    def set(self, x): self.w[:] = x @ b     # p
+    def get(self): return self.w @ b        # q
+c = C()
+## decorated-class: p -> q
+def with_weights(c):
+    c.w = a @ b                 # p
+    return c
+@with_weights
+class C:
+    def get(self): return self.w @ b    # q
+C().get()
+## dataclass-with-a-base: r -> p, p -> s, q -> t
+@dataclass
+class B:
+    x: object
+@dataclass
+class C(B):
+    y: object
+    def __post_init__(self): self.z = self.y @ b    # p
+c = C(a @ b, a @ a)             # q r
+d = c.z @ b                     # s
+e = c.x @ b                     # t
+## items-of-a-class: r -> q, q -> p, p -> s, q -> s, r -> s
+class C:
+    def __getitem__(self, i): return i @ b          # p
+    def __setitem__(self, i, x): self.x = x @ b     # q
+c = C()
+c[0] = a @ a                    # r
+d = c[c.x] @ b                  # s
+## other-operators-of-a-class: p -> r, s -> q, q -> t, s -> t
+class C:
+    x = a
+    def __neg__(self): return a @ b                 # p
+    def __iadd__(self, y):
+        self.x = y @ b                              # q
+        return self
+c = C()
+d = -c @ b                                          # r
+c += a @ a                                          # s
+e = c.x @ b                                         # t
+## loop-over-an-instance: p -> r, q -> s
+class One:
+    def __iter__(self): yield a @ b     # p
+class Two:
+    def __iter__(self): return self
+    def __next__(self): return a @ a    # q
+for x in One():
+    c = x @ b                           # r
+for x in Two():
+    d = x @ b                           # s
+## instance-in-a-with: p -> r, q -> s
+class C:
+    def __enter__(self): return a @ b                   # p
+    def __exit__(self, *error): self.x = a @ a          # q
+c = C()
+with c as x:
+    d = x @ b                                           # r
+e = c.x @ b                                             # s
+"""
+PROGRAM = re.compile(r"^## (.+):(.*\n(?:## .*\n)*)((?:(?!## ).*\n)+)", re.MULTILINE)
 GRAPHS = [
-    ("independent", """
-        c = a @ b       # p
-        d = a @ b.T     # q
-    """, ""),
-    ("chain", """
-        c = a @ b       # p
-        d = c @ b       # q
-        e = d @ b       # r
-    """, "p -> q, q -> r"),
-    ("in-place", """
-        c = a @ b       # p
-        view = c[1:]
-        c @= b          # q
-        d = view @ b    # r
-    """, "p -> q, p -> r, q -> r"),
-    ("in-place-in-a-loop", """
-        x = np.zeros((2, 3, 3))
-        for i in range(3):
-            a @= b      # p
-        c = b @ b       # q
-        x[0] @= c       # r
-        z.y @= x @ b    # s t
-    """, "p -> p, q -> r, r -> t, t -> s"),
-    ("through-arithmetic", """
-        c = a @ b       # p
-        d = (1 + c.T * 2) / a
-        e = d @ b       # q
-    """, "p -> q"),
-    ("overwritten", """
-        c = a @ b       # p
-        c = a + 1
-        d = c @ b       # q
-    """, ""),
-    ("deleted", """
-        c = a @ b       # p
-        del c
-        c = a @ a       # q
-    """, ""),
-    ("shape-is-no-value", """
-        c = a @ b       # p
-        d = np.zeros(c.shape) @ np.ones(len(c))      # q
-        e = np.zeros_like(c) @ b                     # r
-    """, ""),
-    ("index-is-a-value", """
-        c = a @ b       # p
-        i = c.argmax()
-        d = a[i] @ b    # q
-    """, "p -> q"),
-    ("branch", """
-        if x:
-            c = a @ b   # p
-        else:
-            c = b @ a   # q
-        d = c @ b       # r
-    """, "p -> r, q -> r"),
-    ("branch-overwrites-one", """
-        c = a @ b       # p
-        if x:
-            c = a
-        d = c @ b       # q
-    """, "p -> q"),
-    ("branch-that-returns", """
-        def f(a, b):
-            c = a
-            if a:
-                c = a @ b   # p
-                return c
-            return c @ b    # q
-        f(x, y)
-    """, ""),
-    ("conditional-expression", """
-        c = a @ b       # p
-        d = (c if x else a) @ b     # q
-    """, "p -> q"),
-    ("condition-is-no-value", """
-        c = a @ b       # p
-        if c.any():
-            d = a @ a   # q
-    """, ""),
-    ("loop", """
-        x = a
-        for i in range(3):
-            x = x @ b   # p
-    """, "p -> p"),
-    ("loop-of-two", """
-        x = a
-        while True:
-            y = x @ b   # p
-            x = y @ b   # q
-    """, "p -> q, q -> p"),
-    ("loop-else-break", """
-        x = a
-        for i in range(3):
-            if i:
-                x = a @ b   # p
-                break
-        else:
-            x = a
-        y = x @ b       # q
-    """, "p -> q"),
-    ("loop-continue", """
-        x = a
-        for i in range(3):
-            y = x @ b   # p
-            if i:
-                x = y
-                continue
-            x = a
-    """, "p -> p"),
-    ("loop-over-results", """
-        for c in [a @ b, a]:    # p
-            d = c @ b           # q
-    """, "p -> q"),
-    ("accumulated", """
-        s = 0
-        for i in range(3):
-            s += a @ b  # p
-        t = s @ s       # q
-    """, "p -> q"),
-    ("tuple", """
-        c, d = a @ b, a     # p
-        e = c @ b           # q
-        f = d @ b           # r
-    """, "p -> q"),
-    ("tuple-swap", """
-        c, d = a @ b, a     # p
-        c, d = d, c
-        e = c @ b           # q
-        f = d @ b           # r
-    """, "p -> r"),
-    ("starred", """
-        c, *d = a, a @ b    # p
-        e = d[0] @ b        # q
-    """, "p -> q"),
-    ("walrus", """
-        if (c := a @ b).any():  # p
-            d = c @ b           # q
-    """, "p -> q"),
-    ("dictionary", """
-        p = {"w": a @ b, "v": a}    # p
-        c = p["w"] @ b              # q
-        d = p["v"] @ b              # r
-    """, "p -> q"),
-    ("dictionary-store", """
-        s = {}
-        s["w"] = a @ b      # p
-        s["v"] = a
-        c = s["w"] @ b      # q
-        d = s["v"] @ b      # r
-    """, "p -> q"),
-    ("list-append", """
-        s = []
-        s.append(a @ b)     # p
-        c = s[0] @ b        # q
-    """, "p -> q"),
-    ("list-of-lists", """
-        s = [[a @ b]]       # p
-        for row in s:
-            for c in row:
-                d = c @ b   # q
-    """, "p -> q"),
-    ("comprehension", """
-        s = [x @ b for x in y]          # p
-        t = [x @ b for x in s]          # q
-    """, "p -> q"),
-    ("comprehension-variable", """
-        x = a @ b                       # p
-        t = [x @ b for x in y]          # q
-    """, ""),
-    ("zip", """
-        s = [a @ b]                     # p
-        for x, y in zip(s, t):
-            c = x @ b                   # q
-            d = y @ b                   # r
-    """, "p -> q"),
-    ("zip-of-written-lists", """
-        u, v = a @ b, b @ a             # p q
-        x, y = np.zeros(3), np.zeros(3)
-        for z, w in zip([x, y], (u, v)):
-            w = w * 2
-            z += w
-        c = x @ b                       # r
-        d = y @ b                       # s
-    """, "p -> r, q -> s"),
-    ("zip-of-written-lists-with-a-sum", """
-        u, v, s = a @ b, b @ a, a       # p q
-        for w, z in zip([u, v], [x, y]):
-            t = s @ z                   # r
-            s = s + w
-            if z.any():
-                continue
-            y = t @ w                   # s
-            break
-        else:
-            c = s @ b                   # t
-        d = s @ a                       # u
-    """, "p -> r, r -> s, p -> s, q -> s, p -> t, q -> t, p -> u, q -> u"),
-    ("written-list", """
-        x, y = a @ b, b @ a             # p q
-        for z in [x, y]:
-            np.clip(z, -5, 5, out=z)
-        c = x @ b                       # r
-        d = y @ b                       # s
-    """, "p -> r, q -> s"),
-    ("written-list-of-starred", """
-        x = [a @ b, b @ a]              # p q
-        for y, z in zip([*x, a], [b, *x]):
-            c = y @ z                   # r
-    """, "p -> r, q -> r"),
-    ("zip-of-the-program", """
-        def zip(x, y): return [(y, x)]
-        for x, y in zip([a @ b], [a]):  # p
-            c = x @ b                   # q
-            d = y @ b                   # r
-    """, "p -> r"),
-    ("enumerate", """
-        for i, x in enumerate([a @ b]):     # p
-            c = x @ i                       # q
-            d = i @ b                       # r
-    """, "p -> q"),
-    ("in-place", """
-        c = np.zeros(3)
-        c += a @ b          # p
-        d = c @ b           # q
-    """, "p -> q"),
-    ("in-place-afterwards", """
-        d = c @ b           # q
-        c += a @ b          # p
-    """, ""),
-    ("element-store", """
-        c = np.zeros(3)
-        c[1:] = a @ b       # p
-        d = c @ b           # q
-    """, "p -> q"),
-    ("through-a-view", """
-        c = np.zeros(3)
-        panel = c[1:2]
-        panel -= a @ b      # p
-        d = c @ b           # q
-    """, "p -> q"),
-    ("through-a-reshaped-view", """
-        c = np.zeros(3)
-        v = c.reshape(3, 1).T
-        v[:] = a @ b        # p
-        d = c @ b           # q
-    """, "p -> q"),
-    ("copy-is-no-view", """
-        c = np.zeros(3)
-        v = c.copy()
-        v += a @ b          # p
-        d = c @ b           # q
-    """, ""),
-    ("alias", """
-        c = np.zeros(3)
-        v = c
-        v *= a @ b          # p
-        d = c @ b           # q
-    """, "p -> q"),
-    ("out", """
-        c = np.zeros(3)
-        np.matmul(a, b, out=c)  # p
-        d = c @ b               # q
-    """, "p -> q"),
-    ("out-of-another", """
-        c = np.zeros(3)
-        p = a @ b               # p
-        np.exp(p, out=c)
-        d = c @ b               # q
-    """, "p -> q"),
-    ("out-is-no-operand", """
-        c = a @ b               # p
-        np.matmul(a, b, out=c)  # q
-    """, ""),
-    ("copyto", """
-        c = np.zeros(3)
-        np.copyto(c, a @ b)     # p
-        d = c @ b               # q
-    """, "p -> q"),
-    ("unknown-procedure", """
-        c = np.zeros(3)
-        p = a @ b               # p
-        kernel(p, c)
-        d = c @ b               # q
-    """, "p -> q"),
-    ("unknown-function", """
-        p = a @ b               # p
-        c = solve(a, rhs=[p])
-        d = c @ b               # q
-    """, "p -> q"),
-    ("unknown-function-keeps-others", """
-        p = a @ b               # p
-        c = solve(a, p)
-        d = a @ b               # q
-    """, ""),
-    ("print-changes-nothing", """
-        p = a @ b               # p
-        print(p, a)
-        d = a @ b               # q
-    """, ""),
-    ("left-native-is-no-operator", """
-        c = a @ b                       # p
-        d = np.einsum("ij->i", c)
-        e = d @ b                       # q
-    """, "p -> q"),
-    ("einsum-out-among-options", """
-        import numpy as np
-        p, d = a @ b, np.zeros(9)                                       # p
-        c = np.einsum("ij,jk", a, p, out=d, optimize=how @ how)         # q r
-        e = d @ b                                                       # s
-    """, "p -> q, r -> q, q -> s"),
-    ("einsum-of-starred", """
-        import numpy as np
-        p = [a @ b]                     # p
-        c = np.einsum(how, *p)          # q
-    """, "p -> q"),
-    ("nested-products", """
-        c = a @ b @ d           # q p
-    """, "p -> q"),
-    ("functions", """
-        def f(x): return x @ b      # p
-        def g(x): return x @ b      # q
-        y = g(f(a))
-    """, "p -> q"),
-    ("function-called-twice", """
-        def f(x): return x @ b      # p
-        y = f(f(a))
-    """, "p -> p"),
-    ("each-call-by-itself", """
-        def relu(x): return np.maximum(x, 0)
-        c = relu(a @ b)             # p
-        d = relu(c @ b)             # q
-        e = d @ b                   # r
-    """, "p -> q, q -> r"),
-    ("keyword-argument", """
-        def f(x, y): return x @ b, y @ a    # p q
-        f(y=a @ a, x=b)                     # r
-    """, "r -> q"),
-    ("default-argument", """
-        def f(x=a @ b): return x @ b        # p q
-        f()
-    """, "p -> q"),
-    ("star-arguments", """
-        def f(*xs): return [x @ b for x in xs]  # p
-        f(a, a @ a)                             # q
-    """, "q -> p"),
-    ("starred-call", """
-        def f(x, y): return y @ b       # p
-        f(*[a, a @ a])                  # q
-    """, "q -> p"),
-    ("keyword-arguments", """
-        def f(**k): return k["x"] @ b   # p
-        f(x=a @ a)                      # q
-    """, "q -> p"),
-    ("returns-a-tuple", """
-        def f(): return a @ b, a        # p
-        c, d = f()
-        e = c @ b                       # q
-        g = d @ b                       # r
-    """, "p -> q"),
-    ("changes-its-argument", """
-        def f(x): x[:] = a @ b          # p
-        c = np.zeros(3)
-        f(c)
-        d = c @ b                       # q
-    """, "p -> q"),
-    ("recursion", """
-        def f(x, n): return f(x @ b, n - 1) if n else x     # p
-        c = f(a, 3) @ b                                     # q
-    """, "p -> p, p -> q"),
-    ("closure", """
-        def outer(x):
-            y = x @ b                   # p
-            def inner(z): return y @ z  # q
-            return inner
-        outer(a)(b)
-    """, "p -> q"),
-    ("nonlocal", """
-        def outer(x):
-            y = x
-            def inner():
-                nonlocal y
-                y = x @ b               # p
-            inner()
-            return y @ b                # q
-        outer(a)
-    """, "p -> q"),
-    ("global", """
-        def f():
-            global c
-            c = a @ b                   # p
-        f()
-        d = c @ b                       # q
-    """, "p -> q"),
-    ("global-read", """
-        def f(): return c @ b           # q
-        c = a @ b                       # p
-        f()
-    """, "p -> q"),
-    ("lambda", """
-        f = lambda x: x @ b             # p
-        c = f(a) @ b                    # q
-    """, "p -> q"),
-    ("callback", """
-        def f(x): return x @ b          # p
-        c = a @ b                       # q
-        d = minimize(f, c)
-        e = d @ b                       # r
-    """, "q -> p, p -> r, q -> r"),
-    ("map", """
-        c = list(map(lambda x: x @ b, [a @ a]))     # p q
-        d = c[0] @ b                                # r
-    """, "q -> p, p -> r, q -> r"),
-    ("generator", """
-        def f():
-            yield a @ b                 # p
-        for c in f():
-            d = c @ b                   # q
-    """, "p -> q"),
-    ("decorated", """
-        @cache
-        def f(x): return x @ b          # p
-        c = f(a @ a)                    # q
-    """, "q -> p"),
-    ("async", """
-        async def f(x): return x @ b    # p
-        async def g(): return await f(a) @ b    # q
-    """, "p -> q"),
-    ("with", """
-        with open(a @ b) as c:          # p
-            d = c @ b                   # q
-        with lock(a @ a) as e:          # r
-            f = e @ b                   # s
-    """, "r -> s"),
-    ("try", """
-        c = a
-        try:
-            c = a @ b                   # p
-            c = solve(b)
-        except ValueError:
-            d = c @ b                   # q
-    """, "p -> q"),
-    ("finally", """
-        try:
-            c = a @ b                   # p
-        finally:
-            d = c @ b                   # q
-    """, "p -> q"),
-    ("match", """
-        match [a @ b]:                  # p
-            case [c]:
-                d = c @ b               # q
-    """, "p -> q"),
-    ("attribute", """
-        s.x = a @ b                     # p
-        c = s.x @ b                     # q
-        d = s.y @ b                     # r
-    """, "p -> q"),
-    ("methods", """
-        class Net:
-            def __init__(self, w):
-                self.w = w
-            def forward(self, x):
-                self.h = x @ self.w     # p
-                return self.out()
-            def out(self):
-                return self.h @ self.w  # q
-        y = Net(b).forward(a)
-    """, "p -> q"),
-    ("methods-called-from-outside", """
-        class Net:
-            def forward(self, x):
-                self.h = x @ self.w     # p
-            def out(self):
-                return self.h @ self.v  # q
-    """, "p -> q"),
-    ("methods-that-call-others-from-outside", """
-        class Filter:
-            def predict(self):
-                self.x = self.f @ self.x        # p
-                self.keep()
-            def update(self, z):
-                y = z - self.h @ self.x         # q
-                self.x = self.x + self.k @ y    # r
-                self.keep()
-            def keep(self):
-                self.before = self.x.copy()
-            def batch(self, zs):
-                for z in zs:
-                    self.predict()
-                    self.update(z)
-            def change(self):
-                return self.before @ b          # s
-    """, "p -> p, p -> q, p -> s, q -> r, r -> p, r -> q, r -> s"),
-    ("recursive-method-from-outside", """
-        class C:
-            def down(self, n):
-                self.x = self.x @ self.w        # p
-                if n:
-                    self.down(n - 1)
-            def up(self): self.x = a @ b        # q
-    """, "p -> p, q -> p"),
-    ("inherited-methods-called-from-outside", """
-        class B:
-            def set(self, x): self.x = x @ b    # p
-        class C(B):
-            def get(self): return self.x @ b    # q
-        class D(B):
-            def put(self): self.y = a @ b       # r
-            def get(self): return self.y @ b    # s
-    """, "p -> q, r -> s"),
-    ("instances", """
-        class Layer:
-            def __init__(self, w): self.w = w
-            def __call__(self, x):
-                self.y = np.tanh(x)
-                return self.y
-        one, two = Layer(a), Layer(b)
-        c = one(a @ b)                  # p
-        d = two.w @ b                   # q
-        e = one.y @ b                   # r
-    """, "p -> r"),
-    ("dataclass", """
-        @dataclass
-        class Pair:
-            x: object
-            y: object
-        s = Pair(a @ b, y=a)            # p
-        c = s.x @ b                     # q
-        d = s.y @ b                     # r
-    """, "p -> q"),
-    ("class-attribute", """
-        class C:
-            w = a @ b                   # p
-            def f(self): return self.w @ b      # q
-        C().f()
-    """, "p -> q"),
-    ("property", """
-        class C:
-            def __init__(self, x): self.x = x
-            @property
-            def gram(self): return self.x @ self.x.T    # p
-        c = C(a).gram @ b                               # q
-    """, "p -> q"),
-    ("setter", """
-        class C:
-            @property
-            def x(self): return self.half * 2
-            @x.setter
-            def x(self, value): self.half = value / 2
-            def f(self): self.x = a @ b         # p
-            def g(self): return self.half @ b   # q
-        c = C()
-        c.f()
-        c.g()
-    """, "p -> q"),
-    ("operator-of-a-class", """
-        class C:
-            def __init__(self, x): self.x = x
-            def __add__(self, other): return C(self.x @ other.x)        # p
-            def __matmul__(self, other): return self.x @ other.x        # q
-        c = C(a) + C(b)
-        d = c @ C(b)                                                    # r
-        e = d @ b                                                       # s
-    """, "p -> q, p -> r, r -> s"),
-    ("methods-of-one-name", """
-        class One:
-            def __init__(self, w): self.w = w
-            def forward(self, x): return x @ self.w     # p
-        class Two:
-            def __init__(self, w): self.w = w
-            def forward(self, x): return self.w @ x     # q
-        c = One(a).forward(b)
-        d = Two(a).forward(c) @ b                       # r
-    """, "p -> q, q -> r"),
-    ("methods-of-another-class", """
-        class One:
-            def forward(self, x): return x @ b          # p
-            def __add__(self, x): return x @ b          # q
-            __radd__ = __add__
-        class Two(One):
-            pass
-        class Three:
-            forward = One.forward
-        c = Two().forward(a) @ b                        # r
-        d = Three().forward(a) @ a                      # s
-        e = (c + Two()) @ b                             # t
-    """, "p -> r, p -> s, q -> t, r -> q, r -> t"),
-    ("partial", """
-        def f(x, y): return x @ y       # p
-        g = partial(f, a @ a)           # q
-        c = g(b) @ b                    # r
-    """, "q -> p, p -> r"),
-    ("vectorize", """
-        def f(x): return x @ b          # p
-        g = np.vectorize(f)
-        c = g(a @ a)                    # q
-    """, "q -> p"),
-    ("finally-after-success", """
-        try:
-            c = a @ b                   # p
-            c = a
-        finally:
-            d = c + 1
-        e = c @ b                       # q
-    """, ""),
-    ("inherited", """
-        class B:
-            def set(self, x): self.x = x
-        class C(B):
-            def get(self): return self.x @ b    # q
-        c = C()
-        c.set(a @ b)                            # p
-        c.get()
-    """, "p -> q"),
-    ("behind-a-star", """
-        def f(x, y, z): return y @ b    # p
-        def g(x, y, z): return z @ b    # q
-        pair = (b, b)
-        c = f(a, *pair)
-        d = f(*pair, a @ b)             # r
-        e = g(a, *pair)
-    """, "r -> p"),
-    ("loop-variable-after-the-loop", """
-        for c in y:
-            c = a @ b                   # p
-        d = c @ b                       # q
-    """, "p -> q"),
-    ("class-method", """
-        class C:
-            def __init__(self, x): self.x = x
-            @classmethod
-            def made(cls, x): return cls(x.T)
-        c = C.made(a @ b).x @ b         # q p
-    """, "p -> q"),
-    ("setattr", """
-        class C: pass
-        c = C()
-        setattr(c, "x", a @ b)          # p
-        d = c.x @ b                     # q
-    """, "p -> q"),
-    ("getattr", """
-        class C: pass
-        c = C()
-        c.x = np.zeros((3, 3))
-        view = getattr(c, "x")
-        view += a @ b                   # p
-        d = c.x @ b                     # q
-        e = getattr(c, a.name) @ b      # r
-    """, "p -> q, p -> r"),
-    ("drawn-by-chance", """
-        rng = np.random.default_rng(0)
-        x, y = rng.standard_normal((3, 3)), rng.normal(size=(3, 3))
-        x -= a @ b                      # p
-        c = y @ b                       # q
-        d = x @ b                       # r
-    """, "p -> r"),
-    ("perceptron", """
-        def relu(x): return np.maximum(x, 0)
-        def forward(x, weights):
-            w1, w2, w3 = weights
-            h = relu(x @ w1)        # p
-            h = relu(h @ w2)        # q
-            return h @ w3           # r
-        y = forward(a, (b, c, d))
-    """, "p -> q, q -> r"),
-    ("cholesky", """
-        def cholesky(a, size):
-            a = a.copy()
-            n = len(a)
-            l = np.zeros_like(a)
-            for k in range(0, n, size):
-                e = k + size
-                l[k:e, k:e] = np.linalg.cholesky(a[k:e, k:e])
-                inverse = np.linalg.inv(l[k:e, k:e])
-                l[e:, k:e] = a[e:, k:e] @ inverse.T     # panel
-                half = (n + e) // 2
-                top, low = l[e:half, k:e], l[half:, k:e]
-                a[e:half, e:half] -= top @ top.T        # corner
-                a[half:, e:half] -= low @ top.T         # side
-                a[half:, half:] -= low @ low.T          # rest
-            return l
-        l = cholesky(a, 2)
-    """, "panel -> corner, panel -> side, panel -> rest, "
-         "corner -> panel, side -> panel, rest -> panel, panel -> panel, "
-         "corner -> corner, side -> corner, rest -> corner, "
-         "corner -> side, side -> side, rest -> side, "
-         "corner -> rest, side -> rest, rest -> rest"),
-    ("lists-made-of-lists", """
-        x, y, z = np.zeros(3), np.zeros(3), np.zeros(3)
-        s = ([x] * 2, [] + [y], [z].copy())
-        s[0][1][:] = a @ b              # p
-        s[1][0][:] = a @ a              # q
-        s[2][0][:] = b @ a              # r
-        c = x @ b                       # s
-        d = y @ b                       # t
-        e = z @ b                       # u
-    """, "p -> s, q -> t, r -> u"),
-    ("places-in-a-list-that-change", """
-        s, t = [a, a], [a, a]
-        s[1] = t[1] = a @ b             # p
-        s.pop(0)
-        c = s[0] @ b                    # q
-        del t[0]
-        d = t[0] @ b                    # r
-    """, "p -> q, p -> r"),
-    ("appended-to-what-is-not-known", """
-        s, x = deque(), np.zeros(3)
-        s.append(x)
-        s[0][:] = a @ b                 # p
-        c = x @ b                       # q
-    """, "p -> q"),
-    ("positional-out", """
-        c, p = np.zeros(3), a @ b       # p
-        np.add(p, a, c)
-        d = c @ b                       # q
-        np.copyto(c, a)
-        e = a @ b                       # r
-    """, "p -> q"),
-    ("asserted", """
-        c, x = a @ b, np.zeros((3, 3))  # p
-        np.testing.assert_array_less(x, c + 99)
-        d = x @ b                       # q
-    """, ""),
-    ("strided", """
-        x = np.zeros((3, 3))
-        np.lib.stride_tricks.as_strided(x, (3, 3), (24, 8))[:] = a @ b       # p
-        c = x @ b                                                   # q
-    """, "p -> q"),
-    ("reduce", """
-        from functools import reduce
-        c = reduce(lambda x, y: x @ y, [a, b, a])                   # p
-    """, "p -> p"),
-    ("raise-after-a-change", """
-        def f(x):
-            x[:] = a @ b                # p
-            raise ValueError
-        c = np.zeros(3)
-        try:
-            f(c)
-        except ValueError:
-            d = c @ b                   # q
-    """, "p -> q"),
-    ("finally-after-return", """
-        def f(x):
-            try:
-                return a
-            finally:
-                x[:] = a @ b            # p
-        c = np.zeros(3)
-        f(c)
-        d = c @ b                       # q
-    """, "p -> q"),
-    ("generator-whose-operands-change", """
-        def f(x):
-            for i in range(3):
-                yield x @ b             # p
-        x = np.zeros(3)
-        for c in f(x):
-            x += a @ b                  # q
-        y = np.zeros(3)
-        g = f(y)
-        y += a @ a                      # r
-        d = next(g)
-    """, "q -> p, r -> p"),
-    ("instance-of-generated-elements", """
-        class C:
-            def __iter__(self): yield a @ b     # p
-        for i, x in enumerate(C()):
-            c = x @ b                           # q
-        d = [x @ b for x in C()]                # r
-    """, "p -> q, p -> r"),
-    ("finally-after-break", """
-        x = y = a
-        for i in range(3):
-            try:
-                if i: break
-                continue
-            finally:
-                c = y @ b               # p
-                x = a @ b               # q
-            y = b
-        d = x @ b                       # r
-    """, "q -> r"),
-    ("finally-after-except", """
-        def f(x):
-            try:
-                solve()
-            except ValueError:
-                x = a @ b               # p
-                return
-            finally:
-                c = x @ b               # q
-        f(a)
-    """, "p -> q"),
-    ("class-attribute-set-from-outside", """
-        class C:
-            def get(self): return self.w @ b    # q
-        def put(): C.w = a @ b          # p
-    """, "p -> q"),
-    ("class-attribute-until-the-instance-has-one", """
-        class C:
-            w = a @ b                   # p
-            def get(self): return self.w @ b    # q
-            def set(self): self.w = np.zeros(3)
-    """, "p -> q"),
-    ("instance-of-the-module", """
-        class C:
-            def __init__(self): self.w = np.zeros(3)
-            def set(self, x): self.w[:] = x @ b     # p
-            def get(self): return self.w @ b        # q
-        c = C()
-    """, "p -> q"),
-    ("decorated-class", """
-        def with_weights(c):
-            c.w = a @ b                 # p
-            return c
-        @with_weights
-        class C:
-            def get(self): return self.w @ b    # q
-        C().get()
-    """, "p -> q"),
-    ("dataclass-with-a-base", """
-        @dataclass
-        class B:
-            x: object
-        @dataclass
-        class C(B):
-            y: object
-            def __post_init__(self): self.z = self.y @ b    # p
-        c = C(a @ b, a @ a)             # q r
-        d = c.z @ b                     # s
-        e = c.x @ b                     # t
-    """, "r -> p, p -> s, q -> t"),
-    ("items-of-a-class", """
-        class C:
-            def __getitem__(self, i): return i @ b          # p
-            def __setitem__(self, i, x): self.x = x @ b     # q
-        c = C()
-        c[0] = a @ a                    # r
-        d = c[c.x] @ b                  # s
-    """, "r -> q, q -> p, p -> s, q -> s, r -> s"),
-    ("other-operators-of-a-class", """
-        class C:
-            x = a
-            def __neg__(self): return a @ b                 # p
-            def __iadd__(self, y):
-                self.x = y @ b                              # q
-                return self
-        c = C()
-        d = -c @ b                                          # r
-        c += a @ a                                          # s
-        e = c.x @ b                                         # t
-    """, "p -> r, s -> q, q -> t, s -> t"),
-    ("loop-over-an-instance", """
-        class One:
-            def __iter__(self): yield a @ b     # p
-        class Two:
-            def __iter__(self): return self
-            def __next__(self): return a @ a    # q
-        for x in One():
-            c = x @ b                           # r
-        for x in Two():
-            d = x @ b                           # s
-    """, "p -> r, q -> s"),
-    ("instance-in-a-with", """
-        class C:
-            def __enter__(self): return a @ b                   # p
-            def __exit__(self, *error): self.x = a @ a          # q
-        c = C()
-        with c as x:
-            d = x @ b                                           # r
-        e = c.x @ b                                             # s
-    """, "p -> r, q -> s"),
-]  # fmt: skip
-
-
-def program(text: str) -> bytes:
-    lines = [line[8:] for line in text.strip("\n").split("\n")]
-    return ("import numpy as np\n" + "\n".join(lines) + "\n").encode()
+    (name, f"import numpy as np\n{text}".encode(), edges)
+    for name, edges, text in PROGRAM.findall(PROGRAMS)
+]
 
 
 def labels(source: bytes) -> dict[str, str]:

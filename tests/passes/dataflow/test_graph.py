@@ -4,28 +4,27 @@ import re
 
 import pytest
 
-from mixpert_py.passes.pipeline import dependencies
-from tests.passes.dataflow.hand_drawn import GRAPHS, labels, program
+from mixpert_py.passes.dataflow.graph import dependencies
+from tests.passes.dataflow.hand_drawn import GRAPHS, labels
 
 
-def found_and_drawn(text: str, expected: str) -> tuple[set[str], set[str]]:
+def found_and_drawn(source: bytes, expected: str) -> tuple[set[str], set[str]]:
     """The edges that are found in a program, and those that are drawn."""
-    source = program(text)
     names = labels(source)
     found = {f"{names[a]} -> {names[b]}" for a, b in dependencies(source, "m").edges}
     return found, set(re.findall(r"\w+ -> \w+", expected))
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [pytest.param(t, e, id=name) for name, t, e in GRAPHS]
+    ("source", "expected"), [pytest.param(s, e, id=name) for name, s, e in GRAPHS]
 )
-def test_every_drawn_edge_is_found(text: str, expected: str) -> None:
-    found, drawn = found_and_drawn(text, expected)
+def test_every_drawn_edge_is_found(source: bytes, expected: str) -> None:
+    found, drawn = found_and_drawn(source, expected)
     assert not drawn - found
 
 
 def test_four_of_five_edges_are_true() -> None:
-    every = [found_and_drawn(text, expected) for _, text, expected in GRAPHS]
+    every = [found_and_drawn(source, expected) for _, source, expected in GRAPHS]
     found = sum(len(found) for found, _ in every)
     assert sum(len(found & drawn) for found, drawn in every) >= 0.8 * found
 
