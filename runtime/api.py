@@ -96,7 +96,11 @@ def matmul(
                 if type(a) is type(b) is ndarray:
                     if (
                         a.size < MIN_ELEMENTS_TO_MOVE
-                        and (a.dtype.num > LAST_INTEGER or not may_be_exact(a, b))
+                        and (
+                            a.dtype.num > LAST_INTEGER
+                            or not may_be_exact(a, b)
+                            or next(context.resting.get(site, NONE), False)
+                        )
                         and (
                             site in context.passing or next(context.counted.get(site, NONE), False)
                         )
@@ -149,7 +153,11 @@ def dot(
                 if type(a) is type(b) is ndarray:
                     if (
                         a.size < MIN_ELEMENTS_TO_MOVE
-                        and (a.dtype.num > LAST_INTEGER or not may_be_exact(a, b))
+                        and (
+                            a.dtype.num > LAST_INTEGER
+                            or not may_be_exact(a, b)
+                            or next(context.resting.get(site, NONE), False)
+                        )
                         and (
                             site in context.passing or next(context.counted.get(site, NONE), False)
                         )
@@ -188,7 +196,11 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
                 if type(a) is type(b) is ndarray:
                     if (
                         a.size < MIN_ELEMENTS_TO_MOVE
-                        and (a.dtype.num > LAST_INTEGER or not may_be_exact(a, b))
+                        and (
+                            a.dtype.num > LAST_INTEGER
+                            or not may_be_exact(a, b)
+                            or next(context.resting.get(site, NONE), False)
+                        )
                         and (
                             site in context.passing or next(context.counted.get(site, NONE), False)
                         )

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Optional
 
 from mixpert_py.errors import DeviceError, PlanError
@@ -132,6 +133,10 @@ class Context:
     # Calls of small products that a trace does not see.
     counted: CountedCalls = field(
         init=False, default_factory=CountedCalls, compare=False, repr=False
+    )
+    # The next products of NumPy's integers at a site that are native without a look at them.
+    resting: "dict[str | None, repeat[Any]]" = field(
+        init=False, default_factory=dict, compare=False, repr=False
     )
     # What is known of calls by their signature, see `signatures`.
     known: dict[Any, "Known"] = field(init=False, default_factory=dict, compare=False, repr=False)

@@ -1,7 +1,8 @@
 """Products of integers and booleans with the bits of NumPy's own, by products of floating point.
 
-NumPy multiplies integers in plain loops, modulo 2^w for a result of w bits. A product of floating
-point has the same bits where no partial sum needs more bits than its significand has:
+NumPy multiplies integers in plain loops, modulo 2^w for a result of w bits, and so does PyTorch on
+a CPU. A product of floating point has the same bits where no partial sum needs more bits than its
+significand has:
 
 - where max|a| · max|b| · K ≤ 2^24, one float32 product does; up to 2^53, one float64 product;
 - otherwise operands are split into digits, a = Σ aᵢ · 2^(i·d) with |aᵢ| ≤ 2^(d−1), and K into
@@ -13,13 +14,15 @@ one of them is not.
 """
 
 import math
+import sys
 from functools import lru_cache
 from itertools import product as pairs
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime import worth
+from mixpert_py.runtime import signatures, worth
+from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import NUMPYS, is_apart, is_transpose
 from mixpert_py.runtime.request import Array, Product, Request, result_shape
@@ -28,7 +31,8 @@ from mixpert_py.runtime.scratch import Scratch
 PANEL: Final = 1 << 21  # elements of an operand, or of a result, that are multiplied at a time
 CACHED: Final = 1 << 18  # bytes that a processor's cache holds between two passes
 MOST_DIGITS: Final = 3
-SAMPLED: Final = 16  # sums of a product of booleans that are looked at
+SAMPLED: Final = 16  # sums of a product of booleans, or rows and columns, that are looked at
+MIN_TO_SAMPLE: Final = 1 << 16  # elements of operands that are read only if a sample looks well
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 EXACT: "Final[dict[np.dtype[Any], int]]" = {
     FLOAT32: 1 << 24,
@@ -54,17 +58,50 @@ class Way(NamedTuple):
     panel: int
 
 
-def multiply(request: Request) -> Product | Reason:
+def as_arrays(*tensors: Tensor) -> list[Array] | None:
+    """Two tensors of PyTorch's in the host's memory, of one type of integers whose products it
+    makes, as NumPy arrays of the same memory; None for anything else.
+    """
+    types = {x.dtype for x in tensors}
+    if len(types) > 1 or not types <= signatures.of_integers:
+        return None
+    torch: Any = sys.modules["torch"]
+    is_plain = {*map(type, tensors)} <= {torch.Tensor, torch.nn.Parameter}
+    # A mode of the program sees what is computed.
+    if not is_plain or torch._C._len_torch_dispatch_stack():
+        return None
+    try:  # not by `numpy()`, after which memory of the program's could not be resized
+        found: list[Array] = [np.from_dlpack(x) for x in tensors if x.get_device() < 0]  # type: ignore[arg-type]
+    except (BufferError, RuntimeError):  # sparse, nested, or in a transform
+        return None
+    return found if len(found) == len(tensors) else None
+
+
+def multiply_tensors(request: Request) -> Product | Reason:
+    """As `multiply`, of the arrays of two tensors; the product is a tensor."""
+    torch: Any = sys.modules["torch"]
+    a, b = request.a, request.b
+    result = torch.from_numpy(a[:0]).new_empty(result_shape(a, b))
+    out = np.from_dlpack(result)
+    if not out.flags.writeable:  # as older NumPy has it
+        return Reason.OUT
+    product = multiply(request._replace(out=out), threads=torch.get_num_threads())
+    return product.with_value(result) if isinstance(product, Product) else product
+
+
+def multiply(request: Request, threads: int = 0) -> Product | Reason:
     """A·B modulo 2^w, as NumPy computes it, or why NumPy is to compute it.
 
     a, b: of integers or booleans, two dimensions or more, with an integer or boolean result; stacks
-    broadcast as in np.matmul. The additional memory is that of the digits and partial sums of one
-    panel, 16 MiB each: 64 MiB where one product is enough, 160 MiB at most.
+    broadcast as in np.matmul. threads: of PyTorch, if it is to compute it instead. The additional
+    memory is that of the digits and partial sums of one panel, 16 MiB each: 64 MiB where one
+    product is enough, 160 MiB at most.
     """
     a, b, out = request.a, request.b, request.out
     dtype = np.result_type(a, b)
     shape = result_shape(a, b)
-    way = _way(a, b, math.prod(shape), dtype, is_einsum=request.native not in NUMPYS)
+    is_einsum = not threads and request.native not in NUMPYS
+    way = _way(a, b, math.prod(shape), dtype, is_einsum=is_einsum, threads=threads)
     if way is None:
         return Reason.TOO_SMALL
     try:
@@ -83,43 +120,62 @@ def _signed(x: Array) -> Array:
 
 
 def _way(
-    a: Array, b: Array, results: int, dtype: "np.dtype[Any]", *, is_einsum: bool
+    a: Array, b: Array, results: int, dtype: "np.dtype[Any]", *, is_einsum: bool, threads: int
 ) -> Way | None:
-    """The quickest way to make a product; None: NumPy's own is.
+    """The quickest way to make a product; None: the program's own is.
 
     results: the number of its elements. is_einsum: whether NumPy may make it as np.einsum does.
+    threads: as in `multiply`.
     """
     k, matrices = a.shape[-1], max(math.prod(x.shape[:-2]) for x in (a, b))
 
     def seconds(way: Way) -> float:
         return worth.exact_seconds(
-            k * results * len(way.terms),
+            k * results * len(way.terms) // max(threads, 1),
             way.left.number**2 * a.size + way.right.number**2 * b.size,  # a digit takes passes
             results * len(way.terms) * -(-k // way.panel),
             matrices * len(way.terms) * -(-k // way.panel),
             is_double=way.dtype == FLOAT64,
         )
 
-    native = worth.integer_seconds(k * results, b, dtype, is_einsum=is_einsum)
+    native = (
+        worth.tensor_seconds(k * results, dtype)
+        if threads
+        else worth.integer_seconds(k * results, b, dtype, is_einsum=is_einsum)
+    )
     if seconds(_single(FLOAT32, 1, 1, k)) >= native:
         return None  # whatever the operands' ranges are
+
+    def quickest(ways: list[Way]) -> Way | None:
+        best = min(ways, key=seconds, default=None)
+        return best if best is not None and seconds(best) < native else None
+
+    def of_integers(left: int, right: int) -> Way | None:
+        """The quickest way for the largest magnitudes of the operands."""
+        ways = _undivided(left, right, k)
+        is_enough = any(way.panel == k for way in ways)
+        if not is_enough and seconds(_quickest_of_digits(k)) < native:
+            ways += _divided(left.bit_length(), right.bit_length(), k, 8 * dtype.itemsize)
+        return quickest(ways)
+
     if dtype.kind == "b":
         if not is_einsum:  # which reads every pair
             native = worth.boolean_seconds(results, _first_true(a, b))
-        ways = [_single(FLOAT32, 1, 1, k)]
-    else:
-        bounds = [_bound(x.dtype) for x in (a, b)]
-        if bounds[0] * bounds[1] * k > EXACT[FLOAT32]:
-            bounds = [
-                min(_largest(_signed(x)), most) for x, most in zip((a, b), bounds, strict=True)
-            ]
-        ways = _undivided(bounds[0], bounds[1], k)
-        is_enough = any(way.panel == k for way in ways)
-        if not is_enough and seconds(_quickest_of_digits(k)) < native:
-            bits = (bound.bit_length() for bound in bounds)
-            ways += _divided(*bits, k, 8 * dtype.itemsize)
-    best = min(ways, key=seconds, default=None)
-    return best if best is not None and seconds(best) < native else None
+        return quickest([_single(FLOAT32, 1, 1, k)])
+    left, right = (_bound(x.dtype) for x in (a, b))
+    if left * right * k > EXACT[FLOAT32]:
+        a, b = _signed(a), _signed(b)
+        some = a.size + b.size >= MIN_TO_SAMPLE and (_largest(_some(a)), _largest(_some(b)))
+        if some and of_integers(*some) is None:
+            return None  # larger ones take no less
+        left, right = min(_largest(a), left), min(_largest(b), right)
+    return of_integers(left, right)
+
+
+def _some(x: Array) -> Array:
+    """A few elements of an array's first matrix."""
+    matrix: Array = x[(0,) * (x.ndim - 2)]
+    return matrix[:: max(1, x.shape[-2] // SAMPLED), :: max(1, x.shape[-1] // SAMPLED)]
 
 
 def _bound(dtype: "np.dtype[Any]") -> int:

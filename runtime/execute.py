@@ -10,7 +10,9 @@
 3. The result goes where the call wants it.
 """
 
+import math
 from contextlib import nullcontext
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from mixpert_py.runtime.select import (
     takes_tensors,
 )
 from mixpert_py.runtime.signatures import NATIVE, Known, keep, signature_of
+from mixpert_py.runtime.worth import MAX_WORK_TO_REST, RESTED
 
 
 def execute(
@@ -70,6 +73,8 @@ def execute(
             if isinstance(product, Product) and selection.give_back is not None:
                 product = product.with_value(selection.give_back(product.value))
     if isinstance(product, Reason):
+        if selection.request.scheme == "exact" and not traced:
+            _rest(call, settings, context, signature)
         return product if selection.is_chosen or product in REPORTED else None
     out = selection.request.out
     if guard is not None and product.scheme != "exact":
@@ -88,6 +93,17 @@ def execute(
         np.copyto(out, product.value)
         return product.with_value(out)
     return product
+
+
+def _rest(call: Call, settings: Settings, context: Context, signature: object) -> None:
+    """Make the next small products of integers at a site natively: each look at one takes long."""
+    if call.a.shape[-2] * math.prod(call.b.shape) > MAX_WORK_TO_REST:
+        return
+    calls = repeat(NATIVE, RESTED)
+    if signature is None:
+        context.resting[settings.site] = calls
+    else:
+        keep(context, signature, lambda *_: next(calls, None))
 
 
 def _into(out: Any, value: Any) -> Any:

@@ -153,6 +153,13 @@ def _on_host(
     call: Call, request: Request, backend: str | None, is_chosen: bool
 ) -> Selection | Declined:
     """The selection for operands that are on no GPU."""
+    multiply: Backend = exact_integers.multiply
+    known = None
+    is_tensor = type(call.a) in device_of and type(call.b) in device_of and takes_tensors(call)
+    if is_tensor and (arrays := exact_integers.as_arrays(call.a, call.b)) is not None:
+        multiply, known = exact_integers.multiply_tensors, NATIVE  # a signature has the shapes
+        call = call._replace(a=arrays[0], b=arrays[1])
+        request = request._replace(a=call.a, b=call.b)
     shape = call.host_shape()
     if isinstance(shape, Reason):
         # What may be on a GPU is not there now; of tensors, the signature has their devices.
@@ -164,9 +171,9 @@ def _on_host(
         if call.destination is not None and not _takes_result(call.destination, call):
             return Declined(Reason.OUT if is_chosen else None)
         if not worth.may_be_exact(call.a, call.b):
-            return Declined(Reason.TOO_SMALL if is_chosen else None)
+            return Declined(Reason.TOO_SMALL if is_chosen else None, known)
         request = request._replace(scheme="exact")
-        return Selection(exact_integers.multiply, request, is_chosen=is_chosen)
+        return Selection(multiply, request, is_chosen=is_chosen)
     if request.scheme == "exact":
         return Declined(Reason.NO_INTEGERS)
     if not is_chosen:

@@ -41,12 +41,15 @@ def NATIVE(a: Any, b: Any) -> None:  # noqa: N802 — a constant, and no functio
     """Sentinel: calls with this signature always run natively."""
 
 
+INTEGERS: Final = ("uint8", "int8", "int16", "int32", "int64")
 MOST: Final = 4096  # signatures of a context, after which it begins anew
 SHAPES: Final = frozenset({matmul_shape, dot_shape, mm_shape, bmm_shape})
 
 # The types of arrays that may be on a GPU, of those that have been multiplied: how to ask one for
 # the number of its device.
 device_of: dict[type, Callable[[Any], int]] = {}
+# PyTorch's types of integers whose products it makes on a CPU; none without PyTorch.
+of_integers: frozenset[Any] = frozenset()
 # The number of PyTorch's function modes in force, such as its default device; 0 without PyTorch.
 count_modes: Callable[[], int] = int
 
@@ -65,9 +68,11 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
 
 
 def ask_torch() -> None:
-    """Make `count_modes` and `tracing_state` ask PyTorch, if it is imported."""
-    global count_modes, tracing_state
-    core = getattr(sys.modules.get("torch"), "_C", None)
+    """Make `count_modes` and `tracing_state` ask PyTorch, if it is imported, and know its types."""
+    global count_modes, of_integers, tracing_state
+    torch = sys.modules.get("torch")
+    core = getattr(torch, "_C", None)
+    of_integers = frozenset(getattr(torch, name, None) for name in INTEGERS)
     count_modes = getattr(core, "_len_torch_function_stack", count_modes)
     tracing_state = getattr(core, "_get_tracing_state", tracing_state)
 

@@ -70,6 +70,9 @@ INTEGER_LOOP_APART = 0.7e-9
 BYTES_APART = 1 << 16  # of the right matrix
 EINSUM_BYTE = 0.04e-9  # for each byte of each multiplication
 BOOLEAN_RESULT = 5e-9  # for each element of the result
+# PyTorch's loops on a CPU, in one thread, for each multiplication and for each byte of it.
+TENSOR_LOOP = 0.02e-9
+TENSOR_BYTE = 0.006e-9
 # The same of products by floating point.
 EXACT_START = 60e-6
 EXACT_MATRIX = 0.4e-6  # for each matrix of a stack
@@ -84,6 +87,10 @@ READ_IN_VAIN: Final = 8
 MIN_EDGE: Final = 8
 MIN_EDGE_OF_STACK: Final = 20
 MIN_IN_EINSUM: Final = 1 << 31
+# To look at integers in vain takes some 40 µs: of products of fewer multiplications, so many are
+# native at a site after one that NumPy makes sooner.
+MAX_WORK_TO_REST: Final = 1 << 26
+RESTED: Final = 8
 # Multiplications of an einsum of integers in one loop, more than STEPS_GAIN times those of its
 # contractions in pairs, from which pairs are quicker: each takes some 0.1 ms more than its product.
 MIN_LOOP: Final = 1 << 20
@@ -173,6 +180,11 @@ def integer_seconds(
     k, n = b.shape[-2:]
     is_apart = abs(b.strides[-2]) > b.itemsize and k * n * dtype.itemsize >= BYTES_APART
     return multiplications * (INTEGER_LOOP_APART if is_apart else INTEGER_LOOP)
+
+
+def tensor_seconds(multiplications: int, dtype: "np.dtype[Any]") -> float:
+    """The same of a product of tensors by PyTorch on a CPU."""
+    return multiplications * (TENSOR_LOOP + TENSOR_BYTE * dtype.itemsize)
 
 
 def boolean_seconds(results: int, length: float) -> float:

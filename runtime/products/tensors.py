@@ -4,12 +4,15 @@
 which PyTorch makes itself, such as F.linear, addmm and einsum.
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 from mixpert_py.runtime import signatures
 from mixpert_py.runtime.api import carry_out
+from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.context import innermost, passes
 from mixpert_py.runtime.modules import is_in_place, stay_covered
 from mixpert_py.runtime.program_frames import pass_over, trim, trimmed
@@ -82,6 +85,9 @@ def torch_call(
                 stay_covered(takes_small=takes_small)
         if context.trace is not None:
             context.trace.add_other(site)  # products that are made below have their own records
+        if _has_integers(*operands, *named.values(), getattr(native, "__self__", None)):
+            with _integers()(Settings(scheme, block, backend, site)):
+                return native(*operands, **named)
         return native(*operands, **named)
     except BaseException as error:  # not by `trimmed`, whose frame would be found instead
         trim(error)
@@ -91,6 +97,51 @@ def torch_call(
 pass_over(torch_call)
 
 
-def _is_on_host(x: Any) -> bool:
+def _has_integers(*operands: object) -> bool:
+    """Whether PyTorch may make a large product of integers in the host's memory of the operands."""
+    if not signatures.of_integers:
+        signatures.ask_torch()
     with below_modes() if signatures.count_modes() else nullcontext():
-        return getattr(x, "is_cuda", True) is False
+        for x in operands:
+            if isinstance(x, (list, tuple)) and x and _has_integers(*x):
+                return True
+            if getattr(x, "dtype", None) in signatures.of_integers and may_gain(x):
+                return True
+    return False
+
+
+@cache
+def _integers() -> Any:
+    """The mode of PyTorch's dispatcher under which products of integers are calls of a site."""
+    torch: Any = sys.modules["torch"]
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    shapes = {torch.ops.aten.mm.default: mm_shape, torch.ops.aten.bmm.default: bmm_shape}
+
+    class Integers(TorchDispatchMode):  # type: ignore[misc]
+        def __init__(self, settings: Settings) -> None:
+            super().__init__()
+            self._settings = settings
+
+        def __torch_dispatch__(
+            self,
+            operator: Native,
+            types: object,
+            given: tuple[Tensor, ...] = (),
+            named: Mapping[str, object] | None = None,
+        ) -> Any:
+            shape_of = shapes.get(operator)
+            if shape_of is None or named or given[0].dtype not in signatures.of_integers:
+                return operator(*given, **(named or {}))
+            a, b = given
+            call = Call(operator, a, b, (), None, shape_of, takes_tensors=True)
+            return carry_out(call, self._settings)[0]
+
+    return Integers
+
+
+def _is_on_host(x: Any) -> bool:
+    """Whether a tensor is in the host's memory, and its products take no scheme unasked."""
+    with below_modes() if signatures.count_modes() else nullcontext():
+        is_on_host = getattr(x, "is_cuda", True) is False
+        return is_on_host and x.dtype not in signatures.of_integers

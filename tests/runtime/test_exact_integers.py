@@ -294,6 +294,29 @@ def test_later_calls_are_decided_by_their_own_values() -> None:
         np.testing.assert_array_equal(matmul(a, a, site="same"), a @ a)
 
 
+def test_a_site_rests_after_a_look_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    monkeypatch.setattr(exact_integers, "_first_true", lambda a, b: looks.append(a) or 1.0)
+    trues = np.ones((300, 300), "?")
+    with use(Context()):
+        for _ in range(2 * worth.RESTED + 3):
+            assert matmul(trues, trues, site="s").all()
+    assert len(looks) == 3
+
+
+@pytest.mark.parametrize("shape", [(400, 400), (3, 300, 300)])
+def test_a_sample_that_shows_wide_entries_ends_the_look(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    seen: list[int] = []
+    largest = exact_integers._largest
+    monkeypatch.setattr(exact_integers, "_largest", lambda x: seen.append(x.size) or largest(x))
+    monkeypatch.setattr(worth, "HOST", 8e9)
+    _, scheme, _ = ran(lambda: matmul(a := np.full(shape, 1 << 62), a, site="s"))
+    assert scheme == "native"
+    assert max(seen) < 2000
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_lower_scheme_means_exact_and_warns_of_nothing() -> None:
     with precision("int8x6"):
