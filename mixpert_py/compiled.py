@@ -57,21 +57,22 @@ def _install() -> None:
     wrapper: Any = getattr(sys.modules["torch"], "_TorchCompileInductorWrapper", None)
     if wrapper is None or hasattr(wrapper, "_mixpert_original"):
         return
-    original = wrapper._mixpert_original = wrapper.__call__
+    wrapper._mixpert_original = wrapper.__call__
 
     def call(self: Any, model: Any, inputs: Any, **more: Any) -> Callable[..., Any]:
-        if current().modules is None:
-            return original(self, model, inputs, **more)  # type: ignore[no-any-return]
         patches = {**self.config, **(more.get("config_patches") or {})}
-        return compiled(model, inputs, patches)
+        return compiled(model, inputs, patches, is_asked=False)
 
     wrapper.__call__ = call
 
 
-def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., Any]:
+def compiled(
+    model: Any, inputs: Any, patches: dict[str, Any], *, is_asked: bool = True
+) -> Callable[..., Any]:
     """A graph compiled by Inductor with the pass, and again when the settings in force change.
 
-    patches: Inductor settings.
+    patches: Inductor settings. is_asked: whether the program names this backend; otherwise the pass
+    is left out while PyTorch's own products are not covered.
     """
     from mixpert_py.runtime.products import graph_operators
 
@@ -89,8 +90,10 @@ def compiled(model: Any, inputs: Any, patches: dict[str, Any]) -> Callable[..., 
 
         others = patches.get(PASS) or getattr(config, PASS) or ()
         chained = others if isinstance(others, list | tuple) else (others,)
+        ours = {PASS: _pass_class()(context, chained, caller)}
+        is_covered = is_asked or context.modules is not None
         made: Callable[..., Any] = compile_fx(
-            graph, inputs, config_patches={**patches, PASS: _pass_class()(context, chained, caller)}
+            graph, inputs, config_patches={**patches, **(ours if is_covered else {})}
         )
         return made
 
