@@ -16,8 +16,8 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime import warned
+from mixpert_py.runtime.arrays import PRECISION, name_of
 from mixpert_py.runtime.context import Choice, Context, current, innermost, passes, require_backend
-from mixpert_py.runtime.dtypes import PRECISION, name_of
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host, wait_for
 from mixpert_py.runtime.packed_array import PackedArray, unpacked

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from mixpert_py.errors import PlanError, ShapeError
+from mixpert_py.runtime.arrays import PRECISION, default_scheme, name_of
 from mixpert_py.runtime.context import Choice, current
-from mixpert_py.runtime.dtypes import PRECISION, default_scheme, name_of
 from mixpert_py.runtime.gpu import foreign
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Settings

@@ -15,13 +15,12 @@ product, all are checked before they are used.
 """
 
 import math
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
 from mixpert_py.runtime.arrays import AnyArray
-from mixpert_py.runtime.gpu import sampling
-from mixpert_py.runtime.product_error import sampled_error, whole_error
+from mixpert_py.runtime.product_error import DeviceSample, sample, sampled_error, whole_error
 from mixpert_py.runtime.program_frames import warn
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
@@ -48,14 +47,6 @@ def floor_of(scheme: str) -> float:
     return min(max(entry.error, LEAST_FLOOR), FLOOR) if is_exact else FLOOR
 
 
-class Sample(Protocol):
-    """Entries of a product on a GPU, which are on their way to the host."""
-
-    def error(self, *, waits: bool) -> float | None:
-        """The error of these entries; None where they are not there yet, and nobody waits."""
-        ...
-
-
 class PlanGuard:
     """The check of one call site. error: ‖C − Ĉ‖F / ‖C‖F as the plan has it, more than 0; it counts
     for `floor` at least.
@@ -68,7 +59,7 @@ class PlanGuard:
         self._is_reported = False
         # Of arrays on a GPU:
         self._worst = 0.0  # the error for which later calls are native
-        self._sample: Sample | None = None
+        self._sample: DeviceSample | None = None
         self._entries_error = 0.0  # of entries that were off
         self._to_wait_for = 0  # products
 
@@ -83,8 +74,8 @@ class PlanGuard:
         if type(product) is np.ndarray:
             error = sampled_error(a, b, product, self._calls)
         else:
-            sample = self._sampled(a, b, product)
-            error = 0.0 if sample is None else sample.error(waits=True) or 0.0
+            entries = sample(a, b, product, self._calls)
+            error = 0.0 if entries is None else entries.error(waits=True) or 0.0
         if error <= self.limit:
             return True
         error = self._whole_error(a, b, product, error) or 0.0
@@ -111,7 +102,7 @@ class PlanGuard:
             self._to_wait_for -= 1
         elif self._is_turn(work, EACH_ON_GPU):
             self._look()
-            self._sample = self._sample or self._sampled(a, b, product)
+            self._sample = self._sample or sample(a, b, product, self._calls)
         return True
 
     def _whole_error(self, a: Any, b: Any, product: Any, entries_error: float) -> float | None:
@@ -120,19 +111,12 @@ class PlanGuard:
         """
         if entries_error == math.inf:
             return entries_error
-        error: float | None
-        if type(product) is np.ndarray:
-            error = whole_error(a, b, product, self._calls)
-        else:
-            error = sampling.whole_error(a, b, product, self._calls)
+        error = whole_error(a, b, product, self._calls)
         if error is not None and math.isnan(error):
             return entries_error
         if error is not None and error <= self.limit:
             self._apart = APART
         return error
-
-    def _sampled(self, a: Any, b: Any, product: Any) -> Sample | None:
-        return sampling.sample(a, b, product, self._calls)
 
     def refuses(self) -> bool:
         """Whether a product that was watched is off, so that calls of the site are native.

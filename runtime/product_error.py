@@ -1,15 +1,19 @@
-"""The error of products, from a few entries or from vectors that they are multiplied by."""
+"""The error of products, from a few entries or from vectors that they are multiplied by.
+
+A sample of a product on a GPU does not wait for the device; the error of a whole product does.
+"""
 
 import math
+from collections.abc import Callable
+from contextlib import nullcontext
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from mixpert_py.runtime.arrays import AnyArray
-
-Array = npt.NDArray[Any]
+from mixpert_py.runtime.arrays import AnyArray, Array, GpuArray
+from mixpert_py.runtime.gpu import foreign
+from mixpert_py.runtime.reasons import Reason
 
 ROWS = COLUMNS = 8  # of the entries that are compared
 VECTORS: Final = 8  # by which a product is multiplied: all of them miss an error by a rare chance
@@ -57,14 +61,6 @@ def error_of(exact: Array, found: Array) -> float:
     size = float(np.linalg.norm(exact * scale))
     off = float(np.linalg.norm(found * scale - exact * scale))
     return off / size if size else math.inf if off else 0.0
-
-
-def whole_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> float:
-    """About ‖C − Ĉ‖F / ‖C‖F of a whole product of NumPy arrays, or a whole stack; NaN where not
-    finite entries are in the way. turn: other vectors for another.
-    """
-    with np.errstate(all="ignore"):
-        return error_of_projections(*projections(np, a, b, product, turn))
 
 
 def projections(xp: ModuleType, a: Any, b: Any, product: Any, turn: int) -> tuple[Any, Any]:
@@ -131,3 +127,90 @@ def _spread(count: int, wanted: int, turn: int) -> slice:
     last = (min(count, wanted) - 1) * step
     start = turn * STRIDE % max(count - last, 1)
     return slice(start, start + last + 1, step)
+
+
+T = TypeVar("T")
+
+
+class DeviceSample:
+    """Some entries of a product of CuPy arrays, which are being copied to pinned host memory."""
+
+    def __init__(self, a: GpuArray, b: GpuArray, product: GpuArray, turn: int) -> None:
+        import cupy
+
+        exact, found = entries(a, b, product, turn)
+        self._exact, self._found = (self._fetch(cupy, x) for x in (exact, found))
+        self._event = cupy.cuda.Event(disable_timing=True)
+        self._event.record()
+
+    @staticmethod
+    def _fetch(cupy: Any, x: GpuArray) -> Any:
+        """A host array that holds x once the current stream has reached this point."""
+        pinned = cupy.cuda.alloc_pinned_memory(x.nbytes)
+        out = np.frombuffer(pinned, x.dtype, x.size).reshape(x.shape)
+        cupy.ascontiguousarray(x).get(out=out, blocking=False)
+        return out
+
+    def error(self, *, waits: bool) -> float | None:
+        """The error of these entries; None if they have not arrived and `waits` is False."""
+        if waits:
+            self._event.synchronize()
+        elif not self._event.done:
+            return None
+        with np.errstate(all="ignore"):
+            return error_of(self._exact, self._found)
+
+
+def sample(a: Any, b: Any, product: Any, turn: int) -> DeviceSample | None:
+    """Enqueue the check of a product of arrays on one GPU, on the stream that made it.
+
+    a, b, product: arrays of one library. turn: the seed of the choice of entries. Returns None
+    while a CUDA graph is being captured, whose launches have no results yet, or if memory is full.
+    """
+    return _beside(a, b, product, lambda x, y, z: DeviceSample(x, y, z, turn), full=None)
+
+
+def whole_error(a: Any, b: Any, product: Any, turn: int) -> float | None:
+    """About ‖C − Ĉ‖F / ‖C‖F of a whole product, or a whole stack; of one on a GPU it is waited for.
+
+    a, b, product: arrays of one library, NumPy's or on one GPU. turn: other vectors for another.
+    NaN if entries are not finite, or memory is full; None while a CUDA graph is being captured.
+    """
+    if type(product) is np.ndarray:
+        with np.errstate(all="ignore"):
+            return error_of_projections(*projections(np, a, b, product, turn))
+    return _beside(a, b, product, lambda x, y, z: _whole_error(x, y, z, turn), full=math.nan)
+
+
+def _whole_error(a: GpuArray, b: GpuArray, product: GpuArray, turn: int) -> float:
+    import cupy
+
+    exact, found = (x.get() for x in projections(cupy, a, b, product, turn))
+    with np.errstate(all="ignore"):
+        return error_of_projections(exact, found)
+
+
+def _beside(
+    a: Any, b: Any, product: Any, work: Callable[[Any, Any, Any], T], *, full: T | None
+) -> T | None:
+    """The result of `work` for the arrays as CuPy arrays, on the stream that made the product.
+
+    None if that stream is being captured, or the arrays are not on one GPU; `full` if memory is
+    full.
+    """
+    import cupy
+
+    placement = foreign.placement(a, b)
+    if not isinstance(placement, foreign.Placement):
+        return None
+    borrowed = foreign.borrow(placement, a, b)
+    if isinstance(borrowed, Reason):
+        return None
+    with (borrowed.scope or nullcontext)():
+        if cupy.cuda.get_current_stream().is_capturing():
+            return None
+        made = product if isinstance(product, cupy.ndarray) else cupy.from_dlpack(product)
+        try:
+            return work(borrowed.a, borrowed.b, made)
+        except cupy.cuda.memory.OutOfMemoryError:
+            return full

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mixpert_py.runtime.program_frames import pass_over
 from mixpert_py.runtime.reasons import Reason, Shape
@@ -20,7 +19,6 @@ from mixpert_py.runtime.reasons import Reason, Shape
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.device_model import Accumulations
 
-Array = npt.NDArray[Any]
 Native = Callable[..., Any]
 
 MATMUL: Native = np.matmul  # as they are here, whatever a program puts in their place later

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from mixpert_py.runtime.arrays import Array
 
 # Bytes of all blocks that no call uses now. Products that need larger ones take so long that new
 # pages do not matter.

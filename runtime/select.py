@@ -9,12 +9,12 @@ import numpy as np
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import exact_integers, worth
-from mixpert_py.runtime.context import Choice, Context, accumulations, emulates
-from mixpert_py.runtime.dtypes import (
+from mixpert_py.runtime.arrays import (
     PRECISION,
     default_scheme,
     name_of,
 )
+from mixpert_py.runtime.context import Choice, Context, accumulations, emulates
 from mixpert_py.runtime.gpu import device, foreign
 from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.reasons import Reason, Shape

@@ -20,14 +20,14 @@ from numpy import ndarray
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import processor
-from mixpert_py.runtime.dtypes import is_wide, name_of, real_products
+from mixpert_py.runtime.arrays import Array, is_wide, name_of, real_products
 from mixpert_py.runtime.gpu import device
-from mixpert_py.runtime.gpu.copiers import MOST_COPIERS
+from mixpert_py.runtime.gpu.staging import MOST_COPIERS
 from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.kernels.tiny_block import EDGE
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.reasons import Reason, Shape
-from mixpert_py.runtime.request import Array, Call, broadcast, result_shape
+from mixpert_py.runtime.request import Call, broadcast, result_shape
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import crt, emulation_of
 

@@ -29,7 +29,7 @@ from mixpert_py.runtime.gpu import gemm, residues
 from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.kernels.numba_ptx import compiled
-from mixpert_py.runtime.model.tile import HOPPER, PORTABLE, Chip, Depth, candidates
+from mixpert_py.runtime.model.kernel_times import HOPPER, PORTABLE, Chip, Depth, candidates
 from mixpert_py.runtime.packing import blocks, launch, repair, rows
 from mixpert_py.runtime.packing import residues as residue_packing
 from mixpert_py.runtime.packing.operand import Form, layout

@@ -7,8 +7,8 @@ import numpy as np
 from mixpert_py import config
 from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.runtime import worth
+from mixpert_py.runtime.arrays import PRECISION
 from mixpert_py.runtime.context import emulates
-from mixpert_py.runtime.dtypes import PRECISION
 from mixpert_py.runtime.gpu import device
 
 SCHEME = "int8x6"  # represents the schemes that products on a GPU are tuned towards

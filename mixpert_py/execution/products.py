@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from mixpert_py.runtime.api import carry_out
-from mixpert_py.runtime.dtypes import is_wide, name_of
+from mixpert_py.runtime.arrays import is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import wait_for
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.request import Call, Settings, matmul_shape, result_shape
@@ -23,7 +23,12 @@ from mixpert_py.runtime.scheme import AS_ACCURATE
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.select import are_integers
 from mixpert_py.runtime.tracing.captures import CapturedCall, empty, shared_out
-from mixpert_py.runtime.tracing.local_errors import GROUP, MAX_ROWS, local_errors, sampled
+from mixpert_py.runtime.tracing.operand_statistics import (
+    GROUP,
+    MAX_SAMPLED_ROWS,
+    local_errors,
+    sampled,
+)
 from mixpert_py.runtime.tracing.trace import SiteTrace
 from mixpert_py.tuner.ratio import LOOKS, Ratio, pairs_until_clear
 
@@ -161,7 +166,7 @@ def _measure_errors(products: Sequence[_Product], levels: Sequence[str], end: fl
             return
         with suppress(Exception):
             k = max(call.shape[1], 1)
-            rows = max(min(isqrt(ERROR_WORK // k) // GROUP * GROUP, MAX_ROWS), GROUP)
+            rows = max(min(isqrt(ERROR_WORK // k) // GROUP * GROUP, MAX_SAMPLED_ROWS), GROUP)
             errors = local_errors(*sampled(call.a, call.b, rows), levels)
             measured.errors.update(
                 {scheme: error if isfinite(error) else None for scheme, error in errors.items()}

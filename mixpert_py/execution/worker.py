@@ -364,7 +364,7 @@ def _make_once(scheme: str, m: int, k: int, n: int, dtype: str, *, moved: bool) 
     import cupy
 
     from mixpert_py.runtime.api import matmul
-    from mixpert_py.runtime.dtypes import PRECISION
+    from mixpert_py.runtime.arrays import PRECISION
 
     xp: ModuleType = np if moved else cupy
     draw = xp.random.default_rng(0)

@@ -14,7 +14,7 @@ from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.runtime import worth
-from mixpert_py.runtime.dtypes import is_wide, real_products
+from mixpert_py.runtime.arrays import is_wide, real_products
 from mixpert_py.runtime.scheme import AS_ACCURATE
 from mixpert_py.runtime.schemes import get
 from mixpert_py.tuner.ratio import SMALLEST_GAIN

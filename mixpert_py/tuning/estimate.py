@@ -15,7 +15,7 @@ from mixpert_py.import_hook import SourceModule
 from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import Places, places_of
 from mixpert_py.plan import is_in_source, module_of
-from mixpert_py.runtime.dtypes import are_whole
+from mixpert_py.runtime.arrays import are_whole
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.sources.notebook_file import cell_lines

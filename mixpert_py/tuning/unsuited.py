@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from mixpert_py.execution.worker import SiteResult
-from mixpert_py.runtime.dtypes import are_whole, is_wide
+from mixpert_py.runtime.arrays import are_whole, is_wide
 from mixpert_py.runtime.reasons import MEANING, Reason
 from mixpert_py.runtime.worth import is_small_cube
 from mixpert_py.tuner.report.unit import clock_unit

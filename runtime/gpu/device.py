@@ -1,10 +1,14 @@
-"""Finds the GPU, and whether it can multiply: as late as possible, and once per process."""
+"""Finds the GPU, and whether it can multiply: as late as possible, and once per process.
+
+Also the state of each device between products, a record that is made when it is first needed.
+Caches of pure functions (kernels, tiles, launches) are not part of it.
+"""
 
 import ctypes
 import importlib.util
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
@@ -131,3 +135,33 @@ def _refused(runtime: Any, error: Any) -> Absent:
 
 def _version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
+
+
+@dataclass(slots=True)
+class DeviceState:
+    """The state of one device.
+
+    refused: scheme → the error of a kernel that did not compile, and is not compiled again.
+    has_wider: False once a kernel of a wider scheme did not compile; then outliers are repaired.
+    streams, stagers: idle ones, for transfers. outlooks: see `speculation`, by shapes and types.
+    """
+
+    refused: dict[str, str] = field(default_factory=dict)
+    has_wider: bool = True
+    streams: list[Any] = field(default_factory=list)
+    stagers: list[Any] = field(default_factory=list)
+    outlooks: dict[Any, Any] = field(default_factory=dict)
+
+
+_states: dict[int, DeviceState] = {}
+
+
+def state_of(device: int) -> DeviceState:
+    """The record of the device of that number."""
+    found = _states.get(device)
+    return _states.setdefault(device, DeviceState()) if found is None else found
+
+
+def states() -> dict[int, DeviceState]:
+    """The records of all devices that have been used, by their numbers."""
+    return dict(_states)

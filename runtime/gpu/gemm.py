@@ -11,9 +11,7 @@ from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate, clear
-from mixpert_py.runtime.model.kernel_times import KernelTimes
-from mixpert_py.runtime.model.known_devices import model_of
-from mixpert_py.runtime.model.tile import (
+from mixpert_py.runtime.model.kernel_times import (
     HOPPER,
     MOST_STEPS,
     PORTABLE,
@@ -21,10 +19,12 @@ from mixpert_py.runtime.model.tile import (
     Cut,
     Depth,
     Family,
+    KernelTimes,
     Tile,
     cut,
     is_grouped,
 )
+from mixpert_py.runtime.model.known_devices import model_of
 from mixpert_py.runtime.packing.repair import ResultForm
 from mixpert_py.runtime.scheme import Scheme
 

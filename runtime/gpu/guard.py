@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.runtime import worth
-from mixpert_py.runtime.gpu.device_state import state_of
+from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing import DevicePacked

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.gpu import result_memory, staging
-from mixpert_py.runtime.gpu.copiers import Job
-from mixpert_py.runtime.gpu.device_state import state_of
-from mixpert_py.runtime.gpu.staging import Place, Stager, lacking_memory, pieces, stager
-from mixpert_py.runtime.request import Array
+from mixpert_py.runtime.gpu.device import state_of
+from mixpert_py.runtime.gpu.staging import Job, Place, Stager, lacking_memory, pieces, stager
 
 Work = Callable[[Stager, Iterator[Place]], None]
 

@@ -11,10 +11,9 @@ import numpy as np
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import complex_product
 from mixpert_py.runtime.arrays import GpuArray
-from mixpert_py.runtime.complex_product import Way, is_complex, parts, widened
+from mixpert_py.runtime.complex_product import is_complex, parts, widened
 from mixpert_py.runtime.gpu import slices, tiny
-from mixpert_py.runtime.gpu.device import makes
-from mixpert_py.runtime.gpu.device_state import state_of, states
+from mixpert_py.runtime.gpu.device import makes, state_of, states
 from mixpert_py.runtime.gpu.guard import outlier_guard, safe
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct
 from mixpert_py.runtime.gpu.speculation import (
@@ -45,12 +44,11 @@ def cuda_kernels() -> Kernels:
     """The kernels of this machine's GPUs. Imports CuPy."""
     import cupy
 
-    from mixpert_py.runtime.gpu.complex_parts import join, split
     from mixpert_py.runtime.gpu.gemm import gemm
     from mixpert_py.runtime.packing import pack, pack_one
     from mixpert_py.runtime.packing.repair import repair
 
-    way = Way(cupy, split, join)
+    way = complex_product.cupys(cupy)
     ours = pack, pack_one, gemm, repair
     return Kernels(cupy, *ours, way, tiny.multiply_tiny, outlier_guard)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu.compile_ahead import compiling_ahead
-from mixpert_py.runtime.gpu.device_state import state_of
+from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.gpu.foreign import (
     Library,
     cupy_is_full,

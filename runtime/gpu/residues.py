@@ -12,11 +12,11 @@ from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
-from mixpert_py.runtime.model.tile import PORTABLE, Family
+from mixpert_py.runtime.model.kernel_times import PORTABLE, Family
 from mixpert_py.runtime.packing.residues import TILE, Definitions, of_moduli
-from mixpert_py.runtime.remainders import theorem
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.integers import Integers, digits_of
+from mixpert_py.runtime.schemes.residues import theorem
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.gpu.gemm import KernelOperand
@@ -189,7 +189,7 @@ def of_result(moduli: tuple[int, ...], result: str) -> Definitions:
         products = (
             int(row[place]) * (256 + p // 2) for row, p in zip(known.weights, moduli, strict=True)
         )
-        starts.append(-float(sum(products)))  # exact: see `remainders`
+        starts.append(-float(sum(products)))  # exact: see `schemes.residues`
     rows = ", ".join("{" + _hexadecimal(row) + "}" for row in weights)
     return (
         *of_moduli(moduli),

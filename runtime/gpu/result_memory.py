@@ -19,7 +19,7 @@ from weakref import finalize
 
 import numpy as np
 
-from mixpert_py.runtime.request import Array
+from mixpert_py.runtime.arrays import Array
 
 LEAST_BYTES = 1 << 24  # smaller results cost little, and some programs make thousands of them
 SHARE = 1 / 16  # of the machine's memory, for each process

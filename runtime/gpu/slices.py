@@ -14,16 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.arrays import GpuArray
+from mixpert_py.runtime.arrays import GpuArray, name_of, shares_on_device
 from mixpert_py.runtime.complex_product import Way
-from mixpert_py.runtime.dtypes import name_of
-from mixpert_py.runtime.gpu.device_state import state_of
+from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.gpu.gemm import UNGATED
 from mixpert_py.runtime.gpu.guard import Guard, wider_of
 from mixpert_py.runtime.gpu.speculation import Guarded, Watch
 from mixpert_py.runtime.gpu.stacks import Batch, batches, launches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
-from mixpert_py.runtime.overlap import shares_on_device
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.packing.operand import of_some
 from mixpert_py.runtime.request import broadcast

@@ -7,7 +7,7 @@ of the time, so no array is moved twice: if A is B, or the transpose of B, only 
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -18,15 +18,14 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime import worth
+from mixpert_py.runtime.arrays import Array, shares
 from mixpert_py.runtime.gpu import device, result_memory
 from mixpert_py.runtime.gpu import multiply as gpu
-from mixpert_py.runtime.gpu.event_clock import Busy, noted
 from mixpert_py.runtime.gpu.moves import Fetched, Moves, Sent, moves, same
 from mixpert_py.runtime.gpu.multiply import PackedOperand
 from mixpert_py.runtime.gpu.slices import halves
-from mixpert_py.runtime.overlap import shares
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Array, Product, Request
+from mixpert_py.runtime.request import Product, Request
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 
@@ -36,6 +35,33 @@ PANEL_BYTES = 1 << 27
 AHEAD = 2  # strips of A in transfer at a time: with one, copiers would wait at its end
 GRANULE = 128  # rows; a panel has a multiple of it
 RUN_BYTES = 1 << 14  # shorter contiguous runs are copied at a fraction of the speed
+
+
+class Busy:
+    """Spans of work on a stream."""
+
+    def __init__(self, xp: ModuleType) -> None:
+        self._xp = xp
+        self._spans: list[tuple[Any, Any]] = []
+
+    @contextmanager
+    def span(self) -> Iterator[None]:
+        """Context manager: all work enqueued inside on the current stream is one span."""
+        begin, end = self._xp.cuda.Event(), self._xp.cuda.Event()
+        begin.record()
+        yield
+        end.record()
+        self._spans.append((begin, end))
+
+    def seconds(self) -> float:
+        """The total time of the spans. All must have ended."""
+        elapsed = self._xp.cuda.get_elapsed_time
+        return float(sum(elapsed(*span) for span in self._spans)) / 1000  # CUDA's are milliseconds
+
+
+def noted(busy: Busy | None) -> AbstractContextManager[None]:
+    """A span, if times are wanted."""
+    return nullcontext() if busy is None else busy.span()
 
 
 def multiply(request: Request) -> Product | Reason:

@@ -13,16 +13,14 @@ sum is never −0, and subnormal numbers count. All chips of NVIDIA's do so, fro
 
 import functools
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.kernels.abi import ELEMENTS
 from mixpert_py.runtime.scheme import Scheme
-
-Array = npt.NDArray[Any]
 
 # What NVIDIA's instructions return for every NaN [X, §4].
 NAN = np.array(0x7FFFFFFF, np.uint32).view(np.float32)[()]

@@ -11,8 +11,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels import LEAST_CAPABILITY
 from mixpert_py.runtime.kernels.abi import ELEMENTS
 from mixpert_py.runtime.model.device_model import DeviceModel, Packing
-from mixpert_py.runtime.model.kernel_times import CORE_RATE, KernelTimes
-from mixpert_py.runtime.model.tile import Depth
+from mixpert_py.runtime.model.kernel_times import CORE_RATE, Depth, KernelTimes
 from mixpert_py.runtime.packing import LARGE
 from mixpert_py.runtime.packing.operand import layout
 from mixpert_py.runtime.reasons import Shape

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.kernels import HOPPER
 from mixpert_py.runtime.model.numerics import (
     SMALLEST,
@@ -28,7 +28,7 @@ from mixpert_py.runtime.model.numerics import (
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 
 THREADS = 128
-Array = npt.NDArray[Any]
+
 # C + A·B of many matrices: A (count, m, k), B (count, k, n), C (count, m, n); the types of
 # `accumulate`.
 Multiply = Callable[[Array, Array, Array], Array]

@@ -23,12 +23,20 @@ from msgspec import to_builtins
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import processor
 from mixpert_py.runtime.gpu import transfer as moving
-from mixpert_py.runtime.gpu.event_clock import Clock, EventClock, Sample, in_turn
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import Kernel, Packing, Vendor
+from mixpert_py.runtime.model.kernel_times import Tile, candidates
 from mixpert_py.runtime.model.prediction import depth_of
-from mixpert_py.runtime.model.tile import Tile, candidates
-from mixpert_py.runtime.probes.gpu import Found, Gpu, aligned, quantity
+from mixpert_py.runtime.probes.gpu import (
+    Clock,
+    EventClock,
+    Found,
+    Gpu,
+    Sample,
+    aligned,
+    in_turn,
+    quantity,
+)
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Request
 from mixpert_py.runtime.scheme import Alternative, Scheme

@@ -7,11 +7,12 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime.api import carry_out
+from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.products.rearranged import not_rearranged, rearranged
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Array, Native, Settings
+from mixpert_py.runtime.request import Native, Settings
 from mixpert_py.runtime.worth import is_small
 
 DTYPES: dict[str, np.dtype[Any]] = {

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.arrays import AnyArray
+from mixpert_py.runtime.arrays import AnyArray, is_single
 from mixpert_py.runtime.context import Context, current, require_backend, use
-from mixpert_py.runtime.dtypes import is_single
 from mixpert_py.runtime.products.contraction import expand, read
 from mixpert_py.runtime.products.rearranged import pairs_of
 from mixpert_py.runtime.reasons import Reason

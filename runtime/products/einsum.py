@@ -14,9 +14,8 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime.api import carry_out, in_force
-from mixpert_py.runtime.arrays import AnyArray
+from mixpert_py.runtime.arrays import PRECISION, AnyArray, are_whole, is_wide, name_of
 from mixpert_py.runtime.context import current, passes
-from mixpert_py.runtime.dtypes import PRECISION, are_whole, is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.products.contraction import Pair, Step, Sum, contraction, expand, path, read
 from mixpert_py.runtime.products.rearranged import (

@@ -8,6 +8,7 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime.api import carry_out
+from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.context import innermost
 from mixpert_py.runtime.products.rearranged import (
     MATRIX_POWER,
@@ -18,16 +19,7 @@ from mixpert_py.runtime.products.rearranged import (
 )
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import (
-    DOT,
-    MATMUL,
-    Array,
-    Call,
-    Native,
-    Settings,
-    dot_shape,
-    matmul_shape,
-)
+from mixpert_py.runtime.request import DOT, MATMUL, Call, Native, Settings, dot_shape, matmul_shape
 from mixpert_py.runtime.worth import are_small
 
 # The product of matrices i … j from those of i … k and k + 1 … j.

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.arrays import AnyArray
-from mixpert_py.runtime.dtypes import PRECISION, name_of
+from mixpert_py.runtime.arrays import PRECISION, AnyArray, name_of
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DTYPES, Call, Native, matmul_shape
 from mixpert_py.runtime.select import are_half, are_integers

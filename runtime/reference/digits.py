@@ -4,15 +4,17 @@ import math
 
 import numpy as np
 
-from mixpert_py.runtime.packed import (
-    Array,
+from mixpert_py.runtime.arrays import Array
+from mixpert_py.runtime.reference.packed import (
     Measured,
     Packed,
+    crowded,
+    lossy,
     padded,
     panels,
     times_power_of_two,
+    uneven,
 )
-from mixpert_py.runtime.reference.outliers import crowded, lossy, uneven
 from mixpert_py.runtime.splitter import FIT, UNSEEN, Digits, OutlierRule
 
 SAMPLE = 16  # entries of a block that usually show that its two highest digits do not hold it

@@ -7,18 +7,10 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime import complex_product, warned
+from mixpert_py.runtime.arrays import PRECISION, Array, is_wide
 from mixpert_py.runtime.complex_product import is_complex, widened
-from mixpert_py.runtime.dtypes import PRECISION, is_wide
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import (
-    DOT,
-    MATMUL,
-    Array,
-    Native,
-    Product,
-    Request,
-    result_shape,
-)
+from mixpert_py.runtime.request import DOT, MATMUL, Native, Product, Request, result_shape
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import FEWEST, NONE, Rows, moduli_for
 from mixpert_py.runtime.schemes.integers import scheme_for

@@ -2,14 +2,8 @@
 
 import numpy as np
 
-from mixpert_py.runtime.packed import (
-    Array,
-    Measured,
-    Packed,
-    padded,
-    panels,
-    times_power_of_two,
-)
+from mixpert_py.runtime.arrays import Array
+from mixpert_py.runtime.reference.packed import Measured, Packed, padded, panels, times_power_of_two
 from mixpert_py.runtime.splitter import Element, FloatSlices
 
 

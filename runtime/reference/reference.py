@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixpert_py.errors import DeviceError, ShapeError
+from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.model.device_model import Accumulations
 from mixpert_py.runtime.model.numerics import IntegerAccumulation
-from mixpert_py.runtime.packed import Array, Packed
 from mixpert_py.runtime.reference import digits, float_slices, residues
 from mixpert_py.runtime.reference.engine import execute, execute_like
-from mixpert_py.runtime.reference.outliers import Outliers, kept_part, outlier_part
+from mixpert_py.runtime.reference.packed import Outliers, Packed, kept_part, outlier_part
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule
 

@@ -4,21 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixpert_py.runtime.packed import (
-    Array,
-    Measured,
-    Packed,
-    padded,
-    panels,
-    times_power_of_two,
-)
+from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.reference import engine
-from mixpert_py.runtime.remainders import Theorem, theorem
+from mixpert_py.runtime.reference.packed import Measured, Packed, padded, panels, times_power_of_two
 from mixpert_py.runtime.scheme import EXACT_CHUNK, Scheme
 from mixpert_py.runtime.schemes.crt import CLIP, NONE, UNFIT, Rows
 from mixpert_py.runtime.schemes.integers import SMALL as SMALL_INTEGERS
 from mixpert_py.runtime.schemes.integers import Bounds, Integers
-from mixpert_py.runtime.schemes.residues import INT32, fewest_moduli
+from mixpert_py.runtime.schemes.residues import INT32, Theorem, fewest_moduli, theorem
 from mixpert_py.runtime.splitter import Residues
 
 ESTIMATE = 15  # bits of a row's largest entry by which its norm is bounded

@@ -2,11 +2,11 @@
 
 from mixpert_py.errors import PlanError, unknown_scheme
 from mixpert_py.runtime.scheme import Alternative, Scheme
-from mixpert_py.runtime.schemes import crt, fp16, fp16x3, int8, mixpert, residues, wide_range
+from mixpert_py.runtime.schemes import crt, floats, int8, residues
 from mixpert_py.runtime.splitter import FP32_RATE, FP64_RATE, INT8_RATE
 
 CRT14 = residues.scheme(crt.FEWEST)
-FP16X3 = fp16x3.FP16X3
+FP16X3 = floats.FP16X3
 
 # Entries that are no emulation.
 ALTERNATIVES = (
@@ -30,10 +30,7 @@ _ENTRIES: tuple[Entry, ...] = (
     *ALTERNATIVES,
     *int8.SCHEMES,
     *residues.SCHEMES,
-    *mixpert.SCHEMES,
-    *wide_range.SCHEMES,
-    *fp16x3.SCHEMES,
-    *fp16.SCHEMES,
+    *floats.SCHEMES,
 )
 
 SCHEMES: dict[str, Entry] = {

@@ -8,6 +8,11 @@ and three where one operand is within ±127.
 `int8x10` is for operands whose entries spread: bare powers of two, whose digits hold every float32
 within 2^8 of its block's largest, and short blocks, which follow the operand closely. Over all of K
 it makes 2.5e-8 on normal data, but up to 40 times the error where the size changes along K.
+
+`mixpert-full`, `mixpert-I` … `mixpert-IV` (MixPert 2024, §3.2–3.3): 7-bit slices of
+magnitudes under one exponent per operand tile.
+A tile is 16 × 32 of A, 32 × 8 of B. Levels I–IV round to three digits at 2^(emax − 20) and multiply
+digits 0 … l of A with 0 … r of B; `mixpert-full` has a fourth digit.
 """
 
 import math
@@ -41,4 +46,30 @@ INT8X6 = digits(6, fitted(3, LOWER_LIMIT), 2, error=3.9e-7)
 INT8X3 = digits(3, fitted(2), 1, error=7.5e-5)
 INT8X1 = digits(1, fitted(1), 0, error=1.1e-2)
 
-SCHEMES = (INT8X10, INT8X8, INT8X6, INT8X3, INT8X1)
+
+SEVEN: Final = 7  # bits of a magnitude
+STRETCH = 32
+ROWS_OF_A = 16
+COLUMNS_OF_B = 8
+
+
+def level(name: str, left: int, right: int, order: int, *, error: float, depth: int = 3) -> Scheme:
+    """`left` digits of A times `right` of B, those with i + j ≤ order."""
+    return Scheme(
+        f"mixpert-{name}",
+        INT8,
+        Digits(left, SEVEN, depth, ROWS_OF_A, STRETCH),
+        Digits(right, SEVEN, depth, COLUMNS_OF_B, STRETCH),
+        triangle(order, left, right, SEVEN),
+        error,
+    )
+
+
+SCHEMES = (
+    *(INT8X10, INT8X8, INT8X6, INT8X3, INT8X1),
+    level("full", 4, 4, order=3, depth=4, error=1.2e-7),
+    level("IV", 3, 3, order=3, error=8.1e-7),
+    level("III", 3, 2, order=3, error=1.5e-4),
+    level("II", 2, 3, order=3, error=1.5e-4),
+    level("I", 2, 2, order=2, error=2.5e-4),
+)

@@ -22,7 +22,7 @@ K = 2^17; modulo 256 sums may wrap. Longer sums are reduced modulo p every 2^17 
 
 *Theorem*: c' is the integer within P/2 that has these residues. The result is c' rounded to float64
 once, to nearest even, times 2^-(s_i + s_j), which rounds again only where the result is subnormal;
-of float32 operands it is that number as float32. `remainders` has the weights.
+of float32 operands it is that number as float32. `theorem` has the weights.
 
 *Bound*, with u = 2^-53 and 2^L = √(P/2), for K ≤ 2^23:
 
@@ -40,8 +40,18 @@ their row's norm lose digits, as wherever a row has one unit.
 K max|a| max|b| ≤ P/2 · (1 − 2^-20) are no more than the scheme's, s = 0 and these are used. Where
 each operand is within [−128, 127] or [0, 255], and K max|a| max|b| < 2^31, one product in INT32 is
 the result. Either is the exact product, rounded once: see `fewest_moduli`.
+
+*Weights*: an integer c with 2 |c| < P, P the product of moduli p_l without common factors, is told
+by its residues r_l: c = Σ w_l r_l − Q P, with w_l ≡ 1 modulo p_l and ≡ 0 modulo the others, and Q
+the integer next to Σ w_l r_l / P. The weights, |w_l| ≤ P / 2, and P itself are split into parts of
+42 bits, each the multiple of a power of two that is nearest to what those above it leave. A part
+times a residue, |r_l| ≤ 2^7, summed over 18 moduli and less Q times P's part, |Q| ≤ 18 · 64, is
+below 2^41 · 18 · (128 + 64) < 2^53 units: all of that is exact.
 """
 
+import math
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from mixpert_py.runtime.scheme import Scheme, Term
@@ -103,3 +113,46 @@ def fewest_moduli(
 
 def _are_bytes(smallest: float, largest: float) -> bool:
     return -128 <= smallest <= largest <= 127 or 0 <= smallest <= largest <= 255
+
+
+PART_BITS = 42
+MOST_MODULI = 18  # for which sums of parts are exact
+
+
+@dataclass(frozen=True, slots=True)
+class Theorem:
+    """weights[l][j]: part j of modulus l's weight, the highest first. product: P's parts. units:
+    what parts are multiples of.
+    """
+
+    weights: tuple[tuple[float, ...], ...]
+    product: tuple[float, ...]
+    units: tuple[float, ...]
+
+
+@lru_cache(maxsize=64)
+def theorem(moduli: tuple[int, ...]) -> Theorem:
+    """The weights of at most MOST_MODULI moduli."""
+    product = math.prod(moduli)
+    count = max(1, -(-product.bit_length() // PART_BITS))
+    units = tuple(1 << PART_BITS * place for place in reversed(range(count)))
+    return Theorem(
+        tuple(_parts(_weight(product, p), units) for p in moduli),
+        _parts(product, units),
+        tuple(map(float, units)),
+    )
+
+
+def _weight(product: int, modulus: int) -> int:
+    others = product // modulus
+    weight = others * pow(others, -1, modulus)
+    return weight - product if 2 * weight > product else weight
+
+
+def _parts(number: int, units: tuple[int, ...]) -> tuple[float, ...]:
+    parts = []
+    for unit in units:
+        part = (number + unit // 2) // unit * unit
+        parts.append(float(part))
+        number -= part
+    return tuple(parts)

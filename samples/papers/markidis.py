@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from mixpert_py.runtime.gpu.event_clock import Call, in_turn
+from mixpert_py.runtime.probes.gpu import Call, in_turn
 from samples.papers.columns import (
     MAX,
     MAX_EXACT,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.errors import MixPertError
-from mixpert_py.runtime.gpu.event_clock import Clock, EventClock
+from mixpert_py.runtime.probes.gpu import Clock, EventClock
 from samples.papers import baselines
 from tests.benchmarks import contenders, gemm, machine
 from tests.benchmarks.arrays import Array, Numbers, narrow, wide

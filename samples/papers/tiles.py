@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import partial
 from statistics import geometric_mean
 
-from mixpert_py.runtime.gpu.event_clock import Call, in_turn
+from mixpert_py.runtime.model.kernel_times import HOPPER, Tile
 from mixpert_py.runtime.model.prediction import depth_of
-from mixpert_py.runtime.model.tile import HOPPER, Tile
+from mixpert_py.runtime.probes.gpu import Call, in_turn
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from samples.papers import timed_products

@@ -8,10 +8,10 @@ from multiprocessing import get_context
 from statistics import median
 from typing import Any, NamedTuple
 
-from mixpert_py.runtime.gpu.event_clock import EventClock, in_turn
 from mixpert_py.runtime.model import prediction
+from mixpert_py.runtime.model.kernel_times import Tile, candidates
 from mixpert_py.runtime.model.prediction import depth_of
-from mixpert_py.runtime.model.tile import Tile, candidates
+from mixpert_py.runtime.probes.gpu import EventClock, in_turn
 from mixpert_py.runtime.probes.products import MOST_PROCESSES, compile_kernels
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get

@@ -11,8 +11,8 @@ import numpy as np
 import mixpert_py
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.gpu import multiply as gpu_backend
-from mixpert_py.runtime.gpu.event_clock import Call
 from mixpert_py.runtime.packing import by_columns, by_rows
+from mixpert_py.runtime.probes.gpu import Call
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.trace import Trace

@@ -8,7 +8,7 @@ import numpy as np
 
 from mixpert_py.cli import main
 from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.gpu.device_state import state_of
+from mixpert_py.runtime.gpu.device import state_of
 from tests.benchmarks.app_runs import DeviceTimer
 from tests.benchmarks.arrays import Numbers
 from tests.benchmarks.families import EVERYDAY, FAMILIES

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mixpert_py.runtime.gpu.event_clock import Call, Sample
+from mixpert_py.runtime.probes.gpu import Call, Sample
 from tests.benchmarks.arrays import Array
 from tests.benchmarks.contenders import Contender, Parts
 from tests.benchmarks.gemm import Bench

@@ -10,7 +10,7 @@ import numpy as np
 
 import mixpert_py
 from mixpert_py.cli import main
-from mixpert_py.runtime.gpu.event_clock import EventClock, in_turn
+from mixpert_py.runtime.probes.gpu import EventClock, in_turn
 from tests.benchmarks import contenders, machine
 from tests.benchmarks.machine import table
 from tests.benchmarks.timing import summary

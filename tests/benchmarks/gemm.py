@@ -19,8 +19,8 @@ import numpy as np
 import mixpert_py
 from mixpert_py.cli import main
 from mixpert_py.errors import PlanError
-from mixpert_py.runtime.gpu.event_clock import Clock, EventClock
-from mixpert_py.runtime.gpu.event_clock import in_turn as events_in_turn
+from mixpert_py.runtime.probes.gpu import Clock, EventClock
+from mixpert_py.runtime.probes.gpu import in_turn as events_in_turn
 from tests.benchmarks import contenders, machine
 from tests.benchmarks.arrays import Array, Numbers, narrow
 from tests.benchmarks.contenders import MODES, Contender, calls

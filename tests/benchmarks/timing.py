@@ -5,7 +5,7 @@ from statistics import median, quantiles
 from time import perf_counter
 from typing import Any
 
-from mixpert_py.runtime.gpu.event_clock import Sample
+from mixpert_py.runtime.probes.gpu import Sample
 
 
 def in_turn(

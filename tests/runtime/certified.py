@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixpert_py.runtime.packed import Array, Measured
+from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.reference import reference, residues
 from mixpert_py.runtime.reference.engine import execute
-from mixpert_py.runtime.reference.outliers import Outliers, kept_part, outlier_part
+from mixpert_py.runtime.reference.packed import Measured, Outliers, kept_part, outlier_part
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 from mixpert_py.runtime.splitter import OutlierRule
 

@@ -12,6 +12,7 @@ import pytest
 from mixpert_py import precision
 from mixpert_py.runtime import exact_integers, worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
+from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.in_place import imatmul
@@ -19,7 +20,6 @@ from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Array
 from mixpert_py.runtime.tracing.trace import Trace
 
 TYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]

@@ -12,7 +12,7 @@ from mixpert_py.runtime.model.known_devices import model_of
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.schemes.wide_range import WIDER
+from mixpert_py.runtime.schemes.floats import WIDER
 from tests.benchmarks.contract import Sums, allowed, errors
 from tests.benchmarks.judgement import Exact
 from tests.every_check import some, sweep

@@ -10,11 +10,11 @@ import pytest
 
 from mixpert_py import precision
 from mixpert_py.runtime.api import dot, matmul
+from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Array
 from mixpert_py.runtime.tracing.trace import Trace
 
 UNITS = {"f": 2.0**-24, "d": 2.0**-53, "F": 2.0**-22, "D": 2.0**-51, "e": 2.0**-24}

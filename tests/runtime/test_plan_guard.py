@@ -14,7 +14,6 @@ from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import plan_guard
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import sampling
 from mixpert_py.runtime.plan_guard import (
     APART,
     MARGIN,
@@ -24,7 +23,7 @@ from mixpert_py.runtime.plan_guard import (
 )
 from mixpert_py.runtime.product_error import sampled_error, whole_error
 from mixpert_py.runtime.reference.emulation import emulate
-from mixpert_py.runtime.tracing.local_errors import relative_error
+from mixpert_py.runtime.tracing.operand_statistics import relative_error
 from tests.runtime.families import EVERYDAY, FAMILIES, Family
 
 ID = "guarded:work/matmul~000000#0"
@@ -267,13 +266,13 @@ class TestWatch:
     def whole(self, monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
         """The errors of whole products, as they are asked for."""
         whole: list[float | None] = []
-        monkeypatch.setattr(sampling, "whole_error", lambda *given: whole.pop(0))
+        monkeypatch.setattr(plan_guard, "whole_error", lambda *given: whole.pop(0))
         return whole
 
     def guard(self, monkeypatch: pytest.MonkeyPatch, entries: float) -> PlanGuard:
         """The guard after a product some of whose entries were off by so much."""
         sample = SimpleNamespace(error=lambda waits: entries)
-        monkeypatch.setattr(sampling, "sample", lambda *given: sample)
+        monkeypatch.setattr(plan_guard, "sample", lambda *given: sample)
         guard = PlanGuard(ID, 1e-7)
         assert guard.watch(self.X, self.X, self.X)
         return guard
@@ -287,7 +286,7 @@ class TestWatch:
             assert not guard.refuses()
             assert guard.watch(self.X, self.X, self.X)
             assert len(whole) == left
-        monkeypatch.setattr(sampling, "sample", lambda *given: None)
+        monkeypatch.setattr(plan_guard, "sample", lambda *given: None)
         for _ in range(100):
             assert not guard.refuses()
             assert guard.watch(self.X, self.X, self.X)

@@ -7,8 +7,13 @@ from itertools import combinations
 
 import pytest
 
-from mixpert_py.runtime.remainders import MOST_MODULI, PART_BITS, theorem
-from mixpert_py.runtime.schemes.residues import MODULI, fewest_moduli
+from mixpert_py.runtime.schemes.residues import (
+    MODULI,
+    MOST_MODULI,
+    PART_BITS,
+    fewest_moduli,
+    theorem,
+)
 from mixpert_py.runtime.splitter import Residues
 
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from mixpert_py import matmul
-from mixpert_py.runtime import overlap, processor, scratch
+from mixpert_py.runtime import arrays, processor, scratch
 from tests.mixpert_py.command import called
 from tests.runtime.gpu.fake import ndarray
 
@@ -113,8 +113,8 @@ TOGETHER = [
 @pytest.mark.parametrize("pairs", [APART, TOGETHER])
 def test_what_shares(pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
     for x, y in pairs:
-        assert overlap.shares(x, y) == overlap.shares(y, x) == (pairs is TOGETHER)
-        assert overlap.shares_on_device(ndarray(x), ndarray(y)) == (pairs is TOGETHER)
+        assert arrays.shares(x, y) == arrays.shares(y, x) == (pairs is TOGETHER)
+        assert arrays.shares_on_device(ndarray(x), ndarray(y)) == (pairs is TOGETHER)
 
 
 def test_what_is_too_hard_to_tell_may_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,8 +125,8 @@ def test_what_is_too_hard_to_tell_may_share(monkeypatch: pytest.MonkeyPatch) -> 
     )
     with pytest.raises(np.exceptions.TooHardError):
         np.shares_memory(x[1:, 1:], y[1:, 1:], max_work=1)
-    monkeypatch.setattr(overlap, "WORK", 1)
-    assert overlap.shares(x[1:, 1:], y[1:, 1:])
+    monkeypatch.setattr(arrays, "WORK", 1)
+    assert arrays.shares(x[1:, 1:], y[1:, 1:])
 
 
 def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime import signatures, worth
+from mixpert_py.runtime import plan_guard, signatures, worth
 from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, current, use
-from mixpert_py.runtime.gpu import prepared, sampling
+from mixpert_py.runtime.gpu import prepared
 from mixpert_py.runtime.precision import precision
 from mixpert_py.runtime.request import Request, matmul_shape
 from mixpert_py.runtime.signatures import NATIVE, kept_product
@@ -153,9 +153,9 @@ def test_launches_of_a_plan_are_watched(
     """Once a product was found to be off, calls of its site are native."""
     errors: list[float | None] = [None, None, 1.0]
     monkeypatch.setattr(
-        sampling, "sample", lambda *given: SimpleNamespace(error=lambda waits: errors.pop(0))
+        plan_guard, "sample", lambda *given: SimpleNamespace(error=lambda waits: errors.pop(0))
     )
-    monkeypatch.setattr(sampling, "whole_error", lambda *given: 1.0)
+    monkeypatch.setattr(plan_guard, "whole_error", lambda *given: 1.0)
     a, b = array(64, 64), array(64, 64)
     with use(Context(plan=Plan(site=[Site("m:f:1", "int8x6", error=1e-9)]))):
         for _ in range(2):  # the entries of the first have not come yet when the second is made

@@ -8,7 +8,7 @@ import numpy as np
 
 from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.runtime.tracing.captures import CapturedCall
-from mixpert_py.runtime.tracing.local_errors import local_errors
+from mixpert_py.runtime.tracing.operand_statistics import local_errors
 from mixpert_py.runtime.tracing.trace import SiteTrace
 
 Matrix = np.ndarray[Any, Any]

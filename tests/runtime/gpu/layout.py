@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py.runtime.packed import Packed
+from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.reference.reference import pack
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, FloatSlices

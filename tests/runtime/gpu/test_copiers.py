@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from mixpert_py.runtime import processor
-from mixpert_py.runtime.gpu import copiers
-from mixpert_py.runtime.gpu.copiers import Job
+from mixpert_py.runtime.gpu import staging
+from mixpert_py.runtime.gpu.staging import Job
 
 ROOT = Path(__file__).parents[3]
 PARTS = 300
 
-COPIERS = copiers._Copiers()  # these tests' own
+COPIERS = staging._Copiers()  # these tests' own
 
 
 @pytest.fixture
 def some(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Three of them."""
-    monkeypatch.setattr(copiers, "_copiers", COPIERS)
+    monkeypatch.setattr(staging, "_copiers", COPIERS)
     monkeypatch.setattr(processor, "cores", lambda: 4)
     return COPIERS
 
@@ -89,7 +89,7 @@ def test_nobody_works_after_an_error(who: str, error: type[BaseException]) -> No
 FORKING = """
 import os, threading
 from mixpert_py.runtime import processor
-from mixpert_py.runtime.gpu import copiers
+from mixpert_py.runtime.gpu import staging
 
 processor.cores = lambda: 4
 
@@ -98,7 +98,7 @@ def right():
     def work(parts):
         for part in parts:
             counts[part] += 1
-    copiers.Job(work, range(300)).begin().end()
+    staging.Job(work, range(300)).begin().end()
     here = [t for t in threading.enumerate() if t.name.startswith("copier ")]
     return counts == [1] * 300 and len(here) == 3
 

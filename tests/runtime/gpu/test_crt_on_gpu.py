@@ -9,8 +9,7 @@ import pytest
 import mixpert_py
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import current, use
-from mixpert_py.runtime.gpu.device import Device, find
-from mixpert_py.runtime.gpu.device_state import state_of
+from mixpert_py.runtime.gpu.device import Device, find, state_of
 from mixpert_py.runtime.packed_array import PackedArray
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference import residues

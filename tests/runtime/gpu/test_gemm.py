@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.model.tile import HOPPER, PORTABLE, Family
+from mixpert_py.runtime.model.kernel_times import HOPPER, PORTABLE, Family
 from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.reference.engine import execute
 from mixpert_py.runtime.scheme import Scheme

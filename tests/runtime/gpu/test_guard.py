@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime import worth
-from mixpert_py.runtime.gpu import device_state, guard
-from mixpert_py.runtime.schemes.fp16x3 import FP16X3
+from mixpert_py.runtime.gpu import device, guard
+from mixpert_py.runtime.schemes.floats import FP16X3
 from mixpert_py.runtime.worth import emulation_on_gpu
 from tests.runtime.emulations import EMULATIONS
 
@@ -34,7 +34,7 @@ def test_large_products_have_a_wider_scheme_beside(
     monkeypatch: pytest.MonkeyPatch, a: Any, b: Any, wide: bool
 ) -> None:
     """Of others the wider scheme makes all."""
-    monkeypatch.setattr(device_state, "_states", {})
+    monkeypatch.setattr(device, "_states", {})
     x, y, six = array(*a), array(*b), EMULATIONS["int8x6"]
     assert guard.wider_of(FP16X3, x, y) is (FP16X3.wider if wide else None)
     assert guard.safe(FP16X3, x, y, 0) is (FP16X3 if wide else FP16X3.wider)
@@ -43,9 +43,9 @@ def test_large_products_have_a_wider_scheme_beside(
     assert emulation_on_gpu("fp16x3", count) is FP16X3
     assert guard.wider_of(six, x, y) is None
     assert guard.safe(six, x, y, 0) is six
-    device_state.state_of(0).has_wider = False
+    device.state_of(0).has_wider = False
     assert guard.safe(FP16X3, x, y, 0) is FP16X3
-    device_state.state_of(1).refused["bf16x6"] = "does not compile"
+    device.state_of(1).refused["bf16x6"] = "does not compile"
     assert guard.safe(FP16X3, x, y, 1) is FP16X3
 
 

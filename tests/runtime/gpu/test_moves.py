@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime import processor
-from mixpert_py.runtime.gpu import copiers, device_state, result_memory, staging
+from mixpert_py.runtime.gpu import device, result_memory, staging
 from mixpert_py.runtime.gpu.moves import moves
 from mixpert_py.runtime.gpu.staging import pieces
 from tests.runtime.gpu.fake import CUDARuntimeError, OutOfMemoryError, on_device
@@ -42,9 +42,9 @@ class LateArray:
 
 @pytest.fixture
 def xp(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(device_state, "_states", {})
+    monkeypatch.setattr(device, "_states", {})
     monkeypatch.setattr(staging, "SLOT_BYTES", SLOT)
-    monkeypatch.setattr(copiers, "_copiers", copiers._Copiers())
+    monkeypatch.setattr(staging, "_copiers", staging._Copiers())
     monkeypatch.setattr(processor, "cores", lambda: 1)  # nobody helps: what is late has one thread
     given: list[int] = []
 

@@ -13,14 +13,14 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import product_error, worth
-from mixpert_py.runtime.gpu import device_state
+from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.native import Gemm, gemm_of
-from mixpert_py.runtime.gpu.sampling import whole_error
 from mixpert_py.runtime.gpu.stacks import batches, is_one_stack, matrices, stack_sizes
+from mixpert_py.runtime.product_error import whole_error
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
-from mixpert_py.runtime.schemes.fp16x3 import FP16X3
+from mixpert_py.runtime.schemes.floats import FP16X3
 from tests.runtime.gpu.fake import (
     CUDADriverError,
     FakeGpu,
@@ -177,7 +177,7 @@ def test_a_wider_scheme_that_does_not_compile_is_not_asked_for_again(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setattr(worth, "MIN_GUARDED", 1)
-    monkeypatch.setattr(device_state, "_states", {})
+    monkeypatch.setattr(device, "_states", {})
     tried = []
 
     def refused(*given: Any, **named: Any) -> Any:

@@ -16,11 +16,11 @@ import pytest
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, current, use
-from mixpert_py.runtime.gpu import device_state, prepared, staging, transfer
+from mixpert_py.runtime.gpu import device, prepared, staging, transfer
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.schemes.fp16x3 import FP16X3
+from mixpert_py.runtime.schemes.floats import FP16X3
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.fresh_home import ROOT, command
 from tests.runtime.certified import multiply
@@ -340,7 +340,7 @@ def test_numpy_arrays_are_moved(
     """In any layout, into any block, by threads at once, in memory that streams pass on."""
     monkeypatch.setattr(transfer, "PANEL_BYTES", 1 << 20)
     monkeypatch.setattr(staging, "SLOT_BYTES", 1 << 16)
-    monkeypatch.setattr(device_state, "_states", {})
+    monkeypatch.setattr(device, "_states", {})
     x, y = normal(1500, 1100, dtype=dtype), normal(1100, 900, dtype=dtype, seed=1)
     wanted = matmul(x, y, scheme="int8x6", backend="cuda").get()
     a, b = ORDERS[left](x.get()), ORDERS[right](y.get())

@@ -7,7 +7,7 @@ import pytest
 
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.gpu import multiply as gpu_backend
-from mixpert_py.runtime.gpu.device_state import state_of
+from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.gpu.speculation import MIN_UNSEEN, Outlook
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.reference import multiply

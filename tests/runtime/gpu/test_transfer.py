@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.gpu import device_state, transfer
+from mixpert_py.runtime.gpu import device, transfer
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.transfer import GRANULE, panel_rows
 from mixpert_py.runtime.request import Product
@@ -86,7 +86,7 @@ def be_late(monkeypatch: pytest.MonkeyPatch, hurries: int) -> None:
     numbers = count()  # three of the product's, and then the stager's
     stream = partial(next, (LateStream(True, number == hurries) for number in numbers))
     monkeypatch.setattr(cupy.cuda, "Stream", lambda non_blocking: stream())
-    monkeypatch.setattr(device_state, "_states", {})
+    monkeypatch.setattr(device, "_states", {})
     monkeypatch.setattr(ndarray, "set", send)
     monkeypatch.setattr(ndarray, "get", fetch)
 
@@ -177,7 +177,7 @@ def test_what_is_raised_in_between_leaves_nothing_behind(
         patch.setattr(gpu_backend, "multiply", interrupted)
         with pytest.raises(KeyboardInterrupt):
             moved(a, b)
-    assert [len(state.streams) for state in device_state.states().values()] == [3]
+    assert [len(state.streams) for state in device.states().values()] == [3]
     gc.collect()
     assert gpu.held == held
     np.testing.assert_array_equal(moved(a, b), wanted)

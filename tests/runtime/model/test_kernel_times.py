@@ -5,10 +5,16 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model.device_model import Kernel
-from mixpert_py.runtime.model.kernel_times import KernelTimes, chip_of
+from mixpert_py.runtime.model.kernel_times import (
+    Chip,
+    Depth,
+    KernelTimes,
+    Tile,
+    candidates,
+    chip_of,
+)
 from mixpert_py.runtime.model.known_devices import find, names
 from mixpert_py.runtime.model.prediction import depth_of
-from mixpert_py.runtime.model.tile import Chip, Depth, Tile, candidates
 from mixpert_py.runtime.scheme import Scheme, triangle
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import INT8, Digits

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mixpert_py.runtime.model.tile import (
+from mixpert_py.runtime.model.kernel_times import (
     HOPPER,
     PORTABLE,
     Chip,

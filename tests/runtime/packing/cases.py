@@ -12,7 +12,7 @@ from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, Which
 from mixpert_py.runtime.packing.operand import Operand
 from mixpert_py.runtime.packing.rows import cluster_config, panel_config, row_config, rows_suit
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes.wide_range import WIDER
+from mixpert_py.runtime.schemes.floats import WIDER
 from mixpert_py.runtime.splitter import BF16, FP16, TF32, Digits, FloatSlices, OutlierRule
 from tests.every_check import EVERY_CHECK
 from tests.runtime.emulations import EMULATIONS

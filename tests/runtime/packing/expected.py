@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.packed import Packed
 from mixpert_py.runtime.reference import digits, float_slices
+from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, OutlierRule, Splitter
 from tests.runtime.certified import MEASURING

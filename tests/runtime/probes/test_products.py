@@ -3,7 +3,7 @@
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.model.tile import Tile
+from mixpert_py.runtime.model.kernel_times import Tile
 from mixpert_py.runtime.probes import products as probe
 from mixpert_py.runtime.probes.gpu import Gpu
 from mixpert_py.runtime.probes.products import WAVES, kernel_row, line, products

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from mixpert_py.runtime.packed import Packed
 from mixpert_py.runtime.reference.digits import split
+from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.splitter import Digits
 from tests.every_check import examples
 from tests.runtime.families import FAMILIES, Array

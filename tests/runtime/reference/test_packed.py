@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.packed import padded, panels, times_power_of_two
+from mixpert_py.runtime.reference.packed import padded, panels, times_power_of_two
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,17 @@ from mixpert_py.runtime import worth
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import emulate
-from mixpert_py.runtime.tracing.local_errors import MAX_MATRICES, emulated_errors, sampled
-from mixpert_py.runtime.tracing.local_errors import MAX_ROWS as MAX_SAMPLED
 from mixpert_py.runtime.tracing.operand_statistics import (
     MAX_CANCELLATION,
+    MAX_MATRICES,
     cancellation,
+    emulated_errors,
     exponent_spread,
     int8_loss,
     operand_statistics,
+    sampled,
 )
+from mixpert_py.runtime.tracing.operand_statistics import MAX_SAMPLED_ROWS as MAX_SAMPLED
 from tests.benchmarks.contract import Sums, errors
 from tests.benchmarks.judgement import Exact
 from tests.runtime.chains import chained

@@ -12,7 +12,6 @@ from mixpert_py.runtime import worth
 from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.gpu import (
     device,
-    device_state,
     prepared,
     slices,
 )
@@ -64,7 +63,7 @@ class FakeGpu:
         device._find.cache_clear()
         monkeypatch.setattr(rows, "has_clusters", lambda number: False)
 
-        monkeypatch.setattr(device_state, "_states", {})
+        monkeypatch.setattr(device, "_states", {})
         monkeypatch.setattr(worth, "MIN_K", 1)  # products of tests are small
         monkeypatch.setattr(worth, "SMALL_BYTES", 0)
         monkeypatch.setattr(worth, "SMALL_ELEMENTS", 0)

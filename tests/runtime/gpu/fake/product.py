@@ -7,7 +7,7 @@ import numpy as np
 
 from mixpert_py.runtime.reference import reference, residues
 from mixpert_py.runtime.reference.engine import execute
-from mixpert_py.runtime.reference.outliers import kept_part, outlier_part
+from mixpert_py.runtime.reference.packed import kept_part, outlier_part
 from tests.runtime.gpu.fake.array import ndarray
 from tests.runtime.gpu.fake.packed import FakePacked
 

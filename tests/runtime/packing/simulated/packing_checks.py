@@ -15,9 +15,9 @@ from mixpert_py.runtime.kernels.intrinsics import (
     nearest_halves,
     second_half,
 )
-from mixpert_py.runtime.packed import Packed
 from mixpert_py.runtime.packing.blocks import TileTuning
 from mixpert_py.runtime.packing.rows import PanelTuning, RowTuning
+from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import OutlierRule
 from tests.runtime.families import Array
