@@ -1,4 +1,6 @@
-"""Times of kernels: waves of tiles, by measured figures or by a chip's rates."""
+"""Tiles fit registers and shared memory; times of kernels, measured or by a chip's rates."""
+
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -6,20 +8,24 @@ import pytest
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model.device_model import Kernel
 from mixpert_py.runtime.model.kernel_times import (
+    HOPPER,
+    PORTABLE,
     Chip,
     Depth,
     KernelTimes,
     Tile,
     candidates,
     chip_of,
+    is_grouped,
 )
 from mixpert_py.runtime.model.known_devices import find, names
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.scheme import Scheme, triangle
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import INT8, Digits
+from tests.runtime.emulations import EMULATIONS
 
-H200 = KernelTimes(find("NVIDIA H200"))
+TIMES = KernelTimes(find("NVIDIA H200"))
 ROW = Kernel("int8x6", 128, 128, base=2e-6, tile=3e-6, step=1e-6)
 
 
@@ -31,8 +37,8 @@ def scheme(name: str) -> Scheme:
 
 def of_row(row: Kernel = ROW, **chip: int) -> tuple[KernelTimes, Tile]:
     """Times by one row, and its tile; on a device of 100 multiprocessors."""
-    model = msgspec.structs.replace(H200.model, kernel=[row])
-    times = KernelTimes(model, Chip(H200.chip.family, 100, H200.chip.shared))
+    model = msgspec.structs.replace(TIMES.model, kernel=[row])
+    times = KernelTimes(model, Chip(TIMES.chip.family, 100, TIMES.chip.shared))
     tiles = candidates(scheme(row.scheme), Depth(16, 1, 16), wide=False, chip=times.chip)
     return times, next(tile for tile in tiles if (tile.m, tile.n) == (row.m, row.n))
 
@@ -65,8 +71,8 @@ def test_every_segment_of_k_is_added_in_memory() -> None:
 
 def test_a_product_that_does_not_fill_the_chip_takes_narrower_tiles() -> None:
     depth = depth_of(scheme("int8x6"), 1024)
-    assert H200.best(scheme("int8x6"), 1024, 1024, 1, depth, False).n == 64
-    assert H200.best(scheme("int8x6"), 1024, 1024, 100, depth, False).n == 128
+    assert TIMES.best(scheme("int8x6"), 1024, 1024, 1, depth, False).n == 64
+    assert TIMES.best(scheme("int8x6"), 1024, 1024, 100, depth, False).n == 128
 
 
 @pytest.mark.parametrize("name", names())
@@ -85,6 +91,54 @@ def test_a_scheme_that_no_tile_holds_is_an_error_that_says_so() -> None:
     wide = Scheme("int8x13", INT8, digits, digits, triangle(4, 4, 4, 8), error=1e-7)
     assert wide.products == 13
     depth = depth_of(wide, 4096)
-    assert H200.best(wide, 4096, 4096, 1, depth, False)
+    assert TIMES.best(wide, 4096, 4096, 1, depth, False)
     with pytest.raises(DeviceError, match=r"'int8x13': no tile holds 5 accumulators of a float64"):
-        H200.best(wide, 4096, 4096, 1, depth, True)
+        TIMES.best(wide, 4096, 4096, 1, depth, True)
+
+
+H200 = Chip(HOPPER, 132, 232448)
+A100 = Chip(PORTABLE, 108, 163 * 1024)
+RTX = Chip(PORTABLE, 128, 99 * 1024)
+
+
+def tiles(
+    name: str, chip: Chip = H200, wide: bool = False, blocks: int = 1, steps_per_block: int = 8
+) -> tuple[Tile, ...]:
+    depth = Depth(blocks * max(1, steps_per_block), blocks, steps_per_block)
+    return candidates(scheme(name), depth, wide=wide, chip=chip)
+
+
+@pytest.mark.parametrize("chip", [H200, A100, RTX], ids=["H200", "A100", "RTX"])
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("name", EMULATIONS)
+def test_every_scheme_has_tiles_that_fit(name: str, wide: bool, chip: Chip) -> None:
+    scheme = EMULATIONS[name]
+    grouped = name.startswith("mixpert")
+    for blocks, steps in ((256, 0),) if grouped else ((1, 128), (64, 2)):
+        found = tiles(name, chip, wide, blocks, steps)
+        assert found
+        assert found == tuple(sorted(found, key=lambda it: (-it.m, -it.n))), "the largest first"
+        for it in found:
+            stage = 64 * (scheme.left.count * it.m + scheme.right.count * it.n)
+            assert it.shared == it.stages * stage
+            assert it.stages >= 2
+            # What gemm_sm90.cu has beside its ring, which begins at a multiple of 1024 bytes.
+            beside = 2 * 8 * it.stages + 4
+            if not (it.promote and scheme.exact):
+                beside += it.m // 64 * (64 + it.n) * (16 if wide else 8)
+            ours = chip.family is HOPPER
+            assert it.shared + (-(-beside // 1024) * 1024 if ours else 0) <= chip.shared
+
+
+def test_short_blocks_and_floating_point_sums_are_promoted() -> None:
+    assert not tiles("int8x6")[0].promote
+    assert not tiles("int8x6", blocks=4, steps_per_block=16)[0].promote
+    assert tiles("int8x6", blocks=4, steps_per_block=2)[0].promote
+    assert tiles("fp16x3")[0].promote
+
+
+def test_only_tiles_of_16_by_8_share_powers_of_two() -> None:
+    assert is_grouped(scheme("mixpert-IV"))
+    assert not is_grouped(scheme("int8x6"))
+    grouped = scheme("mixpert-IV")
+    assert not is_grouped(replace(grouped, left=replace(grouped.left, group=8)))  # type: ignore[arg-type]

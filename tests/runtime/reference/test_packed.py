@@ -1,9 +1,12 @@
-"""Panels, padding and powers of two."""
+"""Packed operands of the reference backend, and what leaves their slices."""
 
 import numpy as np
 import pytest
 
 from mixpert_py.runtime.reference.packed import padded, panels, times_power_of_two
+from tests.runtime.certified import multiply
+from tests.runtime.emulations import EMULATIONS
+from tests.runtime.families import Array, crowded, normal
 
 
 @pytest.mark.parametrize(
@@ -45,3 +48,97 @@ def test_powers_of_two_are_applied_at_once(
     with np.errstate(under="ignore"):
         assert times_power_of_two(x, left, right) is x
     np.testing.assert_array_equal(x, np.float32(expected))
+
+
+def lossy_rows() -> tuple[Array, Array]:
+    """A row of A and a column of B with one large entry among thousands of half a unit.
+
+    0.5 has the unit 129 / 256 · 2^-23.
+    """
+    rng = np.random.default_rng(3)
+    a, b = normal(rng, 20, 8192, 12)
+    half = 0.49 * 129 / 256
+    a[3] = np.ldexp(rng.choice([half, -half], 8192), -23)
+    b[:, 5] = np.ldexp(rng.choice([half, -half], 8192), -23)
+    a[3, 7] = b[1000, 5] = 0.5
+    return a, b
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lossy_rows_leave_and_come_back_in_the_results_precision(dtype: type) -> None:
+    a, b = (x.astype(dtype) for x in lossy_rows())
+    product = multiply(a, b, EMULATIONS["int8x6"], block=8192)
+    assert (product.outliers.rows, product.outliers.columns) == (1, 1)
+    assert product.outliers.fraction == pytest.approx(2 / 32)
+    exact = a.astype(np.float64) @ b
+    error = np.abs(product.value - exact)
+    assert (error <= product.certificate.bound()).all()
+    kept = multiply(a, b, EMULATIONS["int8x6"], block=8192, rule="none")
+    assert kept.outliers.fraction == 0
+    worse = np.abs(kept.value - exact)
+    better = 4 if dtype is np.float64 else 1  # a chain of 8192 in FP32 rounds as often
+    assert worse[3].max() > better * error[3].max()
+    assert worse[:, 5].max() > better * error[:, 5].max()
+    assert (worse <= kept.certificate.bound()).all()
+    others = np.ix_(np.arange(20) != 3, np.arange(12) != 5)
+    np.testing.assert_array_equal(product.value[others], kept.value[others])
+
+
+@pytest.mark.parametrize(
+    ("block", "leaves", "dropped"),
+    [
+        (None, True, 1.96),
+        (1024, True, 0.98),  # in one block of two the digits are crowded
+        (128, False, 0.12),
+    ],
+)
+def test_rows_whose_dropped_terms_would_matter_leave(
+    block: int | None, leaves: bool, dropped: float
+) -> None:
+    """`dropped` is what the six terms would lose, of what grade B allows."""
+    rng = np.random.default_rng(7)
+    a, b = (x.astype(np.float32) for x in normal(rng, 20, 2048, 12))
+    row, column = crowded(rng, 1, 100, 1)  # both large entries in one block
+    a[3], b[:, 5] = row[0].min(), column.min()
+    a[3, :100], b[:100, 5] = row[0], column[:, 0]
+    scheme = EMULATIONS["int8x6"]
+    product = multiply(a, b, scheme, block=block)
+    kept = multiply(a, b, scheme, block=block, rule="none")
+    exact = a.astype(np.float64) @ b
+    for result in (product, kept):
+        assert (np.abs(result.value - exact) <= result.certificate.bound()).all()
+    allowed = 2048 * 2.0**-24 * np.linalg.norm(a[3]) * np.linalg.norm(b[:, 5])
+    assert exact[3, 5] - kept.value[3, 5] == pytest.approx(dropped * allowed, rel=0.05)
+    assert (product.outliers.rows, product.outliers.columns) == (leaves, leaves)
+    if leaves:
+        assert abs(product.value[3, 5] - exact[3, 5]) < 0.01 * allowed
+
+
+def test_tiles_leave_one_by_one() -> None:
+    a, b = (x.astype(np.float32) for x in normal(np.random.default_rng(4), 48, 96, 24))
+    a[16:32, 32:64] = b[64:, 8:16] = 0.49 * 2.0**-20  # just not half a last digit, beside 1
+    a[20, 40] = b[70, 9] = 1.0
+    product = multiply(a, b, EMULATIONS["mixpert-IV"])
+    assert (product.outliers.rows, product.outliers.columns) == (16, 8)  # rows of one tile each
+    error = np.abs(product.value - a.astype(np.float64) @ b)
+    assert (error <= product.certificate.bound()).all()
+
+
+@pytest.mark.parametrize(("count", "leaves"), [(60, False), (75, True)])
+def test_a_tile_leaves_from_its_limit_on(count: int, leaves: bool) -> None:
+    """It may lose 2^-18 of its norm: 66 entries of 0.49 units of 2^-20 beside 1, and no more."""
+    a = np.zeros((16, 32), np.float32)
+    a.flat[1 : 1 + count] = 0.49 * 2.0**-20
+    a[0, 0] = 1
+    product = multiply(a, np.eye(32, dtype=np.float32), EMULATIONS["mixpert-IV"])
+    assert product.outliers.rows == 16 * leaves
+
+
+@pytest.mark.parametrize("name", ["int8x6", "mixpert-IV"])
+def test_the_papers_rule_names_nearly_every_tile(name: str) -> None:
+    a, b = (x.astype(np.float32) for x in normal(np.random.default_rng(5), 64, 256, 64))
+    product = multiply(a, b, EMULATIONS[name], rule="ratio")
+    assert product.outliers.fraction > 0.9
+    assert (np.abs(product.value - a.astype(np.float64) @ b) <= product.certificate.bound()).all()
+    even = np.full((32, 64), 1.0), np.full((64, 32), 2.0)
+    assert multiply(*even, EMULATIONS[name], rule="ratio").outliers.fraction == 0
