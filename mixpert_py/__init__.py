@@ -63,49 +63,35 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Every public name and the module that defines it; type checkers read the imports above.
-_HOMES = {
-    "BudgetError": "mixpert_py.errors",
-    "DeviceError": "mixpert_py.errors",
-    "MixPertError": "mixpert_py.errors",
-    "PlanError": "mixpert_py.errors",
-    "ProgramError": "mixpert_py.errors",
-    "ShapeError": "mixpert_py.errors",
-    "SourceError": "mixpert_py.errors",
-    "accelerate": "mixpert_py.decorator",
-    "assert_within_budget": "mixpert_py.budget",
-    "blas_gemm": "mixpert_py.runtime.products.blas",
-    "dot": "mixpert_py.runtime.api",
-    "dot_method": "mixpert_py.runtime.api",
-    "einops_einsum": "mixpert_py.runtime.products.einsum",
-    "einsum": "mixpert_py.runtime.products.einsum",
-    "imatmul": "mixpert_py.runtime.products.in_place",
-    "inner": "mixpert_py.runtime.products.inner",
-    "install": "mixpert_py.import_hook",
-    "load_plan": "mixpert_py.config",
-    "matmul": "mixpert_py.runtime.api",
-    "matrix_power": "mixpert_py.runtime.products.multi_dot",
-    "matvec": "mixpert_py.runtime.products.inner",
-    "multi_dot": "mixpert_py.runtime.products.multi_dot",
-    "observe": "mixpert_py.observation",
-    "pack": "mixpert_py.runtime.packed_array",
-    "precision": "mixpert_py.runtime.precision",
-    "reduce_product": "mixpert_py.runtime.products.xp",
-    "schemes": "mixpert_py.runtime.schemes",
-    "target": "mixpert_py.runtime.products.in_place",
-    "tensordot": "mixpert_py.runtime.products.tensordot",
-    "torch_call": "mixpert_py.runtime.products.tensors",
-    "torch_matmul": "mixpert_py.runtime.products.tensors",
-    "vecdot": "mixpert_py.runtime.products.inner",
-    "vecmat": "mixpert_py.runtime.products.inner",
-    "xp_product": "mixpert_py.runtime.products.xp",
+# The modules and the public names that they define; type checkers read the imports above.
+_NAMES = {
+    "mixpert_py.budget": "assert_within_budget",
+    "mixpert_py.config": "load_plan",
+    "mixpert_py.decorator": "accelerate",
+    "mixpert_py.errors": "BudgetError DeviceError MixPertError PlanError ProgramError ShapeError "
+    "SourceError",
+    "mixpert_py.import_hook": "install",
+    "mixpert_py.observation": "observe",
+    "mixpert_py.runtime.api": "dot dot_method matmul",
+    "mixpert_py.runtime.packed_array": "pack",
+    "mixpert_py.runtime.precision": "precision",
+    "mixpert_py.runtime.products.blas": "blas_gemm",
+    "mixpert_py.runtime.products.einsum": "einops_einsum einsum",
+    "mixpert_py.runtime.products.in_place": "imatmul target",
+    "mixpert_py.runtime.products.inner": "inner matvec vecdot vecmat",
+    "mixpert_py.runtime.products.multi_dot": "matrix_power multi_dot",
+    "mixpert_py.runtime.products.tensordot": "tensordot",
+    "mixpert_py.runtime.products.tensors": "torch_call torch_matmul",
+    "mixpert_py.runtime.products.xp": "reduce_product xp_product",
+    "mixpert_py.runtime.schemes": "schemes",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 # `%load_ext mixpert_py` looks for these.
 _EXTENSION = dict.fromkeys(
     ("load_ipython_extension", "unload_ipython_extension"), "mixpert_py.notebook"
 )
 
-__all__ = list(_HOMES)
+__all__ = sorted(_HOMES)
 
 
 def __dir__() -> list[str]:

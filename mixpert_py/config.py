@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mixpert_py import files
 from mixpert_py import plan as plan_file
@@ -18,9 +17,7 @@ from mixpert_py.errors import PlanError
 from mixpert_py.plan import Plan
 from mixpert_py.plan import module_name as module_name
 from mixpert_py.runtime import own_files, processor
-
-if TYPE_CHECKING:
-    from mixpert_py.sources import project
+from mixpert_py.sources import project
 
 SUFFIX = ".mixpert.toml"
 # Schemes that run without tensor cores.
@@ -214,25 +211,9 @@ def file_from_parent() -> str:
     return os.environ[_FROM_PARENT]
 
 
-def tuning_defaults(script: str) -> "project.TuningDefaults":
-    """The options of `mixpert tune` that the script's project sets."""
-    from mixpert_py.sources import project
-
-    return project.tuning_defaults(str(_folder(script)))
-
-
 def project_packages() -> tuple[str, ...]:
     """`[tool.mixpert] packages` of the running program's project."""
-    from mixpert_py.sources import project
-
     return project.packages(str(_folder(_running_file())))
-
-
-def packages_of(folder: str | None) -> tuple[str, ...]:
-    """`[tool.mixpert] packages` of the project in a folder; empty without a folder."""
-    from mixpert_py.sources import project
-
-    return () if folder is None else project.packages(folder)
 
 
 def look_up_plans() -> None:

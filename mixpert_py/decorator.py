@@ -198,18 +198,8 @@ def rewritten_modules(modules: Collection[str]) -> Iterator[None]:
     the rewritten products, too. Schemes that `accelerate` or `install` wrote into them do not
     count inside. Raises SourceError if a file cannot be rewritten.
     """
-    files = _rewritten_files(modules)
-    before = [
-        (function, function.__code__)
-        for function in functions()
-        if function.__code__.co_filename in files
-    ]
+    before = rewrite_in_place(_rewritten_files(modules), lambda function: True)
     try:
-        for function, code in before:
-            with suppress(SourceError):  # made by a decorator's `exec`, or of an earlier source
-                made = _twin(code, files[code.co_filename])
-                # Its flags, too: types.coroutine sets some on a function that is there already.
-                function.__code__ = made.replace(co_flags=code.co_flags)
         yield
     finally:
         for function, code in before:
@@ -224,25 +214,29 @@ def functions() -> list[FunctionType]:
 
 
 def rewrite_in_place(
-    files: Mapping[str, CodeType], namespace: Mapping[str, Any]
+    files: Mapping[str, CodeType], is_meant: Callable[[FunctionType], bool]
 ) -> list[tuple[FunctionType, CodeType]]:
-    """Give every function of a namespace its code from a rewritten file.
+    """Give every function that is meant its code from a rewritten file.
 
     files: maps a file, as code names it, to its rewritten code. Returns the functions with their
-    earlier code. Functions that are already rewritten, or whose file has changed, keep their code.
+    earlier code. Functions that a decorator's `exec` made, or of an earlier source, keep theirs.
     """
     before = []
     for function in functions():
-        if function.__globals__ is not namespace:
-            continue
         code = function.__code__
-        is_rewritten = any(namespace.get(name) is mixpert_py for name in _names(code))
-        if code.co_filename in files and not is_rewritten:
+        if code.co_filename in files and is_meant(function):
             with suppress(SourceError):
-                made = _twin(code, files[code.co_filename]).replace(co_flags=code.co_flags)
-                function.__code__ = made
+                made = _twin(code, files[code.co_filename])
+                # Its flags, too: types.coroutine sets some on a function that is there already.
+                function.__code__ = made.replace(co_flags=code.co_flags)
                 before.append((function, code))
     return before
+
+
+def is_rewritten(function: FunctionType) -> bool:
+    """Whether a function's code refers to this package by the name of the added import."""
+    names = _names(function.__code__)
+    return any(function.__globals__.get(name) is mixpert_py for name in names)
 
 
 def _rewritten_files(modules: Collection[str]) -> dict[str, CodeType]:
@@ -296,9 +290,8 @@ def _is_of(function: FunctionType, code: CodeType) -> bool:
 
     The code of an already rewritten function cannot be compared, and is accepted.
     """
-    names = _names(function.__code__)
-    ours = any(function.__globals__.get(name) is mixpert_py for name in names)
-    return ours or ASSERTIONS in names or _alike(function.__code__, code)
+    known = is_rewritten(function) or ASSERTIONS in _names(function.__code__)
+    return known or _alike(function.__code__, code)
 
 
 def _alike(one: object, other: object) -> bool:

@@ -36,7 +36,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 
 import mixpert_py
 from mixpert_py import config
-from mixpert_py.decorator import functions, rewrite_in_place
+from mixpert_py.decorator import functions, is_rewritten, rewrite_in_place
 from mixpert_py.errors import (
     BudgetError,
     DeviceError,
@@ -54,7 +54,7 @@ from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import SchemeUse
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.sources import in_memory
+from mixpert_py.sources import in_memory, project
 
 if TYPE_CHECKING:
     from mixpert_py.tuning.options import TuningOptions
@@ -224,7 +224,9 @@ class MixPertMagics(Magics):
                     files[name] = made.code
                     namespace.update(dict.fromkeys(made.names, mixpert_py))
                     self.places |= {site.id: (name, site) for site in analyze(source, module)}
-        self.functions = rewrite_in_place(files, namespace)
+        self.functions = rewrite_in_place(
+            files, lambda it: it.__globals__ is namespace and not is_rewritten(it)
+        )
 
     def _cells_of_functions(self) -> dict[str, str]:
         """The texts of cells that define functions, by the file names in their code."""
@@ -444,10 +446,10 @@ def _settings(line: str) -> "TuningOptions":
     from mixpert_py.commands import tune
 
     words = [word for word in shlex.split(line) if word not in ("--tune", "--profile")]
-    project = config.tuning_defaults(os.path.abspath(MODULE))
+    defaults = project.tuning_defaults(os.path.abspath(MODULE))
     try:
         with tune.tune.make_context("tune", words) as context:
-            options, _ = tune.Options(**context.params).with_defaults(project)
+            options, _ = tune.Options(**context.params).with_defaults(defaults)
             if options.has_several_budgets:
                 raise MixPertError("a cell is tuned for one budget: give one bare --error BUDGET")
             return replace(tune.settings_of(options, []), command=f"%%mixpert {line}")

@@ -6,7 +6,6 @@ of the number of a key's parts.
 
 import re
 import tomllib
-from collections.abc import Iterator
 from itertools import takewhile
 from operator import eq
 from typing import Any
@@ -16,18 +15,12 @@ from mixpert_py.errors import one_line, short
 MAX_BYTES = 1 << 20
 MOST_PARTS = 16  # of a dotted key
 MOST_LINES = 50_000  # tomlkit takes 10 µs for each, blank ones too
-# Strings, those of several lines first. One that is not closed reaches to the end of its line, or
-# of the text: so no text is looked at twice.
-STRING = r"""
-      "{3} (?:\\.|[^\\])*? (?:"{3,5}|\\?\Z) | '{3} .*? (?:'{3,5}|\Z)
-    | " (?:\\.|[^"\\\n])*+ "? | ' [^'\n]*+ '?
-"""
-# TOML without its spaces: strings; comments; signs; bare keys and values.
-TOKEN = re.compile(
-    rf"{STRING} | \# [^\n]* | [\[\]{{}},=\n] | [^\s\[\]{{}},=\"'#]+", re.DOTALL | re.VERBOSE
-)
-# The signs between strings, comments and words.
-SIGN = re.compile(rf"{STRING} | \# [^\n]* | ([\[\]{{}},=\n.])", re.DOTALL | re.VERBOSE)
+NAME = r"""(?:[\w. \t-]|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')++"""
+# The beginning of a line with a header or a key, and what stands over several lines.
+LINE = re.compile(rf"^[ \t]*+(?:(\[\[?)({NAME})\]|({NAME})=)", re.MULTILINE)
+TEXT = re.compile(r'"{3}(?:\\.|[^\\])*?"{3}|' + r"'{3}.*?'{3}", re.DOTALL)
+PART = r"""(?:[\w-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')"""
+DEEP = re.compile(rf"""(?<![\w"'-])(?:{PART}[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}""")
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
@@ -54,7 +47,7 @@ def tables(text: str) -> dict[str, Any]:
         raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
     if text.count("\n") > MOST_LINES:
         raise ValueError(f"more than {MOST_LINES:,} lines")
-    if "." * MOST_PARTS in "".join(SIGN.findall(text)):
+    if DEEP.search(text):
         raise ValueError("nested too deeply")
     try:
         found = tomllib.loads(text)
@@ -69,12 +62,22 @@ def tables(text: str) -> dict[str, Any]:
 
 
 def line_of(text: str, keys: list[str]) -> int:
-    """The 1-based line of a key (`["site", "[2]", "id"]`) in valid TOML, or of its table."""
+    """The 1-based line of a key (`["site", "[2]", "id"]`) in valid TOML, or of its table.
+
+    A part of a value that is written inline has the line on which the value begins.
+    """
+    text = TEXT.sub(lambda found: "\n" * found[0].count("\n"), text)
     best, line = 0, 1
-    for path, number in _places(text):
+    table: list[str] = []
+    lengths: dict[str, int] = {}  # of the arrays of tables so far
+    for found in LINE.finditer(text):
+        brackets, header, key = (part and part.strip() for part in found.groups())
+        if header:
+            table = _header(header, brackets == "[[", lengths)
+        path = [*table, *_parts(key)] if key else table
         common = sum(takewhile(bool, map(eq, path, keys)))
         if common > best:
-            best, line = common, number
+            best, line = common, 1 + text.count("\n", 0, found.start(1 if header else 3))
     return line
 
 
@@ -115,46 +118,13 @@ def _require_64_bits(found: dict[str, Any]) -> None:
             raise ValueError("not valid TOML: an integer of more than 64 bits")
 
 
-def _places(text: str) -> Iterator[tuple[list[str], int]]:
-    """The path and the line of each header, key and element of an inline list in valid TOML.
-
-    Deeper parts of a value are not distinguished.
-    """
-    table: list[str] = []
-    lengths: dict[str, int] = {}  # of the arrays of tables so far
-    key, number = "", 1
-    here: list[str] | None = None  # the path of the value that is being read
-    depth = 0  # brackets open in it
-    for token in TOKEN.findall(text + "\n"):
-        if token[0] == "#":
-            pass
-        elif token == "\n" and depth == 0:
-            if here is None and key:
-                table = _header(key, lengths)
-                yield table, number
-            key, here = "", None
-        elif here is None and token == "=":
-            here = [*table, *_parts(key)]
-            depth, index, awaited = 0, -1, False
-            yield here, number
-        elif here is None:
-            key += token
-        elif token != "\n":
-            if awaited:
-                yield [*here, f"[{index}]"], number
-            depth += (token in ("[", "{")) - (token in ("]", "}"))
-            awaited = depth == 1 and token in ("[", ",")
-            index += awaited
-        number += token.count("\n")
-
-
-def _header(text: str, lengths: dict[str, int]) -> list[str]:
+def _header(name: str, is_array: bool, lengths: dict[str, int]) -> list[str]:
     """The keys of a header `[a.b]` or `[[a]]`; an array of tables stands for its last table so far.
 
     A plan has such arrays only at the top.
     """
-    first, *rest = _parts(text.strip("[]"))
-    if text.startswith("[[") and not rest:
+    first, *rest = _parts(name)
+    if is_array and not rest:
         lengths[first] = lengths.get(first, 0) + 1
     return [first, f"[{lengths[first] - 1}]", *rest] if first in lengths else [first, *rest]
 

@@ -45,7 +45,7 @@ def test_parts_do_not_import_one_another(part: str) -> None:
                 assert own or face, f"{path} imports {name}"
 
 
-ROOMS = ("sources", "launch", "graph", "execution", "tuning", "commands")
+ROOMS = ("sources", "launch", "execution", "tuning", "commands")
 
 
 @pytest.mark.parametrize("number", range(len(ROOMS)), ids=ROOMS)

@@ -37,7 +37,6 @@ class Options:
     as_json: bool
     quiet: bool
     verbose: bool
-    no_progress: bool
     module: str | None
     packages: tuple[str, ...]
     arguments: tuple[str, ...]
@@ -57,11 +56,11 @@ class Options:
 
     def _project_budget(self) -> str | None:
         """The project's budget for all values, else its smallest budget, or None."""
-        from mixpert_py import config
+        from mixpert_py.sources import project
         from mixpert_py.tuning.options import parse_budgets, parse_named
 
         is_file = self.module is None and bool(self.arguments)
-        typed = config.tuning_defaults(self.arguments[0] if is_file else "")
+        typed = project.tuning_defaults(self.arguments[0] if is_file else "")
         budgets = parse_budgets("[tool.mixpert] error", typed.error)
         texts = parse_named("[tool.mixpert] error", typed.error)
         name = None if None in budgets else min(budgets, key=budgets.__getitem__, default=None)
@@ -126,7 +125,7 @@ def estimate(options: Options) -> int:
     require_seconds(options.time_limit)
     program = options.program()
     packages = packages_of(program, options.packages)
-    quiet = options.as_json or options.quiet or options.no_progress
+    quiet = options.as_json or options.quiet
     if not quiet and sys.stderr.isatty():
         line = "runs the program once; its products then take as long, 1 to 10 seconds"
         click.echo(f"mixpert: {line}", err=True)

@@ -18,26 +18,18 @@ from mixpert_py.commands.program import FILE, package_option, require_paths
     type=click.Choice(["text", "dot", "mermaid", "json"]),
     help="Default: the format that the ending of OUT names, else text.",
 )
-@click.option(
-    "--profile",
-    metavar="FILE",
-    type=FILE,
-    help="Show the shares of time and the edges in a profile of `mixpert run --json FILE`.",
-)
 @click.option("-o", "--output", metavar="OUT", type=FILE, help="Write the graph here.")
 def graph(
     packages: tuple[str, ...],
     paths: tuple[str, ...],
     form: str | None,
-    profile: str | None,
     output: str | None,
 ) -> int:
     """Show which products' results can reach which others.
 
     `-` reads a program from standard input.
     """
-    from mixpert_py.graph import formats
-    from mixpert_py.graph import graph as graph_of
+    from mixpert_py import graph as graph_of
     from mixpert_py.sources import source_files
     from mixpert_py.sources.packages import files as files_of_packages
 
@@ -53,11 +45,9 @@ def graph(
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)
-    if profile is not None:
-        graphs = graph_of.with_profile(graphs, profile)
-    content = formats.rendered(graphs, form, output)
+    content = graph_of.rendered(graphs, form, output)
     if output is None or output == "-":
         click.echo(content, nl=False)
     elif len(problems) < len(graphs):
-        formats.write(output, content, graphs)
+        graph_of.write(output, content, graphs)
     return 2 if problems else 0

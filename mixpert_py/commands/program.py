@@ -1,7 +1,6 @@
 """Common parts of commands: options as a record, and where a program's own words begin."""
 
 import functools
-import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -117,7 +116,6 @@ def with_progress(command: Callable[..., Code]) -> Callable[..., Code]:
         click.option(
             "-v", "--verbose", is_flag=True, help="Print a line for each run instead of a bar."
         ),
-        click.option("--no-progress", is_flag=True, help="Show no progress bar."),
     )
     for option in reversed(options):
         command = option(command)
@@ -214,8 +212,7 @@ class PlanCommand(ProgramCommand):
 def program_of(module: str | None, script: str | None, arguments: tuple[str, ...]) -> "Program":
     """The script or module whose runs are compared.
 
-    Raises UsageError if neither is named, SourceError for an archive, because its modules would not
-    be rewritten.
+    Raises UsageError if neither is named.
     """
     from mixpert_py.launch import launcher
 
@@ -227,13 +224,7 @@ def program_of(module: str | None, script: str | None, arguments: tuple[str, ...
     if script in ("-c", "-"):
         what = "-c CODE" if script == "-c" else "standard input"
         raise SourceError(f"the command takes a script or -m MODULE, not {what}")
-    program = script_or_notebook(script, arguments)
-    if program.within is not None and not os.path.isdir(script):
-        raise SourceError(
-            f"{script}: an archive; the command takes a script, a folder with __main__.py, "
-            "or -m MODULE"
-        )
-    return program
+    return script_or_notebook(script, arguments)
 
 
 def script_or_notebook(path: str, arguments: tuple[str, ...]) -> "Program":
@@ -258,11 +249,11 @@ def packages_of(program: "Program", typed: tuple[str, ...]) -> tuple[str, ...]:
 
     Raises SourceError for a package that cannot be rewritten.
     """
-    from mixpert_py import config
     from mixpert_py.launch.running import project_folder
+    from mixpert_py.sources import project
     from mixpert_py.sources.packages import require
 
-    names = typed or config.packages_of(project_folder(program))
+    names = typed or project.packages(project_folder(program))
     require(names, [program.path])
     return names
 

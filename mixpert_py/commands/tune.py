@@ -73,7 +73,6 @@ class Options:
     as_json: bool
     quiet: bool
     verbose: bool
-    no_progress: bool
     module: str | None
     script: str | None
     arguments: tuple[str, ...]
@@ -308,12 +307,13 @@ def tune(options: Options) -> int:
     right behind SCRIPT; what follows them, or `--`, is the program's. Every run is kept in a
     .trials.jsonl file beside the plan: what Ctrl-C interrupts, --resume goes on with.
     """
-    from mixpert_py import config, files
+    from mixpert_py import files
+    from mixpert_py.sources import project
     from mixpert_py.tuning.trials import Trials, beside
 
     program = program_of(options.module, options.script, options.arguments)
     packages = packages_of(program, options.packages)
-    options, taken = options.with_defaults(config.tuning_defaults(program.filename))
+    options, taken = options.with_defaults(project.tuning_defaults(program.filename))
     settings = replace(settings_of(options, taken), packages=packages)
     path = Path(options.output) if options.output else plan_place(program)
     paths = [path]
@@ -466,7 +466,7 @@ def _searched(
     from mixpert_py.tuning.prepare import prepare
     from mixpert_py.tuning.search import tune_each
 
-    quiet = options.as_json or options.quiet or options.no_progress
+    quiet = options.as_json or options.quiet
     with tables.progress(quiet, options.verbose) as show:
 
         def on_run(purpose: str) -> None:

@@ -53,7 +53,6 @@ class Options:
     as_json: bool
     quiet: bool
     verbose: bool
-    no_progress: bool
     module: str | None
     plan: str
     script: str | None
@@ -133,7 +132,7 @@ def verify(options: Options) -> int:
     for line in (*others, config.other_threads(plan)):
         if line:
             click.echo(f"mixpert: {line}", err=True)
-    quiet = options.as_json or options.quiet or options.no_progress
+    quiet = options.as_json or options.quiet
     with tables.progress(quiet, options.verbose) as show:
         found = check_plan(program, plan, settings, show)
     holds = found.holds and not (options.strict and (found.outside or others))

@@ -13,7 +13,6 @@ import re
 import sys
 import threading
 import traceback
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
-from zipimport import ZipImportError, zipimporter
 
 from mixpert_py import config, own_imports
 from mixpert_py.errors import RefusedProgramError, SourceError, named
@@ -48,7 +46,7 @@ class Program:
     argv: sys.argv. module: the first part of its site ids. path: the future sys.path[0]; for a
     module "" if there is no such entry. spec: for `-m`, else None. before: entries that the
     module's package, imported to find the module, has put before that one. within: the named folder
-    or archive whose `__main__.py` it is.
+    whose `__main__.py` it is.
     """
 
     source: bytes
@@ -70,12 +68,12 @@ class Program:
 
 
 def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
-    """Load `python path arguments…`: a file, a folder with `__main__.py`, or such an archive.
+    """Load `python path arguments…`: a file, or a folder with `__main__.py`.
 
     Raises SourceError if there is no such file, or no `__main__.py`.
     """
-    if os.path.isdir(path) or zipfile.is_zipfile(path):
-        return _folder_or_archive(path, arguments)
+    if os.path.isdir(path):
+        return _folder(path, arguments)
     source = source_files.read_whole(Path(path))
     folder = os.path.dirname(os.path.realpath(path))
     return Program(
@@ -87,16 +85,15 @@ def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
     )
 
 
-def _folder_or_archive(path: str, arguments: tuple[str, ...]) -> Program:
-    """Load `python path arguments…` of a folder or archive, whose `__main__.py` is run."""
+def _folder(path: str, arguments: tuple[str, ...]) -> Program:
+    """Load `python path arguments…` of a folder, whose `__main__.py` is run."""
     file = os.path.join(path, "__main__.py")
-    is_folder = os.path.isdir(path)
     try:
-        source = source_files.read_whole(file) if is_folder else zipimporter(path).get_data(file)
-    except (SourceError, OSError, ZipImportError):
+        source = source_files.read_whole(file)
+    except SourceError:
         raise SourceError(f"{path}: no {os.path.basename(file)} in it") from None
     place = file if os.path.isabs(file) else os.path.join(os.getcwd(), file)
-    module = config.module_name(Path(file)) if is_folder else "__main__"
+    module = config.module_name(Path(file))
     return Program(source, place, (path, *arguments), module, os.path.abspath(path), within=path)
 
 
@@ -241,12 +238,7 @@ def main_module(program: Program) -> ModuleType:
         main.display = print  # type: ignore[attr-defined]
     elif program.is_file:
         main.__file__ = program.filename
-        is_archived = program.within is not None and not os.path.isdir(program.within)
-        main.__loader__ = (
-            zipimporter(program.path)
-            if is_archived
-            else SourceFileLoader("__main__", program.filename)
-        )
+        main.__loader__ = SourceFileLoader("__main__", program.filename)
         main.__cached__ = program.spec.cached if program.spec else None  # type: ignore[attr-defined]
     else:
         main.__loader__ = BuiltinImporter

@@ -42,7 +42,7 @@ def project_hook(script: str | None, packages: Sequence[str] = ()) -> ImportHook
     the project names. Raises SourceError for a package that cannot be rewritten.
     """
     hook = ImportHook(folder=_folder_of(script))
-    hook.packages = tuple(packages) or config.packages_of(hook.folder)
+    hook.packages = tuple(packages) or project.packages(hook.folder)
     require(hook.packages, [os.path.dirname(script or "") or os.curdir])
     hook.install()
     return hook

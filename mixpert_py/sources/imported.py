@@ -5,6 +5,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
@@ -33,20 +34,18 @@ def project_files(
     path: the folders in which imports are looked up. package: the package of the program's own
     file. Imports whose names the program makes while it runs are not found.
     """
-    finder = _Finder(folder, [*path, *sys.path])
+    find = cache(partial(_find, folder=folder, path=[*path, *sys.path]))
     found: dict[str, ProjectFile] = {}
     pending = [(main, package)]
     while pending:
         file, package = pending.pop(0)
         imports = {}
         for spelled, name in imported_names(file.source, package):
-            spec = finder.find(name)
-            if spec is None or spec.origin is None:
+            if (place := find(name)) is None:
                 continue
-            imports[spelled] = spec.origin
-            if spec.origin not in found and spec.origin != main.path:
-                found[spec.origin] = made = _read(spec.origin)
-                parent = spec.name if spec.submodule_search_locations else spec.parent or ""
+            imports[spelled], parent = place
+            if place[0] not in found and place[0] != main.path:
+                found[place[0]] = made = _read(place[0])
                 pending.append((made, parent))
         found[file.path] = ProjectFile(file.path, file.module, file.source, imports)
     return [found.pop(main.path), *found.values()]
@@ -68,38 +67,27 @@ def spec_without_imports(name: str, path: Sequence[str] | None = None) -> Module
     return spec
 
 
-class _Finder:
-    """Looks up each module of a project once."""
+def _find(name: str, folder: str, path: Sequence[str]) -> tuple[str, str] | None:
+    """The file and the package of a module whose source is the project's own; None for others."""
+    top = name.partition(".")[0]
+    if top in sys.builtin_module_names or (top != name and not _is_package(top, folder, path)):
+        return None
+    try:
+        spec = spec_without_imports(name, path)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or not (spec.origin or "").endswith(".py"):
+        return None
+    place = str(spec.origin)
+    parent = spec.name if spec.submodule_search_locations else spec.parent or ""
+    return (place, parent) if project.is_in(place, folder) else None
 
-    def __init__(self, folder: str, path: Sequence[str]) -> None:
-        self._folder = folder
-        self._path = path
-        self._known: dict[str, ModuleSpec | None] = {}
 
-    def find(self, name: str) -> ModuleSpec | None:
-        """The spec of a module whose source is the project's own; None for any other name."""
-        if name not in self._known:
-            self._known[name] = self._find(name)
-        return self._known[name]
-
-    def _find(self, name: str) -> ModuleSpec | None:
-        top = name.partition(".")[0]
-        if top in sys.builtin_module_names or (top != name and self.find_package(top) is None):
-            return None
-        try:
-            spec = spec_without_imports(name, self._path)
-        except (ImportError, ValueError):
-            return None
-        is_source = spec is not None and (spec.origin or "").endswith(".py")
-        return spec if is_source and project.is_in(spec.origin, self._folder) else None  # type: ignore[union-attr,arg-type]
-
-    def find_package(self, name: str) -> ModuleSpec | None:
-        """The spec of a package that may be the project's own, with or without source."""
-        spec = spec_without_imports(name, self._path)
-        if spec is None or spec.submodule_search_locations is None:
-            return None
-        places = [str(Path(place, "_")) for place in spec.submodule_search_locations]
-        return spec if any(project.is_in(place, self._folder) for place in places) else None
+def _is_package(name: str, folder: str, path: Sequence[str]) -> bool:
+    """Whether a package, with or without source, may be the project's own."""
+    spec = spec_without_imports(name, path)
+    places = () if spec is None else spec.submodule_search_locations or ()
+    return any(project.is_in(str(Path(place, "_")), folder) for place in places)
 
 
 def _read(path: str) -> ProjectFile:

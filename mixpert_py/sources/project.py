@@ -47,20 +47,23 @@ def is_in(file: str, folder: str) -> bool:
     )
 
 
-def tuning_defaults(start: str) -> TuningDefaults:
-    """`[tool.mixpert] error`, `criterion` and `compare` of a folder's project.
+def tuning_defaults(script: str) -> TuningDefaults:
+    """`[tool.mixpert] error`, `criterion` and `compare` of a script's project.
 
     Each is a value or a list of values. Raises SourceError if pyproject.toml is wrong.
     """
-    path = Path(folder_of(start), PROJECT)
+    path = Path(folder_of(os.path.dirname(script)), PROJECT)
     ours = table(path)
     return TuningDefaults(*(_texts(path, key, ours.get(key, [])) for key in TUNING))
 
 
-def packages(start: str) -> tuple[str, ...]:
-    """`[tool.mixpert] packages` of a folder's project. Raises SourceError if pyproject.toml is
-    wrong.
+def packages(start: str | None) -> tuple[str, ...]:
+    """`[tool.mixpert] packages` of a folder's project; empty without a folder.
+
+    Raises SourceError if pyproject.toml is wrong.
     """
+    if start is None:
+        return ()
     path = Path(folder_of(start), PROJECT)
     return _texts(path, "packages", table(path).get("packages", []))
 

@@ -67,13 +67,7 @@ def read(path: str) -> bytes:
 
     Raises SourceError, in one line, if it cannot be read or is an archive.
     """
-    raw = _read(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
-    if b"\0" in raw:  # in no source that Python takes
-        from zipfile import is_zipfile
-
-        if is_zipfile(path):
-            raise SourceError(f"{path}: an archive; unpack it, and give the folder")
-    return raw
+    return _read(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
 
 
 def read_whole(path: str | Path) -> bytes:
@@ -84,9 +78,15 @@ def read_whole(path: str | Path) -> bytes:
 def _read(path: str | Path, most: int) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read(most)
+            raw = file.read(most)
     except OSError as error:
         raise SourceError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    if b"\0" in raw:  # in no source that Python takes
+        from zipfile import is_zipfile
+
+        if is_zipfile(path):
+            raise SourceError(f"{path}: an archive; unpack it, and give the folder")
+    return raw
 
 
 def write_back(file: SourceFile, before: bytes, after: bytes) -> None:

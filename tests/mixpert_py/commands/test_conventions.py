@@ -189,7 +189,7 @@ def test_defaults_of_the_wrong_type_are_refused(tmp_path: Path, line: str) -> No
     key = line.partition(" ")[0]
     read = project.packages if key == "packages" else project.tuning_defaults
     with pytest.raises(SourceError, match=rf"\[tool.mixpert\] {key} is a"):
-        read(str(tmp_path))
+        read(str(tmp_path / "s.py") if key != "packages" else str(tmp_path))
 
 
 def test_a_project_names_the_packages_to_install(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import random
 
-from mixpert_py.graph.graph import Graph, of_source
+from mixpert_py.graph import Graph, of_source
 
 
 def graph(source: str) -> Graph:

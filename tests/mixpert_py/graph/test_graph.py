@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.graph.formats import as_json, dot, mermaid, text
-from mixpert_py.graph.graph import MAX_TEXT, Operator, of_source, shown
+from mixpert_py.graph import MAX_TEXT, Operator, as_json, dot, mermaid, of_source, shown, text
 from tests.mixpert_py.command import ROOT, Mixpert, called
 from tests.mixpert_py.graph.graphs import GRAPHS, graph, hard_to_write
 
@@ -103,12 +102,12 @@ def test_json_has_every_operator_and_edge() -> None:
     operators = [(one.path, operator) for one in GRAPHS for operator in one.operators]
     assert [(entry.pop("path"), Operator(**entry)) for entry in written["operators"]] == operators
     edges = [
-        (one.path, one.operators[producer].id, one.operators[consumer].id, True, None)
+        (one.path, one.operators[producer].id, one.operators[consumer].id)
         for one in GRAPHS
         for producer, consumer in one.edges
     ]
     assert [tuple(entry.values()) for entry in written["edges"]] == edges
-    assert set(written["edges"][0]) == {"path", "producer", "consumer", "static", "seen"}
+    assert set(written["edges"][0]) == {"path", "producer", "consumer"}
 
 
 QUOTED = r'"((?:[^"\\]|\\.)*)"'

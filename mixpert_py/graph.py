@@ -1,0 +1,324 @@
+"""The graph of a file's matrix products (operators), with edges along which values flow.
+
+Values are followed within a file, so a program of several files has one graph for each. Graphs are
+written as text, as JSON, for Graphviz and for Mermaid.
+"""
+
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mixpert_py import config, files
+from mixpert_py.errors import MixPertError, SourceError, named, writing
+from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.dataflow.graph import Dependencies, dependencies
+from mixpert_py.passes.pipeline import analyze, require_syntax
+from mixpert_py.sources import notebook_file, source_files
+from mixpert_py.sources.source_files import SourceFile
+
+MAX_TEXT = 40
+# Wide enough that rich never folds a line: an operator is one line, whatever the terminal.
+WIDTH = 100_000
+
+# Producer and consumer, as positions among the operators.
+Edge = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A rewritten matrix product as a node of the graph.
+
+    function: its qualified name, `<module>` outside functions. line, column: 1-based; in a notebook
+    the line is counted in the code cell with number `cell`. expression: the source text in
+    printable characters.
+    """
+
+    id: str
+    function: str
+    line: int
+    column: int
+    expression: str
+    cell: int | None = None
+
+    @property
+    def place(self) -> str:
+        """The operator's line: `7`, and in a notebook `cell_3:7`."""
+        return f"{self.line}" if self.cell is None else f"cell_{self.cell}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The graph of a file, or the `problem` why there is none.
+
+    operators: in source order, a product after those in its operands. edges: sorted pairs (p, s): a
+    value computed from the result of operators[p] can reach an operand of operators[s].
+    """
+
+    path: str
+    operators: tuple[Operator, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    problem: str | None = None
+
+    @cached_property
+    def successors(self) -> tuple[tuple[int, ...], ...]:
+        """Return, for each operator, the operators that it feeds, in source order."""
+        after: list[list[int]] = [[] for _ in self.operators]
+        for producer, consumer in self.edges:
+            after[producer].append(consumer)
+        return tuple(map(tuple, after))
+
+    @cached_property
+    def cycles(self) -> tuple[tuple[int, ...], ...]:
+        """Operators that feed one another, or themselves, in a loop. No two cycles overlap."""
+        import networkx  # a quarter of a second
+
+        whole: Any = networkx.DiGraph(self.edges)
+        return tuple(
+            sorted(
+                tuple(sorted(members))
+                for members in networkx.strongly_connected_components(whole)
+                if len(members) > 1 or whole.has_edge(*members, *members)
+            )
+        )
+
+
+def of_source(source: bytes, path: str, module: str, is_named: bool = True) -> Graph:
+    """The graph of a source text, or of a notebook if `path` is one. is_named: as in `SourceFile`.
+
+    Raises SourceError, naming `path`, if it does not parse.
+    """
+    with named(path, module):
+        if path.endswith(source_files.NOTEBOOK):
+            source, placed = notebook_file.placed_sites(source, module)
+            return _graph(path, placed, dependencies(source, module))
+        sites = [(site, None) for site in analyze(source, module)]
+        if is_named and not sites:
+            require_syntax(source, module)
+        return _graph(path, sites, dependencies(source, module))
+
+
+def of_files(files: Iterable[SourceFile]) -> list[Graph]:
+    """The graph of each file, in order and once. A file that cannot be read has a `problem`."""
+    return [_of_file(file) for file in {file.path: file for file in files}.values()]
+
+
+def shown(text: str) -> str:
+    """A text for display, with unprintable characters escaped, cut to MAX_TEXT characters."""
+    text = printable(text)
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def printable(text: str) -> str:
+    """A text with its unprintable characters escaped; XML and terminals take the rest as it is."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _of_file(file: SourceFile) -> Graph:
+    path = file.path
+    try:
+        module = config.module_name(Path(path))
+        return of_source(source_files.read(path), path, module, file.is_named)
+    except MixPertError as error:
+        return Graph(path, problem=str(error))
+
+
+def _graph(path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Dependencies) -> Graph:
+    """The graph of sites, each with its cell in a notebook."""
+    rewritten = [(site, cell) for site, cell in sites if site.reason is None]
+    # `a @ b` before `a @ b @ c`
+    rewritten.sort(key=lambda placed: (placed[0].span[1], -placed[0].span[0]))
+    position = {site.id: at for at, (site, _) in enumerate(rewritten)}
+    operators = tuple(
+        Operator(
+            site.id,
+            _function(site.id),
+            site.line,
+            site.column,
+            printable(site.expression),
+            cell=cell,
+        )
+        for site, cell in rewritten
+    )
+    return Graph(path, operators, tuple(sorted((position[p], position[s]) for p, s in flow.edges)))
+
+
+def _function(site: str) -> str:
+    """The qualified name in a site id, `module:qualname/kind~hash#n`."""
+    return site.partition(":")[2].rpartition("/")[0]
+
+
+def text(graphs: Sequence[Graph]) -> str:
+    """For each file with operators a table with a line for each operator, and their number."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=WIDTH, color_system=None)
+    for graph in graphs:
+        if graph.operators:
+            console.print(Text(printable(graph.path)))
+            console.print(_table(graph))
+            console.print()
+    numbers = (
+        _counted(sum(len(graph.operators) for graph in graphs), "product"),
+        _counted(sum(len(graph.edges) for graph in graphs), "edge"),
+        _counted(sum(len(graph.cycles) for graph in graphs), "cycle"),
+    )
+    console.print(Text(", ".join(numbers)))
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+def as_json(graphs: Sequence[Graph]) -> str:
+    """Operators and edges; a site id is unique within its path. cell: None but in a notebook."""
+    operators = [
+        {
+            "id": operator.id,
+            "path": graph.path,
+            "cell": operator.cell,
+            "line": operator.line,
+            "column": operator.column,
+            "function": operator.function,
+            "expression": operator.expression,
+        }
+        for graph in graphs
+        for operator in graph.operators
+    ]
+    edges = [
+        {
+            "path": graph.path,
+            "producer": graph.operators[producer].id,
+            "consumer": graph.operators[consumer].id,
+        }
+        for graph in graphs
+        for producer, consumer in graph.edges
+    ]
+    return json.dumps({"operators": operators, "edges": edges}, indent=2) + "\n"
+
+
+def dot(graphs: Sequence[Graph]) -> str:
+    """Graphviz text: a cluster for each file, a box for each operator.
+
+    Its tooltip has its id and the whole expression.
+    """
+    lines = ["digraph products {", '  node [shape=box, fontname="monospace"];']
+    names = count(1)
+    for cluster, graph in enumerate(graphs):
+        if not graph.operators:
+            continue
+        lines += [f"  subgraph cluster_{cluster} {{", f"    label={_quoted(graph.path)};"]
+        name = [f"n{next(names)}" for _ in graph.operators]
+        for node, operator in zip(name, graph.operators, strict=True):
+            label = f"{_escaped(_place(operator))}\\n"
+            label += _escaped(shown(operator.expression))
+            tooltip = _quoted(f"{operator.id}: {operator.expression}")
+            lines.append(f'    {node} [label="{label}", tooltip={tooltip}];')
+        lines.append("  }")
+        lines += [f"  {name[producer]} -> {name[consumer]};" for producer, consumer in graph.edges]
+    return "\n".join([*lines, "}", ""])
+
+
+def mermaid(graphs: Sequence[Graph]) -> str:
+    """A Mermaid flowchart: a subgraph for each file, a box for each operator."""
+    lines = ["flowchart TD"]
+    names = count(1)
+    for number, graph in enumerate(graphs):
+        if not graph.operators:
+            continue
+        lines.append(f'  subgraph file{number}["{_entities(graph.path)}"]')
+        name = [f"n{next(names)}" for _ in graph.operators]
+        for node, operator in zip(name, graph.operators, strict=True):
+            parts = [_place(operator), shown(operator.expression)]
+            lines.append(f'    {node}["{"<br/>".join(map(_entities, parts))}"]')
+        lines.append("  end")
+        lines += [f"  {name[producer]} --> {name[consumer]}" for producer, consumer in graph.edges]
+    return "\n".join([*lines, ""])
+
+
+FORMATS: dict[str, Callable[[Sequence[Graph]], str]] = {
+    "text": text,
+    "dot": dot,
+    "mermaid": mermaid,
+    "json": as_json,
+}
+ENDINGS = {"mmd": "mermaid"}
+
+
+def rendered(graphs: Sequence[Graph], form: str | None, output: str | None) -> str:
+    """The graphs in a format; None means the one that OUT's ending names, else text."""
+    ending = Path(output or "").suffix.removeprefix(".")
+    named = ENDINGS.get(ending, ending)
+    return FORMATS[form or (named if named in FORMATS else "text")](graphs)
+
+
+def write(path: str, content: str, graphs: Sequence[Graph]) -> None:
+    """Write to a file. Raises SourceError if that fails, or if the file is one of the programs."""
+    if os.path.realpath(path) in {os.path.realpath(graph.path) for graph in graphs}:
+        raise SourceError(f"{path}: is the program itself; give -o another name")
+    with writing(path):
+        files.replace(Path(path), content.encode())
+
+
+def _entities(value: str) -> str:
+    """Escape a text for Mermaid: all characters except ASCII letters, digits and blanks become
+    entities.
+    """
+    return "".join(c if c.isalnum() or c in " .,:_/" else f"#{ord(c)};" for c in printable(value))
+
+
+def _table(graph: Graph) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("", justify="right")
+    for name in ("line", "function", "expression", "feeds", "cycle"):
+        table.add_column(name)
+    cycle = {member: members for members in graph.cycles for member in members}
+    for at, operator in enumerate(graph.operators):
+        table.add_row(
+            str(at + 1),
+            f"{operator.place}:{operator.column}",
+            Text(shown(operator.function)),
+            Text(shown(operator.expression)),
+            _numbers(graph.successors[at]),
+            _numbers(cycle.get(at, ())),
+        )
+    return table
+
+
+def _numbers(positions: Sequence[int]) -> str:
+    """Sorted positions as the table's numbers, from 1: `1, 2, 4–6`."""
+    runs: list[list[int]] = []
+    for at in positions:
+        if runs and at == runs[-1][-1] + 1:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    parts: list[str] = []
+    for run in runs:
+        if len(run) > 2:
+            parts.append(f"{run[0] + 1}–{run[-1] + 1}")
+        else:
+            parts += [str(at + 1) for at in run]
+    return ", ".join(parts)
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
+
+
+def _place(operator: Operator) -> str:
+    return f"{shown(operator.function)}:{operator.place}"
+
+
+def _quoted(value: str) -> str:
+    return f'"{_escaped(printable(value))}"'
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
