@@ -1,12 +1,15 @@
 """What a command line left behind."""
 
+import json
 import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tests.mixpert_py.command_server import AVAILABLE, CommandServer, Request
 
@@ -36,6 +39,63 @@ class Said:
 
 
 Mixpert = Callable[..., Said]
+Words = str | tuple[str, ...]  # see `Shell`
+
+
+def says(text: str, wanted: Words | None) -> bool:
+    """Whether a stream holds what it is to hold: all of it if that ends a line or is empty."""
+    if isinstance(wanted, tuple):
+        return all(part in text for part in wanted)
+    whole = wanted is not None and (wanted == "" or wanted.endswith("\n"))
+    return wanted is None or (text == wanted if whole else wanted in text)
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A folder, and command lines of `mixpert` in it, each with what it is to leave.
+
+    out, err: the whole stream where the text is empty or ends with a newline, else a part of it, or
+    several parts.
+    """
+
+    folder: Path
+    mixpert: Mixpert
+
+    def __call__(
+        self,
+        line: str,
+        code: int = 0,
+        out: Words | None = None,
+        err: Words | None = None,
+        stdin: str = "",
+        **environment: str,
+    ) -> Said:
+        said = self.mixpert(*shlex.split(line), stdin=stdin, **environment)
+        assert said.code == code, said
+        assert says(said.out, out), said
+        assert says(said.err, err), said
+        return said
+
+    def write(self, files: Mapping[str, str | bytes]) -> Path:
+        """Write files, and the folders that they lie in."""
+        for name, text in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return self.folder
+
+    def read(self, name: str) -> str:
+        return (self.folder / name).read_text("utf-8")
+
+    def json(self, line: str, code: int = 0) -> Any:
+        """What a command prints as JSON."""
+        return json.loads(self(line, code).out)
+
+    def profile(self, line: str, code: int = 0) -> list[dict[str, Any]]:
+        """The profile of `mixpert run --json` with these words."""
+        self(f"run --json p.json {line}", code)
+        found: list[dict[str, Any]] = json.loads(self.read("p.json"))
+        return found
 
 
 def called(

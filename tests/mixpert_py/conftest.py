@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.mixpert_py import forked_runs
-from tests.mixpert_py.command import Mixpert, Said, called, forked
+from tests.mixpert_py.command import Mixpert, Said, Shell, called, forked
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -40,3 +40,9 @@ def new_mixpert(tmp_path: Path) -> Mixpert:
         return called("mixpert_py", *arguments, folder=tmp_path, stdin=stdin, **environment)
 
     return call
+
+
+@pytest.fixture
+def sh(tmp_path: Path, mixpert: Mixpert) -> Shell:
+    """Command lines in tmp_path, with what each is to leave."""
+    return Shell(tmp_path, mixpert)

@@ -2,42 +2,35 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.runtime.gpu import device
-from tests.mixpert_py.command import Mixpert, Said
+from tests.mixpert_py.command import Shell
 from tests.mixpert_py.commands.run_program import PRODUCT
 
-EMULATED = ("--backend", "reference", "--scheme", "int8x6")
+EMULATED = "run --profile --backend reference --scheme int8x6"
 
 
-def test_the_profile_names_calls_schemes_and_reasons(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(f"{PRODUCT}small = b[:3, :3].dot(b[:3, :3])\n")
-    said = mixpert("run", "--scheme", "float32", "--profile", "--json", "p.json", "s.py")
-    assert said.code == 0
+def test_the_profile_names_calls_schemes_and_reasons(sh: Shell) -> None:
+    sh.write({"s.py": f"{PRODUCT}small = b[:3, :3].dot(b[:3, :3])\n"})
+    parts = "a @ a", "float32", "800 × 800 × 800", "too small (1)"
+    said = sh("run --scheme float32 --profile --json p.json s.py", err=parts)
     assert said.out.count("\n") == 1
-    for word in ("a @ a", "float32", "800 × 800 × 800", "too small (1)"):
-        assert word in said.err
-    first, second = json.loads((tmp_path / "p.json").read_text())
-    assert first["schemes"] == {"float32": 1}
-    assert first["line"] == 4
+    first, second = json.loads(sh.read("p.json"))
+    assert (first["schemes"], first["line"]) == ({"float32": 1}, 4)
     assert second["reasons"] == {"too small": 1}
 
 
-def test_strict_turns_a_fallback_into_an_exit_code(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(PRODUCT.replace("arange(640000.0)", "arange(640000)"))
-    said = mixpert("run", "--strict", "--scheme", "float32", "s.py")
-    assert said.code == 0, said
-    (tmp_path / "s.py").write_text(PRODUCT.replace(" / 1e6", "[:9, :9].astype(np.longdouble)"))
-    said = mixpert("run", "--strict", "--scheme", "float32", "s.py")
-    assert said.code == 1
-    assert said.one_clear_line().endswith(
-        "s.py:4: a @ a: ran native: dtype without a scheme (1 call)"
-    )
-    assert mixpert("run", "--strict", "s.py").code == 0
+def test_strict_turns_a_fallback_into_an_exit_code(sh: Shell) -> None:
+    strict = "run --strict --scheme float32 s.py"
+    sh.write({"s.py": PRODUCT.replace("arange(640000.0)", "arange(640000)")})
+    sh(strict)
+    sh.write({"s.py": PRODUCT.replace(" / 1e6", "[:9, :9].astype(np.longdouble)")})
+    told = "s.py:4: a @ a: ran native: dtype without a scheme (1 call)"
+    assert sh(strict, 1).one_clear_line().endswith(told)
+    sh("run --strict s.py")
 
 
 DECIDED = """\
@@ -53,16 +46,11 @@ for _ in range(3): mine.dot(a, a)
 """
 
 
-def test_a_call_that_is_decided_when_it_runs_is_in_the_profile(
-    tmp_path: Path, mixpert: Mixpert
-) -> None:
-    (tmp_path / "s.py").write_text(DECIDED)
-    said = mixpert(
-        "run", "--scheme", "float32", "--profile", "--strict", "--json", "p.json", "s.py"
-    )
-    assert said.code == 0, said
-    assert "no known product (3)" in said.err
-    product, other = json.loads((tmp_path / "p.json").read_text())
+def test_a_call_that_is_decided_when_it_runs_is_in_the_profile(sh: Shell) -> None:
+    sh.write({"s.py": DECIDED})
+    told = "no known product (3)"
+    sh("run --scheme float32 --profile --strict --json p.json s.py", err=told)
+    product, other = json.loads(sh.read("p.json"))
     assert (product["line"], product["schemes"]) == (5, {"float32": 1})
     assert (other["line"], other["reasons"]) == (9, {"no known product": 3})
 
@@ -93,41 +81,39 @@ EDITS = {
 }
 
 
+PLANNED = (
+    f'[[site]]\nid = "{analyze(TWICE.encode(), "s")[0].id}"\nscheme = "float32"\n'
+    'expression = "x @ y"\n'
+)
+
+
 @pytest.mark.parametrize(("old", "new", "words"), EDITS.values(), ids=EDITS)
 def test_strict_turns_a_stale_plan_into_an_exit_code(
-    tmp_path: Path, mixpert: Mixpert, old: str, new: str, words: list[str]
+    sh: Shell, old: str, new: str, words: list[str]
 ) -> None:
-    site = analyze(TWICE.encode(), "s")[0]
-    entry = f'[[site]]\nid = "{site.id}"\nscheme = "float32"\nexpression = "x @ y"\n'
-    (tmp_path / "s.mixpert.toml").write_text(entry)
-    (tmp_path / "s.py").write_text(TWICE.replace(old, new))
-    said = mixpert("run", "--strict", "s.py")
+    sh.write({"s.mixpert.toml": PLANNED, "s.py": TWICE.replace(old, new)})
+    said = sh("run --strict s.py", int(bool(words)))
     lines = [line for line in said.err.splitlines() if line.startswith("mixpert: ")]
     assert len(lines) == len(words), said.err
     assert all(word in line for word, line in zip(words, lines, strict=True)), said.err
-    assert said.code == bool(words)
     # Without a plan for its sites, and without --strict, nothing is expected of them.
-    assert mixpert("run", "--strict", "--scheme", "native", "s.py").code == 0
-    assert mixpert("run", "s.py").code == 0
+    sh("run --strict --scheme native s.py")
+    sh("run s.py")
 
 
-def test_strict_wants_a_plan_of_this_program(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "other.toml").write_text(
-        '[[site]]\nid = "t:work/matmul~aa#0"\nscheme = "float32"\n'
-    )
-    (tmp_path / "s.py").write_text(TWICE)
-    said = mixpert("run", "--strict", "--plan", "other.toml", "s.py")
-    assert said.one_clear_line() == "mixpert: the plan is for another program: t"
-    assert said.code == 1
+def test_strict_wants_a_plan_of_this_program(sh: Shell) -> None:
+    other = '[[site]]\nid = "t:work/matmul~aa#0"\nscheme = "float32"\n'
+    sh.write({"other.toml": other, "s.py": TWICE})
+    told = "mixpert: the plan is for another program: t\n"
+    sh("run --strict --plan other.toml s.py", 1, err=told)
 
 
-def test_a_rewritten_file_is_not_stale(tmp_path: Path, mixpert: Mixpert) -> None:
-    site = analyze(TWICE.encode(), "s")[0]
-    (tmp_path / "s.mixpert.toml").write_text(f'[[site]]\nid = "{site.id}"\nscheme = "float32"\n')
-    (tmp_path / "s.py").write_text(TWICE.replace("\nf(a", "\nif len(sys.argv) > 1: f(a"))
-    assert mixpert("rewrite", "s.py").code == 0
-    for words in ((), ("call",)):
-        assert mixpert("run", "--strict", "s_mixpert.py", *words) == Said(0, "", "")
+def test_a_rewritten_file_is_not_stale(sh: Shell) -> None:
+    text = TWICE.replace("\nf(a", "\nif len(sys.argv) > 1: f(a")
+    sh.write({"s.mixpert.toml": PLANNED, "s.py": text})
+    sh("rewrite s.py")
+    for words in ("", "call"):
+        sh(f"run --strict s_mixpert.py {words}", out="", err="")
 
 
 SILENT_ENDS = [
@@ -143,46 +129,41 @@ SILENT_ENDS = [
 @pytest.mark.parametrize(
     ("text", "calls"), [row[1:] for row in SILENT_ENDS], ids=[row[0] for row in SILENT_ENDS]
 )
-def test_the_profile_is_the_programs_and_printed_once(
-    tmp_path: Path, mixpert: Mixpert, text: str, calls: int
-) -> None:
-    (tmp_path / "s.py").write_text(
-        f"import numpy as np\na = np.ones((8, 8))\ndef f(x):\n    return x @ x\nf(a)\n{text}"
-    )
-    said = mixpert("run", "--profile", "--json", "p.json", "s.py")
-    assert said.code == 0
-    assert said.err.count("x @ x") == 1
-    (record,) = json.loads((tmp_path / "p.json").read_text())
+def test_the_profile_is_the_programs_and_printed_once(sh: Shell, text: str, calls: int) -> None:
+    head = "import numpy as np\na = np.ones((8, 8))\ndef f(x):\n    return x @ x\nf(a)\n"
+    sh.write({"s.py": head + text})
+    assert sh("run --profile --json p.json s.py").err.count("x @ x") == 1
+    (record,) = json.loads(sh.read("p.json"))
     assert record["calls"] == calls
 
 
-def test_the_profile_names_the_share_of_outliers(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(
-        "import numpy as np, mixpert_py\n"
-        "a = np.random.default_rng(0).standard_normal((8, 300))\n"
-        "a[3] = 110 / 256 / 127  # second digits are large, one entry is the norm\n"
-        "a[3, 0] = 1\n"
-        "with mixpert_py.precision('int8x6', backend='reference'):\n    a @ a.T\n"
+def test_the_profile_names_the_share_of_outliers(sh: Shell) -> None:
+    sh.write(
+        {
+            "s.py": "import numpy as np, mixpert_py\n"
+            "a = np.random.default_rng(0).standard_normal((8, 300))\n"
+            "a[3] = 110 / 256 / 127  # second digits are large, one entry is the norm\n"
+            "a[3, 0] = 1\n"
+            "with mixpert_py.precision('int8x6', backend='reference'):\n    a @ a.T\n"
+        }
     )
-    said = mixpert("run", "--profile", "--json", "p.json", "s.py")
-    assert "12 %" in said.err
-    (record,) = json.loads((tmp_path / "p.json").read_text())
-    assert record["outliers"] == 1 / 8
+    sh("run --profile --json p.json s.py", err="12 %")
+    assert json.loads(sh.read("p.json"))[0]["outliers"] == 1 / 8
 
 
-def test_threads_that_threads_begin_are_waited_for(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "p.py").write_text(
-        "import time\nfrom concurrent.futures import ThreadPoolExecutor\n"
-        "from threading import Thread\nimport numpy as np\n\n"
-        "pool = ThreadPoolExecutor(1)\npool.submit(int).result()\n\n"
-        "def work(depth):\n    time.sleep(0.1)\n    np.eye(2) @ np.eye(2)\n    if depth > 0:\n"
-        "        Thread(target=work, args=(depth - 1,)).start()\n"
-        "    elif depth == 0:\n        pool.submit(work, -1)\n\n"
-        "Thread(target=work, args=(2,)).start()\n"
+def test_threads_that_threads_begin_are_waited_for(sh: Shell) -> None:
+    sh.write(
+        {
+            "p.py": "import time\nfrom concurrent.futures import ThreadPoolExecutor\n"
+            "from threading import Thread\nimport numpy as np\n\n"
+            "pool = ThreadPoolExecutor(1)\npool.submit(int).result()\n\n"
+            "def work(depth):\n    time.sleep(0.1)\n    np.eye(2) @ np.eye(2)\n    if depth > 0:\n"
+            "        Thread(target=work, args=(depth - 1,)).start()\n"
+            "    elif depth == 0:\n        pool.submit(work, -1)\n\n"
+            "Thread(target=work, args=(2,)).start()\n"
+        }
     )
-    assert mixpert("run", "--json", "p.json", "p.py").code == 0
-    (record,) = json.loads((tmp_path / "p.json").read_text())
-    assert record["calls"] == 4
+    assert sh.profile("p.py")[0]["calls"] == 4
 
 
 @pytest.mark.parametrize(
@@ -192,42 +173,37 @@ def test_threads_that_threads_begin_are_waited_for(tmp_path: Path, mixpert: Mixp
         "joblib.externals.loky import get_reusable_executor as Pool",
     ],
 )
-def test_a_pool_of_processes_that_is_left_open_is_no_reason_to_wait(
-    tmp_path: Path, mixpert: Mixpert, pool: str
-) -> None:
-    (tmp_path / "p.py").write_text(
-        f"import time\nfrom {pool}\n\n"
-        "def work():\n    time.sleep(0.2)\n    print('late', flush=True)\n\n"
-        "if __name__ == '__main__':\n    Pool(max_workers=1).submit(work)\n"
+def test_a_pool_of_processes_that_is_left_open_is_no_reason_to_wait(sh: Shell, pool: str) -> None:
+    sh.write(
+        {
+            "p.py": f"import time\nfrom {pool}\n\n"
+            "def work():\n    time.sleep(0.2)\n    print('late', flush=True)\n\n"
+            "if __name__ == '__main__':\n    Pool(max_workers=1).submit(work)\n"
+        }
     )
-    said = mixpert("run", "p.py")
-    assert (said.code, said.out) == (0, "late\n")
+    sh("run p.py", out="late\n")
 
 
-@pytest.mark.parametrize("options", [["--profile", "--strict"]])
-def test_what_makes_the_profile_is_not_imported_from_the_programs_folder(
-    tmp_path: Path, mixpert: Mixpert, options: list[str]
-) -> None:
-    (tmp_path / "s.py").write_text(PRODUCT)
-    mixpert("run", "s.py")  # what is kept of it needs no rewriter in the next run
-    for name in ("ast", "colorsys", "libcst", "rich"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('of the program')\n")
-    said = mixpert("run", *options, "s.py")
-    assert said.code == 0, said
-    assert "of the program" not in said.err
+def test_what_makes_the_profile_is_not_imported_from_the_programs_folder(sh: Shell) -> None:
+    sh.write({"s.py": PRODUCT})
+    sh("run s.py")  # what is kept of it needs no rewriter in the next run
+    text = "raise SystemExit('of the program')\n"
+    sh.write({f"{name}.py": text for name in ("ast", "colorsys", "libcst", "rich")})
+    assert "of the program" not in sh("run --profile --strict s.py").err
 
 
-def test_two_products_in_a_line_get_one_hint(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(
-        "import numpy as np\n"
-        "d = 10.0 ** np.linspace(-3, 3, 64)\n"
-        "a, b = np.ones((64, 64)) * d, np.ones((64, 64)) / d[:, None]\n"
-        "c = a @ b, a[:32] @ b\n"
+def test_two_products_in_a_line_get_one_hint(sh: Shell) -> None:
+    sh.write(
+        {
+            "s.py": "import numpy as np\n"
+            "d = 10.0 ** np.linspace(-3, 3, 64)\n"
+            "a, b = np.ones((64, 64)) * d, np.ones((64, 64)) / d[:, None]\n"
+            "c = a @ b, a[:32] @ b\n"
+        }
     )
-    said = mixpert("run", "--profile", *EMULATED, "s.py")
-    assert said.err.count("line 4: int8x6 loses about") == 1, said.err
+    assert sh(f"{EMULATED} s.py").err.count("line 4: int8x6 loses about") == 1
     if not device.may_be_here():  # what only GPUs run is no advice
-        assert "int8" not in mixpert("run", "--profile", "s.py").err
+        assert "int8" not in sh("run --profile s.py").err
 
 
 NEAR_IDENTITY = """\
@@ -238,29 +214,24 @@ c = a @ b
 """
 
 
-def test_small_entries_that_no_error_shows_are_told(tmp_path: Path, mixpert: Mixpert) -> None:
+def test_small_entries_that_no_error_shows_are_told(sh: Shell) -> None:
+    tune = "tune --error 1e-6 --backend reference s.py"
+    sh.write({"s.py": NEAR_IDENTITY.format("1e-9")})
     words = "line 4: most entries of a row are some 2^3"
-    (tmp_path / "s.py").write_text(NEAR_IDENTITY.format("1e-9"))
-    profile = ("run", "--profile", *EMULATED, "s.py")
-    assert mixpert(*profile).err.count(words) == 1
-    tune = ("tune", "--error", "1e-6", "--backend", "reference", "s.py")
-    said = mixpert(*tune)
-    assert said.code == 0, said
-    told = " ".join(said.out.split())
+    assert sh(f"{EMULATED} s.py").err.count(words) == 1
+    told = " ".join(sh(tune).out.split())
     assert "line 4, a @ b (int8x" in told
     assert "no error in the Frobenius norm shows. To judge them: --criterion mred" in told
-    (tmp_path / "s.py").write_text(NEAR_IDENTITY.format("1"))
-    assert "most entries" not in mixpert(*profile).err
-    assert "most entries" not in mixpert(*tune).out
+    sh.write({"s.py": NEAR_IDENTITY.format("1")})
+    assert "most entries" not in sh(f"{EMULATED} s.py").err
+    assert "most entries" not in sh(tune).out
 
 
-def test_a_scheme_that_no_product_took_is_told(tmp_path: Path, mixpert: Mixpert) -> None:
+def test_a_scheme_that_no_product_took_is_told(sh: Shell) -> None:
     product = "import numpy as np\na = np.ones(({0}, {0}))\nb = a @ a\n"
-    (tmp_path / "s.py").write_text(product.format(8))
-    said = mixpert("run", "--scheme", "float32", "s.py")
-    assert said.err.startswith("mixpert: --scheme float32: every product ran natively. ")
-    assert len(said.err.splitlines()) == 1
-    assert len(mixpert("run", "--scheme", "int8x6", "s.py").err.splitlines()) == 1
-    assert mixpert("run", "-q", "--scheme", "float32", "s.py").err == ""
-    (tmp_path / "s.py").write_text(product.format(300))
-    assert mixpert("run", "--scheme", "float32", "s.py").err == ""
+    sh.write({"s.py": product.format(8), "large.py": product.format(300)})
+    told = "mixpert: --scheme float32: every product ran natively. "
+    assert sh("run --scheme float32 s.py").one_clear_line().startswith(told)
+    assert sh("run --scheme int8x6 s.py").one_clear_line()
+    sh("run -q --scheme float32 s.py", err="")
+    sh("run --scheme float32 large.py", err="")

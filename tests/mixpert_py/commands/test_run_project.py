@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mixpert_py.command import Mixpert, called
+from tests.mixpert_py.command import Shell, called
 from tests.mixpert_py.commands.run_program import python
 
 SPAWN = """\
@@ -40,100 +40,70 @@ if __name__ == "__main__":
 """
 
 
-def write_package(folder: Path) -> None:
-    (folder / "pkg").mkdir(parents=True)
-    (folder / "pkg" / "__init__.py").write_text("from pkg.near import work\n")
-    (folder / "pkg" / "near.py").write_text(
-        "def work(a):\n    return float((a @ a)[0, 0])  # of another file\n"
-    )
-
-
-@pytest.mark.parametrize("method", ["spawn"])
-def test_child_processes_rewrite_the_modules_of_the_project(
-    tmp_path: Path, mixpert: Mixpert, method: str
-) -> None:
-    write_package(tmp_path)
-    (tmp_path / "s.py").write_text(NEAR.format(method=method))
-    assert mixpert("run", "s.py").out == "False\n"
-    assert mixpert("run", "--scheme", "float32", "s.py").out == "True\n"
-
-
+PACKAGE = {
+    "pkg/__init__.py": "from pkg.near import work\n",
+    "pkg/near.py": "def work(a):\n    return float((a @ a)[0, 0])  # of another file\n",
+}
 USES_NEAR = "import numpy as np\nfrom pkg import work\nwork(np.ones((8, 8)))\n"
 
 
-def test_modules_of_the_project_are_in_the_profile(tmp_path: Path, mixpert: Mixpert) -> None:
-    write_package(tmp_path)
-    (tmp_path / "s.py").write_text(f"{USES_NEAR}np.ones((2, 2)) @ np.ones((2, 2))\n")
-    near = str(tmp_path / "pkg" / "near.py")
-    said = mixpert("run", "--strict", "--scheme", "float32", "--json", "p.json", "s.py")
-    records = {record["id"]: record for record in json.loads((tmp_path / "p.json").read_text())}
-    (record,) = (record for site, record in records.items() if site.startswith("pkg.near:work/"))
+def test_child_processes_rewrite_the_modules_of_the_project(sh: Shell) -> None:
+    sh.write({**PACKAGE, "s.py": NEAR.format(method="spawn")})
+    sh("run s.py", out="False\n")
+    sh("run --scheme float32 s.py", out="True\n")
+
+
+def test_modules_of_the_project_are_in_the_profile(sh: Shell) -> None:
+    sh.write({**PACKAGE, "s.py": f"{USES_NEAR}np.ones((2, 2)) @ np.ones((2, 2))\n"})
+    near = str(sh.folder / "pkg" / "near.py")
+    told = f"mixpert: {near}:2: a @ a: ran native: too small (1 call)", "mixpert: s.py:4: "
+    sh("run --strict --scheme float32 --json p.json s.py", 1, err=told)
+    first, second = json.loads(sh.read("p.json"))
+    record = first if first["id"].startswith("pkg.near:work/") else second
     assert (record["path"], record["line"], record["expression"]) == (near, 2, "a @ a")
-    assert len(records) == 2
-    assert f"mixpert: {near}:2: a @ a: ran native: too small (1 call)" in said.err
-    assert "mixpert: s.py:4: " in said.err
-    plan = f'[[site]]\nid = "{record["id"]}"\nscheme = "float32"\n'
-    (tmp_path / "p.toml").write_text(plan)
-    said = mixpert("run", "--strict", "--plan", "p.toml", "s.py")
-    assert "near.py:2" in said.one_clear_line()
+    sh.write({"p.toml": f'[[site]]\nid = "{record["id"]}"\nscheme = "float32"\n'})
+    assert "near.py:2" in sh("run --strict --plan p.toml s.py", 1).one_clear_line()
 
 
-@pytest.mark.parametrize("program", [("-m", "pkg.main"), ("scripts/s.py",)])
-def test_a_program_of_any_kind_has_a_project(
-    tmp_path: Path, mixpert: Mixpert, program: tuple[str, ...]
-) -> None:
-    write_package(tmp_path)
-    (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "pkg" / "main.py").write_text(USES_NEAR)
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts" / "s.py").write_text(
-        f"import sys\nsys.path.append({str(tmp_path)!r})\n{USES_NEAR}"
-    )
-    assert mixpert("run", "--json", "p.json", *program).code == 0
-    (record,) = json.loads((tmp_path / "p.json").read_text())
-    assert record["id"].startswith("pkg.near:work/")
-
-
-def test_what_is_installed_is_no_project(tmp_path: Path, mixpert: Mixpert) -> None:
-    installed = tmp_path / ".venv" / "lib"
-    write_package(installed)
-    (tmp_path / "s.py").write_text(f"import sys\nsys.path.append({str(installed)!r})\n{USES_NEAR}")
-    assert mixpert("run", "--json", "p.json", "s.py").code == 0
-    assert json.loads((tmp_path / "p.json").read_text()) == []
+def test_a_program_of_any_kind_has_a_project_and_what_is_installed_is_none(sh: Shell) -> None:
+    sh.write({**PACKAGE, "pyproject.toml": "", "pkg/main.py": USES_NEAR})
+    path = f"import sys\nsys.path.append({str(sh.folder)!r})\n{USES_NEAR}"
+    sh.write({"scripts/s.py": path})
+    for program in ("-m pkg.main", "scripts/s.py"):
+        (record,) = sh.profile(program)
+        assert record["id"].startswith("pkg.near:work/")
+    sh.write({f"other/.venv/lib/{name}": text for name, text in PACKAGE.items()})
+    installed = str(sh.folder / "other/.venv/lib")
+    text = f"import sys\nsys.path.append({installed!r})\n{USES_NEAR}"
+    sh.write({"other/s.py": text, "other/pyproject.toml": ""})
+    assert sh.profile("other/s.py") == []
 
 
 FAILING_MODULES = ["x = (1 @\n", "def f(a):\n    return a @ 5\n\n\nf(5)\n", "import no_such_one\n"]
 
 
-@pytest.mark.parametrize("text", FAILING_MODULES)
-def test_a_module_that_fails_shows_pythons_own_traceback(
-    tmp_path: Path, mixpert: Mixpert, text: str
-) -> None:
-    (tmp_path / "near.py").write_text(text)
-    (tmp_path / "s.py").write_text("import numpy as np\nimport near\n")
-    assert mixpert("run", "s.py") == python(tmp_path, "s.py")
+def test_a_module_that_fails_shows_pythons_own_traceback(sh: Shell) -> None:
+    for text in FAILING_MODULES:
+        sh.write({"near.py": text, "s.py": "import numpy as np\nimport near\n"})
+        assert sh("run s.py", 1) == python(sh.folder, "s.py")
+    sh.write({"pkg/__init__.py": "{}['missing']\n", "pkg/__main__.py": ""})
+    said = sh("run -m pkg", 1, err="KeyError: 'missing'")
+    assert "launcher.py" not in said.err
 
 
-def test_the_second_run_rewrites_nothing(tmp_path: Path, mixpert: Mixpert) -> None:
-    write_package(tmp_path)
-    (tmp_path / "s.py").write_text(
-        f"{USES_NEAR}import sys\nprint(sum('passes' in name for name in sys.modules))\n"
-    )
-    said = [
-        int(mixpert("run", "s.py", PYTHONDONTWRITEBYTECODE="", XDG_CACHE_HOME=str(tmp_path)).out)
-        for _ in range(3)
-    ]
+def test_the_second_run_rewrites_nothing(sh: Shell) -> None:
+    counts = "import sys\nprint(sum('passes' in name for name in sys.modules))\n"
+    sh.write({**PACKAGE, "s.py": f"{USES_NEAR}{counts}"})
+    kept = {"PYTHONDONTWRITEBYTECODE": "", "XDG_CACHE_HOME": str(sh.folder)}
+    said = [int(sh("run s.py", **kept).out) for _ in range(3)]
     assert said[0] > said[1] == said[2]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_child_processes_run_the_rewritten_program(
-    tmp_path: Path, mixpert: Mixpert, method: str
-) -> None:
-    (tmp_path / "s.py").write_text(SPAWN.format(method=method))
-    assert mixpert("run", "s.py").out.startswith("False")
-    said = mixpert("run", "--scheme", "float32", "s.py")
-    assert said.out.startswith("True"), said
+def test_child_processes_run_the_rewritten_program(sh: Shell, method: str) -> None:
+    sh.write({"s.py": SPAWN.format(method=method)})
+    assert sh("run s.py").out.startswith("False")
+    assert sh("run --scheme float32 s.py").out.startswith("True")
 
 
 FORKED = """\
@@ -186,27 +156,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("words", [("-m", "main")], ids=" ".join)
-def test_a_programs_own_modules_come_first_for_it_alone(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    for name in NAMES:
-        (tmp_path / f"{name}.py").write_text("def f(x):\n    return x @ x\n")
-    (tmp_path / "main.py").write_text(USES_NAMES.format(names=", ".join(NAMES)))
-    said = called("mixpert_py", "run", "--profile", "--scheme", "float32", *words, folder=tmp_path)
-    assert said.code == 0, said
-    assert said.out == python(tmp_path, *words).out
-    for name in NAMES:
-        assert f"{name}.py" in said.err
-
-
-def test_a_package_that_fails_on_import_shows_its_own_traceback(
-    tmp_path: Path, mixpert: Mixpert
-) -> None:
-    (tmp_path / "pkg").mkdir()
-    (tmp_path / "pkg" / "__init__.py").write_text("{}['missing']\n")
-    (tmp_path / "pkg" / "__main__.py").write_text("")
-    said = mixpert("run", "-m", "pkg")
-    assert said.code == 1
-    assert "KeyError: 'missing'" in said.err
-    assert "launcher.py" not in said.err
+def test_a_programs_own_modules_come_first_for_it_alone(sh: Shell) -> None:
+    sh.write({f"{name}.py": "def f(x):\n    return x @ x\n" for name in NAMES})
+    sh.write({"main.py": USES_NAMES.format(names=", ".join(NAMES))})
+    words = ("run", "--profile", "--scheme", "float32", "-m", "main")
+    said = called("mixpert_py", *words, folder=sh.folder)
+    assert (said.code, said.out) == (0, python(sh.folder, "-m", "main").out), said
+    assert all(f"{name}.py" in said.err for name in NAMES)

@@ -1,126 +1,77 @@
 """`mixpert tune` with several budgets: a plan for each, which share their runs; and `--until`."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from mixpert_py import plan
 from mixpert_py.tuning.trials import TRIAL
-from tests.mixpert_py.command import Mixpert
+from tests.mixpert_py.command import Shell
 from tests.mixpert_py.tuning.chain import CHAIN
-from tests.mixpert_py.tuning.chain import chain as chain
 
-TUNE = "tune", "--backend", "reference"
-BUDGETS = ("1e-6", "1e-3", "1e-4")
-MANY = [word for budget in BUDGETS for word in ("--error", budget)]
-NAMES = [f"chain-{budget}.mixpert.toml" for budget in sorted(BUDGETS, key=float, reverse=True)]
-
-
-@pytest.fixture
-def small(chain: Path) -> Path:
-    chain.write_text(CHAIN.replace("160", "64").replace("c = b.dot(a)\n", ""))
-    return chain
+TUNE = "tune --backend reference"
+BUDGETS = ("1e-3", "1e-4", "1e-6")
+MANY = f"{TUNE} --error 1e-6 --error 1e-3 --error 1e-4"
+NAMES = [f"chain-{budget}.mixpert.toml" for budget in BUDGETS]
+SMALL = CHAIN.replace("160", "64").replace("c = b.dot(a)\n", "")
 
 
-def purposes(folder: Path, store: str) -> list[tuple[str, str]]:
-    """The purpose and the plan of every run in a file of trials."""
-    lines = map(json.loads, (folder / store).read_text().splitlines())
-    runs = [line for line in lines if line["type"] == "run"]
-    return [(line["purpose"], json.dumps(line["plan"], sort_keys=True)) for line in runs]
+@pytest.fixture(autouse=True)
+def _small(sh: Shell) -> None:
+    sh.write({"chain.py": SMALL})
 
 
-def test_each_budget_has_the_plan_that_it_has_alone(small: Path, mixpert: Mixpert) -> None:
-    folder = small.parent
-    done = mixpert(*TUNE, *MANY, "chain.py")
-    assert done.code == 0, done.err
-    rows = [line.split() for line in done.out.splitlines() if line.startswith("  1e-")]
-    assert [row[0] for row in rows] == ["1e-3", "1e-4", "1e-6"]
-    assert [line for line in done.out.splitlines() if line.startswith("plan written")] == [
-        f"plan written to {name}" for name in NAMES
-    ]
-    assert {path.name for path in folder.glob("*.toml")} == set(NAMES)
-    for name in NAMES:
-        found = plan.load(folder / name)
-        budget = name.removeprefix("chain-").removesuffix(".mixpert.toml")
+def test_each_budget_has_the_plan_that_it_has_alone(sh: Shell) -> None:
+    lines = sh(f"{MANY} chain.py").out.splitlines()
+    assert [line.split()[0] for line in lines if line[:5] == "  1e-"] == [*BUDGETS]
+    written = [line for line in lines if line.startswith("plan written")]
+    assert written == [f"plan written to {name}" for name in NAMES]
+    assert {path.name for path in sh.folder.glob("*.toml")} == set(NAMES)
+    for name, budget in zip(NAMES, BUDGETS, strict=True):
+        found = plan.load(sh.folder / name)
         assert found.criterion[0].budget == float(budget)
-        alone = mixpert(*TUNE, "--error", budget, "-o", "alone.toml", "chain.py")
-        assert alone.code == 0, alone.err
-        assert plan.load(folder / "alone.toml").schemes() == found.schemes()
-        said = mixpert("report", name, "--json")
-        assert json.loads(said.out)["budget"] == float(budget)
-        assert json.loads(said.out)["schemes"] == found.schemes()
-        assert mixpert("verify", name, "chain.py").code == 0
-    made = purposes(folder, "chain-1e-3.mixpert.trials.jsonl")
-    assert [purpose for purpose, _ in made].count("profile") == 1
-    trials = [run for run in made if run[0] == TRIAL]
-    assert len(trials) == len(set(trials)) > 0
+        sh(f"{TUNE} --error {budget} -o alone.toml chain.py")
+        assert plan.load(sh.folder / "alone.toml").schemes() == found.schemes()
+        said = sh.json(f"report {name} --json")
+        assert (said["budget"], said["schemes"]) == (float(budget), found.schemes())
+    sh(f"verify {NAMES[-1]} chain.py")
+    trials = map(json.loads, sh.read("chain-1e-3.mixpert.trials.jsonl").splitlines())
+    runs = [(it["purpose"], json.dumps(it["plan"])) for it in trials if it["type"] == "run"]
+    assert [purpose for purpose, _ in runs].count("profile") == 1
+    tried = [run for run in runs if run[0] == TRIAL]
+    assert len(tried) == len(set(tried)) > 0
 
 
-def test_json_is_a_list_of_what_each_budget_has(small: Path, mixpert: Mixpert) -> None:
-    done = mixpert(*TUNE, *MANY, "--json", "-o", "p.toml", "chain.py")
-    assert done.code == 0, done.err
-    found = json.loads(done.out)
+def test_json_is_a_list_of_what_each_budget_has(sh: Shell) -> None:
+    found = sh.json(f"{MANY} --json -o p.toml chain.py")
     assert [entry["budget"] for entry in found] == [1e-3, 1e-4, 1e-6]
     assert all(entry["error"] <= entry["budget"] for entry in found)
-    assert [entry["plan_file"] for entry in found] == ["p-1e-3.toml", "p-1e-4.toml", "p-1e-6.toml"]
-    assert all((small.parent / entry["plan_file"]).is_file() for entry in found)
+    assert [entry["plan_file"] for entry in found] == [f"p-{budget}.toml" for budget in BUDGETS]
+    assert all((sh.folder / entry["plan_file"]).is_file() for entry in found)
 
 
-def test_a_budget_that_native_runs_do_not_hold_costs_the_others_nothing(
-    small: Path, mixpert: Mixpert
-) -> None:
-    noisy = "b = b * (1 + 1e-8 * np.random.default_rng().random())\n"
-    small.write_text(small.read_text() + noisy)
-    done = mixpert(*TUNE, "--error", "1e-3", "--error", "1e-9", "chain.py")
-    assert done.code == 1
-    assert "half the budget of 1e-09; there is no plan for this budget" in done.one_clear_line()
-    assert "plan written to chain-1e-3.mixpert.toml" in done.out
-    assert [path.name for path in small.parent.glob("*.toml")] == ["chain-1e-3.mixpert.toml"]
-    assert mixpert("report", "chain-1e-3.mixpert.toml").code == 0
+def test_a_budget_that_native_runs_do_not_hold_costs_the_others_nothing(sh: Shell) -> None:
+    sh.write({"chain.py": f"{SMALL}b = b * (1 + 1e-8 * np.random.default_rng().random())\n"})
+    done = sh(f"{TUNE} --error 1e-3 --error 1e-9 chain.py", 1)
+    told = "half the budget of 1e-09; there is no plan for this budget"
+    assert told in done.one_clear_line()
+    assert f"plan written to {NAMES[0]}" in done.out
+    assert [path.name for path in sh.folder.glob("*.toml")] == NAMES[:1]
+    sh(f"report {NAMES[0]}")
 
 
-def test_locked_sites_are_those_of_the_plan_without_a_budget(small: Path, mixpert: Mixpert) -> None:
-    assert mixpert(*TUNE, "--error", "1e-3", "chain.py").code == 0
-    text = (small.parent / "chain.mixpert.toml").read_text()
-    locked = text.replace("[[site]]\n", "[[site]]\nlocked = true\n")
-    (small.parent / "chain.mixpert.toml").write_text(locked)
-    schemes = plan.load(small.parent / "chain.mixpert.toml").schemes()
-    done = mixpert(*TUNE, "--error", "1e-2", "--error", "1e-6", "chain.py")
-    assert done.code == 0, done.err
-    assert plan.load(small.parent / "chain-1e-2.mixpert.toml").schemes() == schemes
-    (small.parent / NAMES[0]).write_text(locked)
-    done = mixpert(*TUNE, *MANY, "chain.py")
-    assert done.code == 2
-    assert "it has locked sites; lock them in" in done.one_clear_line()
+def test_locked_sites_are_those_of_the_plan_without_a_budget(sh: Shell) -> None:
+    sh(f"{TUNE} --error 1e-3 chain.py")
+    locked = sh.read("chain.mixpert.toml").replace("[[site]]\n", "[[site]]\nlocked = true\n")
+    sh.write({"chain.mixpert.toml": locked})
+    schemes = plan.load(sh.folder / "chain.mixpert.toml").schemes()
+    sh(f"{TUNE} --error 1e-2 --error 1e-6 chain.py")
+    assert plan.load(sh.folder / "chain-1e-2.mixpert.toml").schemes() == schemes
+    sh.write({NAMES[0]: locked})
+    assert "it has locked sites; lock them in" in sh(f"{MANY} chain.py", 2).one_clear_line()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([*MANY, "--hold-out", "1"], "--hold-out judges one budget"),
-        ([*MANY, "--error", "b=1e-3"], "several budgets: give each as a bare --error BUDGET"),
-        ([*MANY, "--error", "0.001"], "several budgets: give each as a bare --error BUDGET"),
-        ([*MANY, "-o", "/dev/stdout"], "these budgets would have one plan file"),
-        (["--error", "1e-5", "--error", "1.0000001e-5"], "these budgets would have one plan file"),
-        (["--error", "1", "--until", "1"], "--until is a part of the time, such as 1%, not 1"),
-        (["--error", "1", "--until", "x%"], "--until is a part of the time, such as 1%, not x%"),
-        (["--error", "1", "--until", "1%2"], "--until is a part of the time, such as 1%, not 1%2"),
-    ],
-)
-def test_what_does_not_go_together(
-    small: Path, mixpert: Mixpert, options: list[str], message: str
-) -> None:
-    done = mixpert(*TUNE, *options, "chain.py")
-    assert done.code == 2
-    assert message in done.err
-    assert not list(small.parent.glob("*.jsonl"))
-
-
-def test_until_leaves_what_gains_less(small: Path, mixpert: Mixpert) -> None:
-    options = "tune", "--error", "1e-4", "--backend", "reference", "--json"
+def test_until_leaves_what_gains_less(sh: Shell) -> None:
     for until, lowered in (("99%", False), ("1%", True), ("0.01", True)):
-        done = mixpert(*options, "--until", until, "chain.py")
-        assert done.code == 0, done.err
-        (level,) = json.loads(done.out)["schemes"].values()
-        assert (level != "native") == lowered
+        found = sh.json(f"{TUNE} --error 1e-4 --json --until {until} chain.py")
+        assert ([*found["schemes"].values()] != ["native"]) == lowered

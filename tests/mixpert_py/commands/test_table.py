@@ -1,0 +1,291 @@
+"""Command lines on files that are sound or are not: exit code, and what is said; never a traceback.
+
+What is wrong with an input is one clear line on stderr, whatever the command.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import zipfile
+from pathlib import Path
+
+import click
+import pytest
+
+import mixpert_py
+from mixpert_py.cli import cli
+from mixpert_py.runtime.gpu import device
+from tests.mixpert_py.command import ROOT, Mixpert, Said, Shell, forked
+from tests.mixpert_py.programs import FILES
+
+TUNE = "tune --error 1 --backend reference"
+# A command line | its exit code | a part of what it says. "2+": lines of the program follow the one
+# that says what is wrong. T: the words of TUNE.
+TABLE = """
+rewrite none.py | 0 | no matrix product to rewrite
+rewrite --check s.py | 1 | s.py: would be rewritten
+rewrite --check s.py open.py | 2 | open.py: line 1: '(' was never closed
+rewrite --check old.py | 2 | old.py: line 2: Missing parentheses
+rewrite --check folder.py/x.py | 2 | folder.py/x.py: no such file
+rewrite --check binary.py | 2 | binary.py: cannot be decoded
+rewrite -o folder s.py | 2 | folder: cannot write: is a directory
+rewrite -o nowhere/x.py s.py | 2 | nowhere/x.py: cannot write
+rewrite --scheme int8x7 s.py | 2 | did you mean 'int8x
+rewrite --plan binary.toml s.py | 2 | binary.toml: not UTF-8
+rewrite --plan deep.toml s.py | 2 | deep.toml
+rewrite --check binary.ipynb | 2 | binary.ipynb: not a notebook
+rewrite --check app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
+rewrite -w --diff s.py | 2 |
+rewrite -w -o x.py s.py | 2 |
+rewrite --check -o x.py s.py | 2 |
+rewrite -o x.py s.py none.py | 2 |
+sites s.py | 0 | a @ a
+sites . | 0 |
+sites s.py open.py | 2 | open.py: line 1: '(' was never closed
+sites old.py | 2 | old.py: line 2: Missing parentheses
+sites odd.py | 2 | LibCST does not read line 2; the file is skipped
+sites latin.py | 2 | latin.py: cannot be decoded
+sites loop.py | 2 | loop.py: too many levels
+sites zeros.py | 2 | zeros.py: cannot be decoded: it has NUL bytes, so it is no source
+sites app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
+sites object.ipynb | 2 | object.ipynb: a notebook of format
+sites -j 0 s.py | 2 | 0 is not in the range
+sites | 2 | Missing argument
+graph s.py | 0 |
+graph s.py open.py | 2 | open.py: line 1
+graph -o s.py/x.dot s.py | 2 | s.py/x.dot: cannot write
+graph app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
+graph --format png s.py | 2 | 'png' is not one of
+run s.py | 0 |
+run --strict older.py | 0 | none
+run --strict --scheme float32 long.py | 1 | ran native: dtype without a scheme (1 call)
+run open.py | 1 | open.py: line 1: '(' was never closed
+run old.py | 1 | old.py: line 2: Missing parentheses
+run --strict odd.py | 1 | LibCST does not read line 2; the file is skipped
+run --strict -q uses_odd.py | 1 | LibCST does not read line 2; the file is skipped
+run folder | 2 | folder: no __main__.py in it
+run --json nowhere/x.json s.py | 2 | nowhere/x.json: cannot write
+run --backend abacus s.py | 2 | unknown backend 'abacus'
+run --profle s.py | 2 | Did you mean '--profile'
+run -m no.such | 2 | -m no.such: No module named
+run --plan '' s.py | 2 | the name of the plan file is empty
+run --plan deep.toml s.py | 2 | deep.toml
+run object.ipynb | 2 | object.ipynb: a notebook of format
+run nowhere.py | 2 | nowhere.py: no such file
+run --plan nowhere.toml s.py | 2 | nowhere.toml: cannot read the plan
+run --plan scheme.toml s.py | 2 | scheme.toml:3: key
+run | 2 | give a SCRIPT
+estimate --time-limit 30 s.py | 0 | s.py: 1 product of about
+estimate none.py | 1 | none.py: makes no matrix product in its own process that could be rewritten
+estimate uncalled.py | 1 | uncalled.py: makes no matrix product in its own process that could be
+estimate --json none.py | 1 | null
+estimate uses_odd.py | 1 | LibCST does not read line 2; the file is skipped
+estimate odd.py | 2 | LibCST does not read line 2; the file is skipped
+estimate open.py | 2 | open.py: line 1
+estimate fails.py | 2+ | exit code 3
+estimate --time-limit 2 hangs.py | 2+ | still running after 2 s
+estimate --error x s.py | 2 | --error is a number of at least 0, not x
+estimate nowhere.py | 2 | nowhere.py: no such file
+estimate nowhere.ipynb | 2 | nowhere.ipynb: no such file
+estimate | 2 | SCRIPT
+estimate --time-limit 0 s.py | 2 | --time-limit
+estimate app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
+estimate -c 'print(1)' | 2 | a script or -m MODULE, not -c CODE
+estimate --error 1e-400 s.py | 2 | --error 1e-400: the smallest number above 0
+estimate - | 2 | a script or -m MODULE, not standard input
+T s.py | 0 | plan written to s.mixpert.toml
+tune --error 1e-9 --backend reference noisy.py | 1 | differs by
+tune --error 1 none.py | 1 | none.py: makes no matrix product that could be tuned
+T fails.py | 2+ | exit code 3
+T kills.py | 2+ | signal 9
+T --time-limit 3 hangs.py | 2+ | still running after 3 s
+T nan.py | 2 | finite
+T nothing_left.py | 2+ | TypeError
+T open.py | 2 | open.py: line 1
+T old.py | 2 | old.py: line 2
+T odd.py | 2 | LibCST does not read line 2; the file is skipped
+tune s.py | 2 | give --error BUDGET
+tune --error nan s.py | 2 | --error is a number of at least 0, not nan
+tune --error inf s.py | 2 | --error is a number of at least 0, not inf
+tune --error b= s.py | 2 | --error b=: it takes VALUE
+T --time-limit 0 s.py | 2 | --time-limit is a number of seconds, not 0
+T --margin 1 s.py | 2 | --margin
+T app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
+T nowhere.py | 2 | nowhere.py: no such file
+T . | 2 | no __main__.py in it
+T -m no_such | 2 | -m no_such: no such module
+T --compare z.npy s.py | 2 | z.npy
+T --compare c s.py | 2 | s.py: has no numeric value for c
+T --criterion x s.py | 2 | unknown criterion 'x'
+T --criterion no.mod:f s.py | 2 | criterion no.mod:f: No module named 'no'
+T --criterion os:nofun s.py | 2 | criterion os:nofun: the module has no 'nofun'
+T -o syntax.toml s.py | 2 | syntax.toml: not valid TOML
+T -o deep.toml s.py | 2 | deep.toml
+T -o folder s.py | 2 | folder: cannot write a plan there
+tune --error 1 --backend x s.py | 2 | reference, cuda
+tune --error 1 --backend cuda s.py | 2 | cuda
+tune --error 1 --device abacus s.py | 2 | no device model is known
+tune --error 1 --device t4 s.py | 2 | compute capability 7.5
+tune --error 1 --device h200 --backend cuda s.py | 2 | --device predicts times
+T object.ipynb | 2 | object.ipynb: a notebook of format
+T -c 'print(1)' | 2 | a script or -m MODULE, not -c CODE
+T --hold-out "'" s.py | 2 | --hold-out: No closing quotation
+T --hold-out '--seed {seed}' s.py | 2 | --hold-out --seed {seed}: {seed} takes --seeds
+T --seeds 1..2 s.py | 2 | --seeds are for {seed} in --hold-out
+T --hold-out '{seed}' --seeds 2..1 s.py | 2 | --seeds is FIRST..LAST, such as 1..59
+T --hold-out '{seed}' --seeds 0..10000 s.py | 2 | are 10,001; at most 10,000
+T --error 2 --hold-out 1 s.py | 2 | --hold-out judges one budget
+T --error 2 --error b=1 s.py | 2 | several budgets: give each as a bare --error BUDGET
+tune --error 1e-3 --error 1e-4 --error 0.001 s.py | 2 | several budgets: give each as a bare
+T --error 2 -o /dev/stdout s.py | 2 | these budgets would have one plan file
+T --error 1.0000001 s.py | 2 | these budgets would have one plan file
+T --until 1 s.py | 2 | --until is a part of the time, such as 1%, not 1
+T --until x% s.py | 2 | --until is a part of the time, such as 1%, not x%
+T --until 1%2 s.py | 2 | --until is a part of the time, such as 1%, not 1%2
+T --workers=0 s.py | 2 | --workers is a number of at least 1, or gpus
+T --workers=two s.py | 2 | --workers is a number of at least 1, or gpus
+tune --error 1 --workers 2 s.py | 2 | --workers 2: runs at the same time would disturb
+verify s.mixpert.toml s.py | 0 | s.mixpert.toml: holds
+verify s.mixpert.toml none.py | 1 | does not hold: it has none of the plan's call sites
+verify s.mixpert.toml fails.py | 2+ | exit code 3
+verify scheme.toml s.py | 2 | scheme.toml:3: key
+verify p.toml app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
+verify s.py s.py | 2 | (a plan is a .toml file)
+verify --error 1 p.toml -c pkg | 2 | a script or -m MODULE, not -c
+verify --backend x p.toml s.py | 2 | reference, cuda
+verify --criterion x p.toml s.py | 2 | unknown criterion 'x'
+verify p.toml --eror=1 s.py | 2 | (Did you mean one of: '--error'
+verify scheme.toml --error 1 s.py | 2 | scheme.toml:3: key
+verify s.mixpert.toml --criterion b=max s.py | 2 | --error b=BUDGET
+verify s.mixpert.toml --compare zzz s.py | 2 | zzz
+verify q.toml s.py | 2 | no value 'q' to judge; the program shows b
+verify bare.toml s.py | 2 | bare.toml: it has no budget; give one (--error
+report s.mixpert.toml | 0 |
+report other.toml | 2 | other.toml: no tuning is kept beside it
+report p.toml | 2 | p.toml: no tuning is kept beside it
+report nowhere.toml | 2 | nowhere.toml: cannot read the plan
+report app.pyz | 2 | app.pyz: not UTF-8 text (a plan is a .toml file)
+report damaged.toml | 2 | damaged.trials.jsonl: not a file of trials
+report p.toml -o y | 2 |
+report p.toml --html x --json | 2 |
+report p.toml --html x -o y | 2 |
+plan show s.mixpert.toml | 0 | s:<module>/matmul~
+plan show empty.toml | 0 | no call site
+plan show folder | 2 | folder: cannot read the plan
+plan show deep.toml | 2 | deep.toml
+plan validate s.mixpert.toml | 0 | valid, 1 call site
+plan validate syntax.toml | 2 | syntax.toml: not valid TOML
+plan validate scheme.toml | 2 | scheme.toml:3: key
+bogus | 2 | No such command 'bogus'
+rewritee s.py | 2 | Did you mean 'rewrite'
+"""
+ROWS = [line.split(" | ") for line in TABLE.replace(" |\n", " | \n").strip().splitlines()]
+BESIDE = {"uses_odd.py": "odd.py", "older.py": "broken.py", "damaged.toml": "damaged.trials.jsonl"}
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with s.py, its plan and its record: one tuning for all rows."""
+    folder = tmp_path_factory.mktemp("tuned")
+    (folder / "s.py").write_bytes(str(FILES["s.py"]).encode())
+    said = forked("mixpert_py", *TUNE.split(), "s.py", folder=folder)
+    assert said.code == 0, said
+    return folder
+
+
+def put_files(sh: Shell, tuned: Path, line: str) -> None:
+    """Put the files that a command line names into the folder, and those that they need."""
+    words = {word for name in shlex.split(line) for word in (name, BESIDE.get(name, ""))}
+    sh.write({name: FILES[name] for name in (*sorted(words & FILES.keys()), "pyproject.toml")})
+    (sh.folder / "folder").mkdir()
+    if "loop.py" in words:
+        (sh.folder / "loop.py").symlink_to("loop.py")
+    if "app.pyz" in words:
+        with zipfile.ZipFile(sh.folder / "app.pyz", "w") as archive:
+            archive.writestr("__main__.py", FILES["s.py"])
+    if words & {"s.mixpert.toml", "other.toml", "bare.toml", "q.toml"}:
+        shutil.copytree(tuned, sh.folder, dirs_exist_ok=True)
+        plan = sh.read("s.mixpert.toml")
+        bare = re.sub(r"\[\[criterion\]\].*?\n(?=\[)", "", plan, flags=re.DOTALL)
+        other = plan.replace('name = "b"', 'name = "q"')
+        sh.write({"other.toml": plan, "bare.toml": bare, "q.toml": other})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="words of this system's errors")
+@pytest.mark.parametrize(("line", "code", "part"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_row(sh: Shell, tuned: Path, line: str, code: str, part: str) -> None:
+    line = re.sub("^T ", f"{TUNE} ", line)
+    put_files(sh, tuned, line)
+    before = set(os.listdir(sh.folder))
+    said = sh(line, int(code[0]))
+    assert "Traceback" not in said.err
+    assert "internal error" not in said.err
+    assert "mixpert_py" not in said.err
+    if code[0] != "2":
+        assert part in " ".join((said.out + said.err).split())
+        return
+    assert not said.out or line.startswith(("sites", "graph", "rewrite --check s.py"))
+    assert set(os.listdir(sh.folder)) - before <= {
+        *("s.mixpert.trials.jsonl", "fails.mixpert.trials.jsonl", "kills.mixpert.trials.jsonl"),
+        *("hangs.mixpert.trials.jsonl", "nan.mixpert.trials.jsonl"),
+        "nothing_left.mixpert.trials.jsonl",
+    }
+    lines = [line for line in said.err.splitlines() if line]
+    if lines[0].startswith("Usage: "):  # and a line that names --help
+        lines = lines[2:]
+    assert lines[0].startswith(("mixpert: ", "Error: "))
+    assert code == "2+" or len(lines) == 1, lines
+    assert part in " ".join(lines)
+
+
+def exit_codes() -> dict[str, tuple[str, ...]]:
+    """Command → what 0, 1 and 2 mean of it, in docs/commands.md."""
+    text = (ROOT / "docs" / "commands.md").read_text("utf-8").partition("## Exit codes")[2]
+    rows = re.findall(r"^\| `([a-z ]+)` \| (.*) \|$", text.partition("\n## ")[0], re.M)
+    return {name: tuple(cells.split(" | ")) for name, cells in rows}
+
+
+def test_every_command_has_exit_codes_and_each_has_a_row() -> None:
+    names = set()
+    for name in cli.commands:
+        command = cli.get_command(click.Context(cli), name)
+        one_row = not isinstance(command, click.Group)
+        names |= {name} if one_row else {f"{name} {further}" for further in command.commands}
+    assert exit_codes().keys() == names
+    stated = {
+        (name, code)
+        for name, row in exit_codes().items()
+        for code in range(3)
+        if row[code] != "–" and name not in ("doctor", "probe")  # as it is with this machine
+    }
+    lines = [(f"{re.sub('^T ', 'tune ', line)} ", int(code[0])) for line, code, _ in ROWS]
+    made = {(name, code) for line, code in lines for name in names if line.startswith(f"{name} ")}
+    assert stated <= made
+
+
+def test_doctors_code_is_what_it_found(sh: Shell, mixpert: Mixpert) -> None:
+    said = mixpert("doctor")
+    missing = any(line.rstrip().endswith("missing") for line in said.out.splitlines())
+    assert said.code == (2 if missing else 0)
+    found = {entry["what"]: entry for entry in sh.json("doctor --json", said.code)}
+    assert found["mixpert-py"]["found"] == mixpert_py.__version__
+    assert all(entry["fine"] for entry in found.values()) == (said.code == 0)
+    if not device.may_be_here():
+        sh("tune --error 1 --backend reference --workers gpus x.py", 2, err="x.py: no such file")
+        sh.write({"x.py": FILES["s.py"]})
+        line = f"{TUNE} --workers gpus x.py"
+        sh(line, 2, err="there is no GPU that runs could use")
+
+
+def test_helps_and_wrong_usage_of_every_command(sh: Shell) -> None:
+    for name in exit_codes():
+        sh(f"{name} --help")
+        sh(f"{name} --no-such-option", 2, err="No such option")
+    assert sh("--version") == Said(0, f"mixpert, version {mixpert_py.__version__}\n", "")
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "40", "x"])
+def test_a_table_can_be_read_whatever_width_is_claimed(sh: Shell, columns: str) -> None:
+    sh.write({"s.py": FILES["s.py"]})
+    sh("sites s.py", out=("s.py:3:5", "a @ a"), COLUMNS=columns)
