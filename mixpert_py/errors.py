@@ -59,6 +59,11 @@ def short(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
+def counted(count: int, word: str) -> str:
+    """A number and a noun: `1 product`, `2 products`."""
+    return f"{count} {word}{'s' * (count != 1)}"
+
+
 def unknown_scheme(name: str, known: Iterable[str]) -> str:
     """The message about an unknown scheme name: the most similar name, and all names."""
     from difflib import get_close_matches  # only where a name is wrong

@@ -7,7 +7,7 @@ written as text, as JSON, for Graphviz and for Mermaid.
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mixpert_py import config, files
-from mixpert_py.errors import MixPertError, SourceError, named, writing
+from mixpert_py.errors import MixPertError, SourceError, counted, named, writing
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies, dependencies
 from mixpert_py.passes.pipeline import analyze, require_syntax
@@ -168,9 +168,9 @@ def text(graphs: Sequence[Graph]) -> str:
             console.print(_table(graph))
             console.print()
     numbers = (
-        _counted(sum(len(graph.operators) for graph in graphs), "product"),
-        _counted(sum(len(graph.edges) for graph in graphs), "edge"),
-        _counted(sum(len(graph.cycles) for graph in graphs), "cycle"),
+        counted(sum(len(graph.operators) for graph in graphs), "product"),
+        counted(sum(len(graph.edges) for graph in graphs), "edge"),
+        counted(sum(len(graph.cycles) for graph in graphs), "cycle"),
     )
     console.print(Text(", ".join(numbers)))
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
@@ -208,38 +208,41 @@ def dot(graphs: Sequence[Graph]) -> str:
 
     Its tooltip has its id and the whole expression.
     """
+
+    def box(name: str, operator: Operator) -> str:
+        label = f"{_escaped(_place(operator))}\\n{_escaped(shown(operator.expression))}"
+        tooltip = _quoted(f"{operator.id}: {operator.expression}")
+        return f'    {name} [label="{label}", tooltip={tooltip}];'
+
     lines = ["digraph products {", '  node [shape=box, fontname="monospace"];']
-    names = count(1)
-    for cluster, graph in enumerate(graphs):
-        if not graph.operators:
-            continue
-        lines += [f"  subgraph cluster_{cluster} {{", f"    label={_quoted(graph.path)};"]
-        name = [f"n{next(names)}" for _ in graph.operators]
-        for node, operator in zip(name, graph.operators, strict=True):
-            label = f"{_escaped(_place(operator))}\\n"
-            label += _escaped(shown(operator.expression))
-            tooltip = _quoted(f"{operator.id}: {operator.expression}")
-            lines.append(f'    {node} [label="{label}", tooltip={tooltip}];')
-        lines.append("  }")
+    for number, graph, name in _named(graphs):
+        lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(graph.path)};"]
+        lines += [*map(box, name, graph.operators), "  }"]
         lines += [f"  {name[producer]} -> {name[consumer]};" for producer, consumer in graph.edges]
     return "\n".join([*lines, "}", ""])
 
 
 def mermaid(graphs: Sequence[Graph]) -> str:
     """A Mermaid flowchart: a subgraph for each file, a box for each operator."""
+
+    def box(name: str, operator: Operator) -> str:
+        parts = (_place(operator), shown(operator.expression))
+        return f'    {name}["{"<br/>".join(map(_entities, parts))}"]'
+
     lines = ["flowchart TD"]
-    names = count(1)
-    for number, graph in enumerate(graphs):
-        if not graph.operators:
-            continue
+    for number, graph, name in _named(graphs):
         lines.append(f'  subgraph file{number}["{_entities(graph.path)}"]')
-        name = [f"n{next(names)}" for _ in graph.operators]
-        for node, operator in zip(name, graph.operators, strict=True):
-            parts = [_place(operator), shown(operator.expression)]
-            lines.append(f'    {node}["{"<br/>".join(map(_entities, parts))}"]')
-        lines.append("  end")
+        lines += [*map(box, name, graph.operators), "  end"]
         lines += [f"  {name[producer]} --> {name[consumer]}" for producer, consumer in graph.edges]
     return "\n".join([*lines, ""])
+
+
+def _named(graphs: Sequence[Graph]) -> Iterator[tuple[int, Graph, list[str]]]:
+    """The graphs with operators, each with its number and the names of its operators."""
+    names = count(1)
+    for number, graph in enumerate(graphs):
+        if graph.operators:
+            yield number, graph, [f"n{next(names)}" for _ in graph.operators]
 
 
 FORMATS: dict[str, Callable[[Sequence[Graph]], str]] = {
@@ -306,10 +309,6 @@ def _numbers(positions: Sequence[int]) -> str:
         else:
             parts += [str(at + 1) for at in run]
     return ", ".join(parts)
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}{'s' * (number != 1)}"
 
 
 def _place(operator: Operator) -> str:

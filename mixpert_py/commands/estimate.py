@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mixpert_py.commands.program import (
+    SECONDS,
     ProgramCommand,
     as_record,
     module_option,
@@ -16,7 +17,6 @@ from mixpert_py.commands.program import (
     packages_of,
     program_argument,
     program_of,
-    require_seconds,
     with_progress,
 )
 
@@ -100,7 +100,7 @@ class Options:
 )
 @click.option(
     "--time-limit",
-    type=float,
+    type=SECONDS,
     metavar="S",
     help="Seconds for the run and the products by themselves.",
 )
@@ -122,7 +122,6 @@ def estimate(options: Options) -> int:
     from mixpert_py.tuning.estimate import estimate as estimated
 
     budget = options.budget
-    require_seconds(options.time_limit)
     program = options.program()
     packages = packages_of(program, options.packages)
     quiet = options.as_json or options.quiet

@@ -3,6 +3,7 @@
 import click
 
 from mixpert_py.commands.program import FILE
+from mixpert_py.errors import counted
 
 
 @click.group("plan")
@@ -27,4 +28,4 @@ def plan_validate(path: str) -> None:
     from mixpert_py import config
 
     found = config.load_plan(path)
-    click.echo(f"{path}: valid, {len(found.site)} call site{'s' * (len(found.site) != 1)}")
+    click.echo(f"{path}: valid, {counted(len(found.site), 'call site')}")

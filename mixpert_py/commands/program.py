@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mixpert_py.launch.launcher import Program
 
 
+SECONDS = click.FloatRange(min=0.0, min_open=True)
 FILE = click.Path(readable=False)  # the type alone completes names; what reads it, checks it
 
 
@@ -269,12 +270,6 @@ def plan_place(program: "Program") -> Path:
     from mixpert_py import config
 
     return config.plan_beside(program.argv[0] if program.within is None else program.filename)
-
-
-def require_seconds(limit: float | None) -> None:
-    """Raise UsageError if --time-limit is not a positive number of seconds."""
-    if limit is not None and not limit > 0:
-        raise click.UsageError(f"--time-limit is a number of seconds, not {limit}")
 
 
 def interrupted(advice: str = "") -> int:

@@ -3,9 +3,11 @@
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,9 +19,10 @@ from mixpert_py.commands.program import (
     jobs_option,
     quiet_option,
 )
+from mixpert_py.errors import SourceError, counted, writing
 
 if TYPE_CHECKING:
-    from mixpert_py.sources.rewriting import Outcome, Rewritten, Task
+    from mixpert_py.sources.rewriting import Rewritten
     from mixpert_py.sources.source_files import SourceFile
 
 
@@ -36,7 +39,6 @@ class Options:
     jobs: int
     as_json: bool
     quiet: bool
-    verbose: bool
     plan_path: str | None
     scheme: str | None
 
@@ -46,14 +48,14 @@ class Options:
         return self.paths == ("-",)
 
     @property
-    def preview(self) -> str | None:
-        """How results are shown without being written."""
-        return "diff" if self.diff else "check" if self.check else None
+    def previews(self) -> bool:
+        """Whether results are shown without being written."""
+        return self.diff or self.check
 
     @property
     def target(self) -> str | None:
         """The file for a single result; "-" for standard output."""
-        if self.is_standard_input and not self.preview:
+        if self.is_standard_input and not self.previews:
             return self.output or "-"
         return self.output
 
@@ -67,7 +69,7 @@ class Options:
 
     def require_one_way(self) -> None:
         """Raise UsageError if results would go to several places, or to an invalid one."""
-        if self.write + (self.preview is not None) + (self.output is not None) > 1:
+        if self.write + self.previews + (self.output is not None) > 1:
             raise click.UsageError("give one of -o, -w, and --diff or --check")
         if self.is_standard_input and self.write:
             raise click.UsageError("standard input cannot be written back to; give -o or nothing")
@@ -98,7 +100,6 @@ class Options:
 @jobs_option
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 @quiet_option
-@click.option("-v", "--verbose", is_flag=True, help="Name each product that is left alone.")
 @click.option(
     "--plan",
     "plan_path",
@@ -129,12 +130,12 @@ def rewrite(options: Options) -> int:
     if options.is_standard_input:
         source, file = _standard_input()
         result = rewriting.rewrite_source(source, file, "stdin", plan, scheme)
-        return _finish([result], _task(options, 1), options)
+        return _finish([result], options, has_summary=False)
     files = options.files()
-    if not (options.write or options.preview) and any(map(os.path.isdir, options.paths)):
+    if not (options.write or options.previews) and any(map(os.path.isdir, options.paths)):
         raise click.UsageError("a folder needs -w, --diff or --check")
     results = rewriting.rewrite_files(files, plan, scheme, options.jobs)
-    return _finish(results, _task(options, len(files)), options)
+    return _finish(results, options, has_summary=len(files) > 1)
 
 
 def _standard_input() -> "tuple[bytes, SourceFile]":
@@ -143,44 +144,137 @@ def _standard_input() -> "tuple[bytes, SourceFile]":
     return sys.stdin.buffer.read(), SourceFile("-", ".", is_named=True)
 
 
-def _task(options: Options, count: int) -> "Task":
-    """The command's task for so many files."""
-    from mixpert_py.sources.rewriting import Task
+def _finish(results: "Iterable[Rewritten]", options: Options, *, has_summary: bool) -> int:
+    """Show or write each file as it is finished, and return the exit code.
 
-    return Task(
-        preview=options.preview,
-        output=options.target,
-        in_place=options.write,
-        has_summary=count > 1,
-        names_left=options.verbose,
-    )
-
-
-def _finish(results: "Iterable[Rewritten]", task: "Task", options: Options) -> int:
-    """Show or write each file as it is finished, and return the exit code."""
-    from mixpert_py.sources.rewriting import Tally, deliver
-
-    tally = Tally()
+    has_summary: whether there are several files, which a last line sums up.
+    """
+    counts: Counter[str] = Counter()
     records = []
     for result in results:
-        outcome = deliver(result, task)
-        tally.count(outcome)
+        outcome = _delivered(result, options, has_summary)
+        state = "skipped" if outcome.problem else "changed" if result.changed else "same"
+        counts[state] += 1
+        counts["left"] += len(result.left)
+        counts["products"] += (len(result.sites) - len(result.left)) * (state == "changed")
         if outcome.problem:
             click.echo(f"mixpert: {outcome.problem}", err=True)
         elif options.shows(outcome):
             sys.stdout.buffer.write(outcome.message)
-        for site in result.records() if task.names_left else ():
-            if not site["rewritten"]:
-                place = f"{site['path']}: line {site['line']}"
-                kept = f"not rewritten: {site['reason']}"
-                click.echo(f"mixpert: {place}: {kept}", err=True)
         if options.as_json:
             records.append(outcome.record())
     if options.as_json:
         click.echo(json.dumps(records, indent=2))
-    elif task.has_summary and not options.quiet:
+    elif has_summary and not options.quiet:
         # A patch on standard output is to hold nothing else.
-        click.echo(tally.line(task), err=task.preview == "diff")
-    if tally.skipped:
+        click.echo(_summary(counts, options.previews), err=options.diff)
+    if counts["skipped"]:
         return 2
-    return int(options.check and tally.changed > 0)
+    return int(options.check and counts["changed"] > 0)
+
+
+def _summary(counts: Counter[str], previews: bool) -> str:
+    """The last line, such as `2 files would be rewritten (5 products), 7 stay as they are; 3
+    products left alone, see `mixpert sites``.
+    """
+    same = counts["same"]
+    text = f"{counted(counts['changed'], 'file')} {'would be ' if previews else ''}rewritten"
+    text += f" ({counted(counts['products'], 'product')})" * (counts["changed"] > 0)
+    text += f", {same} stay{'s as it is' if same == 1 else ' as they are'}"
+    text += f", {counts['skipped']} skipped" * (counts["skipped"] > 0)
+    return text + f"; {_left_alone(counts['left'])}" * (counts["left"] > 0)
+
+
+def _left_alone(count: int) -> str:
+    return f"{counted(count, 'product')} left alone, see `mixpert sites`"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result for a file: where it was written, the message about it, or the problem."""
+
+    result: "Rewritten"
+    message: bytes = b""
+    output: str | None = None
+    problem: str | None = None
+
+    def record(self) -> dict[str, Any]:
+        """The outcome as plain data for JSON."""
+        return {
+            "path": self.result.path,
+            "output": self.output,
+            "changed": self.result.changed,
+            "problem": self.problem,
+            "sites": self.result.records(),
+            # Text that was to go to standard output, which the JSON takes.
+            **({"text": self.message.decode("utf-8", "replace")} if self.output == "-" else {}),
+        }
+
+
+def _delivered(result: "Rewritten", options: Options, has_summary: bool) -> Outcome:
+    """Show or write one file. A file that did not change is written to an explicit output only."""
+    if result.problem:
+        return Outcome(result, problem=result.problem)
+    if options.target == "-":
+        return Outcome(result, result.after, "-")
+    left = f" ({_left_alone(len(result.left))})" if result.left else ""
+    nothing = f"no matrix product to rewrite{left}"
+    if not result.changed and options.target is None:
+        message = "" if options.previews or has_summary else f"{result.path}: {nothing}\n"
+        return Outcome(result, _encoded(message))
+    if options.diff:  # a patch has to have the bytes of the file's name as they are
+        return Outcome(result, result.diff().encode("utf-8", "surrogateescape"))
+    if options.check:
+        return Outcome(result, _encoded(f"{result.path}: would be rewritten\n"))
+    try:
+        with writing(options.target or result.path):
+            target = _write(result, options)
+    except SourceError as error:
+        return Outcome(result, problem=str(error))
+    message = f"{counted(len(result.sites) - len(result.left), 'product')} rewritten{left}"
+    if not result.changed:
+        message = f"{nothing}; written as it is"
+    return Outcome(result, _encoded(f"{target}: {message}\n"), str(target))
+
+
+def _encoded(text: str) -> bytes:
+    """A text as UTF-8; other bytes of a file's name are escaped."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _write(result: "Rewritten", options: Options) -> Path:
+    """Write a file with the permissions of its source, and return its path.
+
+    Raises SourceError if that fails, or if it would overwrite an existing file that no earlier call
+    wrote.
+    """
+    from mixpert_py import files
+    from mixpert_py.sources import source_files
+
+    source = Path(result.path)
+    if options.write:
+        source_files.write_back(result.file, result.before, result.after)
+        return source
+    # `mlp_mixpert.py` beside `mlp.py`
+    target = Path(options.target) if options.target else source.with_stem(f"{source.stem}_mixpert")
+    if target.is_file() and not _is_earlier_result(source_files.read(str(target)), result):
+        raise SourceError(
+            f"{target}: exists and differs from what `mixpert rewrite {source}` would write "
+            "there; remove it"
+        )
+    with writing(target):
+        mode = source.stat().st_mode & 0o7777 if source.exists() else None
+        files.replace(target, result.after, mode)
+    return target
+
+
+def _is_earlier_result(text: bytes, result: "Rewritten") -> bool:
+    """Whether a text is this result, or the result of an earlier rewrite of its module."""
+    from mixpert_py.passes.rewrite import MARK
+
+    if text == result.after:
+        return True
+    if not result.sites or MARK.encode() not in result.after:
+        return False
+    module = f'"{result.sites[0].id.partition(":")[0]}:'
+    return MARK.encode() in text and module.encode() in text

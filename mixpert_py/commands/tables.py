@@ -15,13 +15,6 @@ from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
 from mixpert_py.sources.source_files import shown_path
 from mixpert_py.tuner.report.fitted import CALLERS, EXPRESSION, Column, fitted
-from mixpert_py.tuner.report.operands import (
-    LOSS_SHOWN_FROM,
-    are_for_gpus,
-    bits_text,
-    cancellation_text,
-    small_entries,
-)
 from mixpert_py.tuner.report.record import Record, value_entries
 from mixpert_py.tuner.report.summary import (
     callers_text,
@@ -33,7 +26,16 @@ from mixpert_py.tuner.report.summary import (
     verified,
 )
 from mixpert_py.tuner.report.table import summary, trials
-from mixpert_py.tuner.report.unit import budget_text, clock_unit, error_text
+from mixpert_py.tuner.report.unit import (
+    LOSS_SHOWN_FROM,
+    are_for_gpus,
+    bits_text,
+    budget_text,
+    cancellation_text,
+    clock_unit,
+    error_text,
+    small_entries,
+)
 
 # Columns of a profile about a product's operands, and the meanings that stand below it.
 OPERANDS = {

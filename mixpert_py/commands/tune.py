@@ -14,6 +14,7 @@ import msgspec
 
 from mixpert_py.commands.program import (
     FILE,
+    SECONDS,
     ProgramCommand,
     as_record,
     complete_backends,
@@ -26,7 +27,6 @@ from mixpert_py.commands.program import (
     packages_of,
     plan_place,
     program_of,
-    require_seconds,
     script_argument,
     with_progress,
 )
@@ -120,7 +120,6 @@ class Options:
 
     def require_consistent(self) -> None:
         """Raise UsageError for a value that is none, and for options that exclude one another."""
-        require_seconds(self.time_limit)
         workers = self.workers
         if workers != "gpus" and not (workers.isdecimal() and int(workers)):
             raise click.UsageError(f"--workers is a number of at least 1, or gpus, not {workers}")
@@ -237,7 +236,7 @@ def _seeds(text: str) -> range:
     shell_complete=complete_devices,
     help="A GPU that need not be here, such as h200: tensor cores are emulated, times predicted.",
 )
-@click.option("--time-limit", type=float, metavar="S", help="Seconds that one run may take.")
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds that one run may take.")
 @click.option(
     "--workers",
     metavar="N|gpus",

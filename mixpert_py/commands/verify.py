@@ -8,6 +8,7 @@ import click
 
 from mixpert_py.commands.program import (
     FILE,
+    SECONDS,
     PlanCommand,
     as_record,
     complete_backends,
@@ -17,7 +18,6 @@ from mixpert_py.commands.program import (
     package_option,
     packages_of,
     program_of,
-    require_seconds,
     script_argument,
     with_progress,
 )
@@ -94,7 +94,7 @@ class Options:
     shell_complete=complete_backends,
     help="Default: the plan's, or automatic.",
 )
-@click.option("--time-limit", type=float, metavar="S", help="Maximum time of one run, in seconds.")
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds that one run may take.")
 @click.option(
     "--strict",
     is_flag=True,
@@ -121,7 +121,6 @@ def verify(options: Options) -> int:
     from mixpert_py.sources.packages import applicable
     from mixpert_py.tuning.verify import check_plan
 
-    require_seconds(options.time_limit)
     plan = config.load_plan(options.plan)
     settings = _settings(options, plan)
     program = program_of(options.module, options.script, options.arguments)

@@ -31,10 +31,13 @@ from mixpert_py.tuner.records import (
     Schemes,
     plan_key,
 )
-from mixpert_py.tuner.report.operands import small_entries
 from mixpert_py.tuner.report.record import Gain, searched_gain
 from mixpert_py.tuner.report.summary import SHORT_PROGRAM, START_UP
-from mixpert_py.tuner.report.unit import budget_text, share_text
+from mixpert_py.tuner.report.unit import (
+    budget_text,
+    share_text,
+    small_entries,
+)
 from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning import record
 from mixpert_py.tuning.decisions import decisive_products

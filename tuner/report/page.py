@@ -5,12 +5,12 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from mixpert_py.errors import MixPertError
+from mixpert_py.errors import MixPertError, counted
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report import figures, operands, summary
+from mixpert_py.tuner.report import figures, summary
 from mixpert_py.tuner.report.figures import GROUND, INK, LEVELS, SOFT
 from mixpert_py.tuner.report.record import OperatorEntry, Record
-from mixpert_py.tuner.report.summary import chosen, counted, error_name, time_unit
+from mixpert_py.tuner.report.summary import chosen, error_name, time_unit
 from mixpert_py.tuner.report.unit import error_text
 
 if TYPE_CHECKING:
@@ -21,11 +21,9 @@ SHARED = (
     "allowed",
     "brief",
     "callers_text",
-    "counted",
     "error_name",
     "gain_card",
     "headline",
-    "other_inputs",
     "size",
     "trial_error",
     "tuning_facts",
@@ -62,8 +60,6 @@ def page(record: Record) -> str:
         error=summary.reached(record),
         kept=sum(trial.reason == Reason.KEPT for trial in record.trials[1:]),
         plane=Markup(plane(record)),
-        inputs=Markup(inputs(record)),
-        sampled=operands.sampled(entries),
         css=Markup(_file("page.css")),
     )
 
@@ -88,8 +84,8 @@ def _template() -> "Template":
         "MEANING": summary.MEANING,
         "TRIALS_SHOWN": TRIALS_SHOWN,
         "calls_text": calls_text,
+        "counted": counted,
         "error_text": error_text,
-        "operands": operands,
     }
     return environment.from_string(_file("page.html").lstrip())
 
@@ -154,22 +150,3 @@ def plane(record: Record) -> str:
         figures.plain_ticks(axes, [x for x, _ in places])
         axes.set_xlabel(f"time of the program, {unit.name}  (← faster)")
         return figures.svg(figure, "Time and error of every plan that was run")
-
-
-def inputs(record: Record) -> str:
-    """The error on each other input, the smallest first; empty for fewer than two inputs."""
-    errors = sorted(entry.error for entry in record.hold_outs if entry.error is not None)
-    if len(errors) < 2:
-        return ""
-    # Where values have budgets of their own, errors are shares of them.
-    limit = record.budget if record.criterion else 1.0
-    with figures.style():
-        figure, (axes,) = figures.panels(1, 2.8)
-        known = [*errors, *([] if limit is None else [limit])]
-        figures.errors_axis(axes, known, error_name(record))
-        heights = [figures.place(axes, error) for error in errors]
-        axes.plot(range(1, len(errors) + 1), heights, "o", color=KEPT, markersize=4)
-        figures.budget_line(axes, limit)
-        axes.set_xticks([])
-        axes.set_xlabel("other inputs, by their errors")
-        return figures.svg(figure, "The error on each other input")

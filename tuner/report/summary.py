@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from statistics import median
 
+from mixpert_py.errors import counted
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.record import Gain, OperatorEntry, Record, TrialEntry, ValueEntry
@@ -291,10 +292,6 @@ def value_line(entry: ValueEntry) -> str:
     """An observed value's error and budget."""
     budget = "any" if entry.budget is None else budget_text(entry.budget)
     return f"{entry.name}: {entry.criterion} error {error_text(entry.error)} of {budget} allowed"
-
-
-def counted(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def visible(text: str) -> str:

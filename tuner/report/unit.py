@@ -1,8 +1,14 @@
-"""Texts of times, in one unit for a whole report, and of errors."""
+"""Texts of times, in one unit for a whole report, of errors, and of a profile's measurements."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isclose, isfinite
+
+ON_GPUS = ("int8", "crt", "fp16", "faithful", "mixpert")  # begin the names of their levels
+LOSS_SHOWN_FROM = 2.0  # bits of int8 loss from which words point it out
+# Bits of exponent spread from which words point it out: most entries of a row then keep some 30 of
+# their 53 bits under crt14, and 4 of 24 under int8x6.
+SPREAD_SHOWN_FROM = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +75,32 @@ def share_text(share: float | None) -> str:
     if not isfinite(share):
         return "not finite"
     return f"{100 * share:.3g} %" if share < 10 else f"{share:.2g} times"
+
+
+def small_entries(bits: float | None) -> str:
+    """Why errors of schemes with one scale a row do not show on these operands; "" where they do.
+
+    bits: the exponent spread; about 43 where A = I + 1e-13 · N, of whose product with another such
+    matrix crt14 loses the entries off the diagonal.
+    """
+    if bits is None or bits < SPREAD_SHOWN_FROM:
+        return ""
+    return (
+        f"most entries of a row are some 2^{bits:.0f} times smaller than its largest; int8 schemes "
+        "and crt7 … crt18 lose digits of such entries, which no error in the Frobenius norm shows"
+    )
+
+
+def bits_text(bits: float | None) -> str:
+    """Bits with one decimal; a dash where no call was sampled."""
+    return "–" if bits is None else f"{bits:.1f}"
+
+
+def cancellation_text(ratio: float | None) -> str:
+    """A ratio with three digits; a dash where no call was sampled."""
+    return "–" if ratio is None else f"{ratio:.3g}×"
+
+
+def are_for_gpus(levels: Iterable[str]) -> bool:
+    """Whether any of these levels is one that only GPUs run, and emulations of them."""
+    return any(level.startswith(ON_GPUS) for level in levels)

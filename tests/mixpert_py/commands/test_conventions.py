@@ -127,10 +127,8 @@ def test_quietly_only_the_exit_code_speaks(sh: Shell) -> None:
     assert sh("verify -q s.mixpert.toml s.py") == Said(0, "", "")
 
 
-def test_verbosely_each_run_and_each_product_left_is_told(sh: Shell) -> None:
-    sh.write({"s.py": f"{PROGRAM}b = a @ a  # mixpert: off\n"})
-    said = sh("rewrite --check -v s.py", 1)
-    assert "s.py: line 5: not rewritten: " in said.one_clear_line()
+def test_verbosely_each_run_is_told(sh: Shell) -> None:
+    sh.write({"s.py": PROGRAM})
     assert sh(f"{TUNE} -v s.py").err.startswith("run 1: ")
 
 

@@ -46,13 +46,6 @@ def test_the_record_and_the_report_say_it(script: Path, tmp_path: Path, mixpert:
     assert entries["a @ a.T"]["cancellation"] > 1
     (fed,) = entries["hidden.T[1:] @ a"]["fed_by"]
     assert fed == entries["(a * wide) @ a.T"]["id"]
-    assert mixpert("report", "m.mixpert.toml", "--html", "page").code == 0
-    page = (tmp_path / "page/index.html").read_text()
-    table = page.partition('id="operands"')[2].partition("</section>")[0]
-    (row,) = [row for row in table.split("<tr>") if "np.dot" in row]
-    assert "8 of 50" in row
-    assert table.count(", small entries count") == 1
-    assert "moving" not in table
 
 
 def test_a_profile_of_a_run(script: Path, tmp_path: Path, mixpert: Mixpert) -> None:

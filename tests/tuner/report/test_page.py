@@ -14,7 +14,7 @@ from mixpert_py.plan import Provenance
 from mixpert_py.tuner.report import figures
 from mixpert_py.tuner.report import page as pages
 from mixpert_py.tuner.report.page import TRIALS_SHOWN, calls_text, page
-from mixpert_py.tuner.report.record import Gain, InputEntry, Record
+from mixpert_py.tuner.report.record import Gain, Record
 from tests.tuner.report.records import many, not_finite, small
 
 HOSTILE = "</script><script>alert('x')</script>\"><img src=x onerror=alert(1)>"
@@ -140,19 +140,6 @@ def test_a_call_that_is_not_one_product_has_no_shape() -> None:
     assert calls_text(entry) == "2 calls"
     entry = msgspec.structs.replace(entry, shapes=[[0, 0, 0], [4, 5, 6]])
     assert calls_text(entry) == "4 × 5 × 6, 2 calls"
-
-
-def test_the_errors_on_other_inputs() -> None:
-    errors = (3e-5, 1e-7, 0.0, 2e-6)
-    entries = [InputEntry(arguments=f"--seed {at}", error=e) for at, e in enumerate(errors)]
-    record = msgspec.structs.replace(small(), hold_outs=entries, hold_out=3e-5, hold_out_rate=0.05)
-    picture = pages.inputs(record)
-    assert "budget 1e-4" in picture
-    assert "exact" in picture
-    assert 'id="inputs"' in page(record)
-    one = msgspec.structs.replace(record, hold_outs=entries[:1])
-    assert pages.inputs(one) == ""
-    assert 'id="inputs"' not in page(one)
 
 
 def test_an_error_that_is_not_finite_is_above() -> None:
