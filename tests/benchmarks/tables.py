@@ -17,7 +17,6 @@ from tests.benchmarks import (
     apps,
     dispatch,
     exact,
-    first_example,
     float64,
     gemm,
     looks,
@@ -57,7 +56,7 @@ def parts() -> Mapping[str, tuple[str, Callable[[Record, str], str]]]:
         "exact": ("exact", lambda found, docs: exact.markdown(found)),
         "looks": ("looks", looks.markdown),
         "tunings": ("tunings", ten_tunings.markdown),
-        "first": ("first-example", lambda found, docs: first_example.markdown(found)),
+        "first": ("first-example", lambda found, docs: ten_tunings.first_sentence(found)),
     }
 
 

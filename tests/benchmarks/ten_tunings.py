@@ -28,6 +28,7 @@ SCRIPTS = {  # script → words that follow it, and the budget
     "tests/benchmarks/tuned/newton_schulz.py": ([], "1e-4"),
     "tests/benchmarks/tuned/walks.py": ([], "1e-3"),
 }
+FIRST = ROOT / "samples" / "diffusion.py"
 # The cores of a process and its children are set before NumPy starts its threads.
 BOOT = """import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(",")))
 os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"""
@@ -37,7 +38,8 @@ Record = dict[str, Any]
 def tuned(script: Path, words: Sequence[str], budget: str, cores: Sequence[int]) -> Record:
     """One run, one estimate and one tuning of a copy of the script's folder, on these cores.
 
-    Each has its seconds, and how often it started the script: a line of the copy counts that.
+    Each has its seconds, and how often it started the script: a line of the copy counts that. The
+    tuning has its schemes and the program's seconds before and after as well, where it found any.
     """
     with tempfile.TemporaryDirectory() as folder:
         starts, place = Path(folder, "starts"), Path(folder, "program")
@@ -62,6 +64,9 @@ def tuned(script: Path, words: Sequence[str], budget: str, cores: Sequence[int])
         _, estimated = run("-m", "mixpert_py", "estimate", *options)
         done, tuning = run("-m", "mixpert_py", "tune", *options)
     tuning["outcome"] = _outcome(done)
+    if found := json.loads(done.stdout or "null"):
+        gain = {name: found["gain"][name] for name in ("before", "after")}
+        tuning |= {"schemes": found["schemes"], **gain}
     return {"program": native["seconds"], "estimate": estimated, "tune": tuning}
 
 
@@ -130,19 +135,41 @@ def markdown(result: Record, docs: str = "") -> str:
     return f"{machine.table(columns, rows)}\n\n{facts}\n"
 
 
+def first_sentence(result: Record) -> str:
+    """A sentence on the tunings of the README's first example: the plan, gains and time."""
+    tries, facts = [one["tune"] for one in result["tunings"]], result["machine"]
+    gains = sorted(one["before"] / one["after"] for one in tries)
+    plans = {tuple(sorted(one["schemes"].items())) for one in tries}
+    before, after, took = (
+        median(one[name] for one in tries) for name in ("before", "after", "seconds")
+    )
+    same = "the same plan each time" if len(plans) == 1 else f"{len(plans)} plans"
+    return (
+        f"{len(tries)} tries: {same}; {before:.2f} → {after:.2f} s, {median(gains):.2f}× as fast "
+        f"in the median ({gains[0]:.2f} to {gains[-1]:.2f}), after {took:.0f} s of tuning. "
+        f"{facts['cores']} cores of {facts['cpu']}, {facts['date']}.\n"
+    )
+
+
 @click.command()
 @click.option("--tries", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--at-a-time", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--error", "budget", default="1e-5", show_default=True, help="For SCRIPTS.")
+@click.option("--first", is_flag=True, help="The README's first example, at its full size.")
 @machine.save_option
 @click.argument("scripts", nargs=-1, type=click.Path(exists=True, path_type=Path))
-def command(scripts: tuple[Path, ...], tries: int, at_a_time: int, budget: str, save: bool) -> None:
+def command(
+    scripts: tuple[Path, ...], tries: int, at_a_time: int, budget: str, first: bool, save: bool
+) -> None:
     """Estimate and tune SCRIPTS, or five programs, again and again, on two cores of their own."""
-    named = [Path(os.path.relpath(path, ROOT)) for path in scripts]
+    named = [FIRST] if first else [Path(os.path.relpath(path, ROOT)) for path in scripts]
     wanted = named or [Path(name) for name in SCRIPTS]
     tunings = measure(wanted, tries, at_a_time, budget)
     result = {"machine": machine.machine(), "tunings": tunings}
-    machine.finish("tunings", result, save, markdown)
+    if first:
+        machine.finish("first-example", result, save, first_sentence)
+    else:
+        machine.finish("tunings", result, save, markdown)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from tests.benchmarks import (
     app_runs,
     apps,
-    first_example,
     gemm,
     machine,
     size,
@@ -135,14 +134,6 @@ def test_every_application_is_a_sample() -> None:
 def test_unknown_names_are_refused(command: Any, words: list[str]) -> None:
     done = CliRunner().invoke(command, words)
     assert words[1] in str(done.exception)
-
-
-def test_the_first_examples_table() -> None:
-    verified = {"schemes": {"a": "float32"}, "error": 1e-7, "native": 3.0, "tuned": 2.0}
-    one = {**verified, "products_native": 2.0, "products_tuned": 1.0, "seconds": 30.0}
-    facts = {"cores": 2, "cpu": "c", "date": "d"}
-    text = first_example.markdown({"tries": [one, one], "machine": facts})
-    assert "2 tries: the same plan each time; 3.00 → 2.00 s, 1.50× as fast in the median" in text
 
 
 def test_every_total_of_the_size_is_stated() -> None:

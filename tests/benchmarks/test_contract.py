@@ -63,22 +63,15 @@ def test_sums_by_hand(exact: Exact, terms: float, floor: float) -> None:
 @pytest.mark.parametrize(
     ("own", "vendor", "floor", "over"),
     [
-        (3e-7, 6e-7, 2e-7, 0.5),  # the vendor's error is what is allowed
-        (3e-7, 1e-7, 2e-7, 1.5),  # the floor is
-        *((0.0, 0.0, 0.0, 0.0), (1e-9, 0.0, 0.0, INF), (INF, INF, 2e-7, INF), (1e-7, 1e-7, INF, 0)),
+        ((3e-7, 0), (6e-7, 0), 2e-7, (0.5, 0)),  # the vendor's error is what is allowed
+        ((3e-7, 0), (1e-7, 0), 2e-7, (1.5, 0)),  # the floor is
+        ((0, 6), (0, 3), 0, (0, 0.5)),  # 12 units of an element are
+        *(((1e-9, 24), (0, 3), 0, (INF, 2)), ((INF, 24), (INF, 48), 2e-7, (INF, 0.5))),
+        ((1e-7, INF), (1e-7, 1), INF, (0, INF)),
     ],
 )
-def test_norms_over_what_is_allowed(own: float, vendor: float, floor: float, over: float) -> None:
-    found = Errors(own, 0.0).over(Errors(vendor, 0.0), floor)
-    assert found == Errors(pytest.approx(over), 0.0)
-
-
-@pytest.mark.parametrize(
-    ("own", "vendor", "over"), [(6, 3, 0.5), (24, 3, 2), (24, 48, 0.5), (INF, 1, INF)]
-)
-def test_at_least_12_units_of_an_element_are_allowed(own: Any, vendor: Any, over: float) -> None:
-    found = Errors(0.0, own).over(Errors(0.0, vendor), 1e-7)
-    assert found == Errors(0.0, pytest.approx(over))
+def test_errors_over_what_is_allowed(own: Any, vendor: Any, floor: float, over: Any) -> None:
+    assert Errors(*own).over(Errors(*vendor), floor) == Errors(*map(pytest.approx, over))
 
 
 def test_what_is_allowed_by_hand() -> None:

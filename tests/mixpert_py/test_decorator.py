@@ -466,6 +466,10 @@ UNCHANGED = {
         "globals()['_mix' + 'pert'] = 5\n@accelerate\ndef f(x):\n    return x @ x",
         "its module uses the name _mixpert for something else",
     ),
+    "what LibCST does not read": (
+        "@accelerate\ndef f(a):\n    (x): int = a @ a\n",
+        "f is left as it is: .*: LibCST does not read line 3",
+    ),
     "another file": (
         "exec(compile('\\n\\n\\ndef f(x): return x @ x', __file__, 'exec'))\naccelerate(f)",
         "its source does not match the running code",
