@@ -41,8 +41,6 @@ def require_place(path: Path) -> None:
     places = places[:1] if is_stream(path) else places
     if not all(os.access(place, os.W_OK) for place in places):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    if path.exists() and not is_stream(path):
-        _require_owner(path.resolve())
 
 
 def replace(path: Path, content: bytes, mode: int | None = None) -> None:
@@ -59,8 +57,6 @@ def replace(path: Path, content: bytes, mode: int | None = None) -> None:
     target = Path(os.path.realpath(path))
     remove_abandoned(str(target.parent), NEW_PREFIX)
     old = target.stat() if target.exists() else None
-    if old is not None:
-        _require_owner(target)
     if mode is None:
         mode = old.st_mode & 0o7777 if old else 0o644
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=NEW_PREFIX)
@@ -77,23 +73,6 @@ def replace(path: Path, content: bytes, mode: int | None = None) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
-
-
-def _require_owner(path: Path) -> None:
-    """Raise PermissionError if a new file cannot have the owner and the group of the old one."""
-    if not hasattr(os, "geteuid") or os.geteuid() == 0:
-        return
-    old, folder = path.stat(), path.parent.stat()
-    inherited = {folder.st_gid} if folder.st_mode & stat.S_ISGID else set()
-    if old.st_uid != os.geteuid():
-        why = "it belongs to another user, and a file that replaces it could not"
-    elif old.st_gid not in {*inherited, os.getegid(), *os.getgroups()}:
-        why = (
-            f"its group ({old.st_gid}) is none of yours, and a file that replaces it has to keep it"
-        )
-    else:
-        return
-    raise PermissionError(errno.EPERM, why, str(path))
 
 
 def _keep_owner(temporary: str, old: os.stat_result) -> None:

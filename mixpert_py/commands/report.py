@@ -62,14 +62,13 @@ def report(folder: str | None, as_json: bool, output: str | None, plan: str) -> 
 def _record(plan: Path) -> "Record":
     """Raises MixPertError where there is none."""
     from mixpert_py.errors import MixPertError
-    from mixpert_py.runtime.schemes import schemes
     from mixpert_py.tuner.report.record import read
     from mixpert_py.tuning import trials
 
     found = trials.latest(plan)
     if found is None:
         raise MixPertError(f"{plan}: no tuning is kept beside it; `mixpert tune` keeps one there")
-    return read(found, str(trials.beside(plan)), schemes())
+    return read(found, str(trials.beside(plan)))
 
 
 def _give(content: str, output: str | None) -> None:

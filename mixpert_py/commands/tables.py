@@ -14,7 +14,6 @@ from mixpert_py.plan import Plan
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
 from mixpert_py.sources.source_files import shown_path
-from mixpert_py.tuner.report.fitted import CALLERS, EXPRESSION, Column, fitted
 from mixpert_py.tuner.report.record import Record, value_entries
 from mixpert_py.tuner.report.summary import (
     callers_text,
@@ -25,7 +24,7 @@ from mixpert_py.tuner.report.summary import (
     value_line,
     verified,
 )
-from mixpert_py.tuner.report.table import summary, trials
+from mixpert_py.tuner.report.table import CALLERS, EXPRESSION, Column, fitted, summary, trials
 from mixpert_py.tuner.report.unit import (
     LOSS_SHOWN_FROM,
     are_for_gpus,

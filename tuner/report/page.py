@@ -18,13 +18,10 @@ if TYPE_CHECKING:
 
 # Functions of `summary` that the template calls.
 SHARED = (
-    "allowed",
     "brief",
     "callers_text",
     "error_name",
-    "gain_card",
     "headline",
-    "size",
     "trial_error",
     "tuning_facts",
     "verified",
@@ -57,8 +54,6 @@ def page(record: Record) -> str:
         best=chosen(record),
         unit=time_unit(record),
         table_unit=time_unit(record, [entry.time_before for entry in entries]),
-        error=summary.reached(record),
-        kept=sum(trial.reason == Reason.KEPT for trial in record.trials[1:]),
         plane=Markup(plane(record)),
         css=Markup(_file("page.css")),
     )

@@ -4,7 +4,7 @@ Times are in `unit`; a number that is unknown, not finite or above LARGEST is No
 """
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import msgspec
@@ -197,31 +197,13 @@ def searched_gain(outcome: Outcome, predicted: bool) -> Gain:
     return Gain(before=before, after=after, times=times, verdict="predicted")
 
 
-def read(entries: object, name: str, known: Collection[str] | None = None) -> Record:
-    """The record in plain data. known: the names of all schemes; None: not checked.
-
-    Raises MixPertError, in one line, if there is no record in it, or one with an unknown scheme.
-    """
+def read(entries: object, name: str) -> Record:
+    """The record in plain data. Raises MixPertError, in one line, if there is none in it."""
     try:
         json.dumps(entries, allow_nan=False)  # Python reads numbers that JSON has not
-        found = msgspec.convert(entries, Record)
+        return msgspec.convert(entries, Record)
     except ValueError as error:  # what JSON calls text need not be valid Unicode
         raise MixPertError(f"{name}: not the result of a tuning: {one_line(error)}") from None
-    unknown = [] if known is None else sorted(_schemes(found) - set(known))
-    if unknown:
-        raise MixPertError(f"{name}: not the result of a tuning: unknown scheme {unknown[0]!r}")
-    return found
-
-
-def _schemes(record: Record) -> set[str]:
-    """Every scheme that a record names."""
-    plans = [record.plan, record.schemes]
-    for trial in record.trials:
-        plans += [trial.plan, trial.changed]
-    found = {scheme for plan in plans for scheme in plan.values()}
-    for entry in record.operators:
-        found |= {entry.before, entry.after, *entry.local_errors}
-    return found
 
 
 def value_entries(criteria: Iterable[Criterion]) -> list[ValueEntry]:

@@ -109,34 +109,11 @@ def gain_text(gain: Gain, unit: Unit) -> str:
     text = f"{unit.number(gain.before)} → {unit.quantity(gain.after)}"
     if gain.times is None:
         return text
-    return f"{text} ({times_text(gain)} {'fewer' if unit is PRODUCTS else 'as fast'}{_ends(gain)})"
-
-
-def times_text(gain: Gain) -> str:
-    """The program's gain as a factor, in words."""
-    return "unknown" if gain.times is None else f"{gain.times:.2f}×"
-
-
-def _ends(gain: Gain) -> str:
-    """The interval of a measured gain."""
-    if gain.least is None or gain.most is None:
-        return ""
-    return f", {gain.least:.2f} to {gain.most:.2f}"
-
-
-def gain_card(record: Record) -> tuple[str, str]:
-    """The gain and a line about it, for the page."""
-    gain = record.gain
-    below = {
-        "predicted": "fewer slice products" if record.unit == "products" else "as fast, predicted",
-        "faster": f"as fast{_ends(gain)}, measured in turn",
-        "not faster": "the plan is not faster",
-        "cannot tell": "this machine did not tell",
-        "": "not verified" if record.interrupted else "nothing was lowered",
-    }[gain.verdict]
-    if gain.verdict in (Pace.NOT_FASTER, Pace.UNCLEAR):
-        return "No measurable gain", below
-    return times_text(gain) if gain.verdict else "–", below
+    times = f"{gain.times:.2f}×"
+    ends = (
+        "" if gain.least is None or gain.most is None else f", {gain.least:.2f} to {gain.most:.2f}"
+    )
+    return f"{text} ({times} {'fewer' if unit is PRODUCTS else 'as fast'}{ends})"
 
 
 def reached(record: Record) -> float | None:

@@ -1,7 +1,6 @@
 """Files are written back with care, or not at all."""
 
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import files
 from mixpert_py.errors import SourceError
 from mixpert_py.sources import source_files
 from mixpert_py.sources.source_files import SourceFile, write_back
@@ -58,11 +56,8 @@ def test_the_owner(file: SourceFile) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives files")
-@pytest.mark.parametrize(
-    ("user", "group", "reason"),
-    [(1234, 5678, "its group (5678) is none of yours"), (4321, 1234, "belongs to another user")],
-)
-def test_an_owner_that_cannot_be_kept(user: int, group: int, reason: str) -> None:
+@pytest.mark.parametrize(("user", "group"), [(1234, 5678), (4321, 1234)])
+def test_an_owner_that_cannot_be_kept(user: int, group: int) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         path = Path(folder, "net.py")
         path.write_bytes(OLD)
@@ -72,9 +67,7 @@ def test_an_owner_that_cannot_be_kept(user: int, group: int, reason: str) -> Non
         os.setegid(1234)
         os.seteuid(1234)
         try:
-            with pytest.raises(OSError, match=re.escape(reason)):
-                files.require_place(path)
-            refused(SourceFile(str(path), folder), reason)
+            refused(SourceFile(str(path), folder), "cannot write: operation not permitted")
         finally:
             os.seteuid(0)
             os.setegid(0)

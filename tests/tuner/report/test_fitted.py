@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from mixpert_py.tuner.report.fitted import Column, fitted
+from mixpert_py.tuner.report.table import Column, fitted
 
 PLACE = "packages/network/layers.py:12:8"
 COLUMNS = (

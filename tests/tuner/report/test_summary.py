@@ -44,23 +44,20 @@ GAIN = Gain(before=2.0, after=1.6, times=1.25, least=1.2, most=1.3, verdict="fas
 
 
 @pytest.mark.parametrize(
-    ("gain", "text", "card"),
+    ("gain", "text"),
     [
-        (GAIN, "2.00 → 1.60 s (1.25× as fast, 1.20 to 1.30)", "1.25×"),
-        (Gain(before=2.0, after=2.0, verdict="cannot tell"), "2.00 s, no measurable gain", None),
-        (Gain(before=2.0, after=2.0, verdict="not faster"), "2.00 s, no measurable gain", None),
-        (Gain(before=2.0, after=2.0), "2.00 s", "–"),
-        (Gain(), "unknown", "–"),
+        (GAIN, "2.00 → 1.60 s (1.25× as fast, 1.20 to 1.30)"),
+        (Gain(before=2.0, after=2.0, verdict="cannot tell"), "2.00 s, no measurable gain"),
+        (Gain(before=2.0, after=2.0, verdict="not faster"), "2.00 s, no measurable gain"),
+        (Gain(before=2.0, after=2.0), "2.00 s"),
+        (Gain(), "unknown"),
     ],
 )
-def test_every_form_shows_the_same_gain(gain: Gain, text: str, card: str | None) -> None:
+def test_every_form_shows_the_same_gain(gain: Gain, text: str) -> None:
     record = changed(small(), gain=gain, verification=FRESH)
     assert f"Program: {text.removesuffix(NO_GAIN)}, frobenius" in headline(record)
     assert headline(record).count("No measurable gain. ") == (NO_GAIN in text)
-    shown = page(record)
-    assert f"<strong>{card or 'No measurable gain'}</strong>" in shown
-    assert shown.count("× as fast") == (gain is GAIN)
-    assert ("<strong>1.60 <small>s" in shown) == (gain is GAIN)
+    assert headline(record) in page(record)
 
 
 def test_what_a_verification_showed() -> None:
