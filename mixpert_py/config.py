@@ -23,7 +23,6 @@ SUFFIX = ".mixpert.toml"
 # Schemes that run without tensor cores.
 ANYWHERE = frozenset({"native", "exact", "blas", "float32", "float64"})
 _FROM_PARENT = "MIXPERT_SPAWNED"
-_GPUS = "CUDA_VISIBLE_DEVICES"
 # The variables of BLAS libraries, and the one that most of them read where their own is not set.
 _THREAD_VARIABLES = (
     "OPENBLAS_NUM_THREADS",
@@ -128,17 +127,16 @@ def notebook_module(names: Mapping[str, object]) -> str | None:
     return module_name(Path(name))
 
 
-def blas_threads(workers: int = 1) -> int:
+def blas_threads() -> int:
     """The number of BLAS threads in runs that are compared, because it changes results and times.
 
-    It is the number that the environment sets, or the run's share of the cores. workers: how many
-    runs share the machine.
+    It is the number that the environment sets, or that of the cores.
     """
     for name in _THREAD_VARIABLES:
         number = os.environ.get(name, "").partition(",")[0]  # OpenMP: one number for each level
         if number.isdecimal() and int(number):
             return int(number)
-    return max(1, processor.cores() // workers)
+    return processor.cores()
 
 
 def other_threads(plan: Plan) -> str | None:
@@ -161,16 +159,14 @@ def cache_folder() -> Path:
     return Path(base, "mixpert") if os.path.isabs(base) else own_files.folder()
 
 
-def child_environment(threads: int | None = None, gpu: str | None = None) -> dict[str, str]:
+def child_environment(threads: int | None = None) -> dict[str, str]:
     """The environment for a run of a user's program: ours, with a number of BLAS threads.
 
-    threads: used if the environment sets none; None means `blas_threads`. gpu: CUDA's name of the
-    only GPU that the run may see.
+    threads: used if the environment sets none; None means `blas_threads`.
     """
     is_set = any(os.environ.get(name) for name in _THREAD_VARIABLES)
     chosen = {} if is_set else thread_settings(threads or blas_threads())
-    seen = {} if gpu is None else {_GPUS: gpu}
-    return {**_IDLE_CYCLES, **os.environ, **chosen, **seen, "PYTHONUNBUFFERED": "1"}
+    return {**_IDLE_CYCLES, **os.environ, **chosen, "PYTHONUNBUFFERED": "1"}
 
 
 def thread_settings(threads: int) -> dict[str, str]:
@@ -185,12 +181,6 @@ def let_idle_threads_sleep() -> None:
     """
     for name, cycles in _IDLE_CYCLES.items():
         os.environ.setdefault(name, cycles)
-
-
-def gpu_names(count: int) -> tuple[str, ...]:
-    """CUDA's names of the GPUs that this process sees. count: their number."""
-    named = [name.strip() for name in os.environ.get(_GPUS, "").split(",") if name.strip()]
-    return tuple(named[:count]) if len(named) >= count else tuple(map(str, range(count)))
 
 
 def import_settings() -> dict[str, str]:

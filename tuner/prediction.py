@@ -54,7 +54,7 @@ class ErrorModel:
         row = np.array([*(self.weight(x, plan[x.id]) for x in self._operators), 1.0]) / square
         if not np.isfinite(row).all():
             return
-        self._rows = [*self._rows, row]  # a copy of this object keeps its own
+        self._rows.append(row)
         rows = np.array(self._rows)
         squares = self._before.copy()
         for _ in range(STEPS):

@@ -3,12 +3,14 @@
 Also the statistics of repeated runs of one plan: their median and their spread.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf, isnan
 from statistics import median
 from typing import Protocol
+
+import msgspec
 
 from mixpert_py.errors import PlanError
 from mixpert_py.tuner.ratio import SMALLEST_GAIN
@@ -60,6 +62,27 @@ class Ladder:
         return self.rungs[level - 1] if level else ()
 
 
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a profile has shown of the operands of a call site.
+
+    sampled: the number of its calls that were profiled; three figures are those of the worst of
+    them. spread: mean number of bits by which entries lie below the largest of their row of A or
+    column of B. int8_loss: bits by which int8x6 is expected to be less accurate than an FP32
+    product. cancellation: ‖|A| |B|‖F / ‖A B‖F, 1 where nothing cancels. transfer: seconds in which
+    the profiled calls moved arrays. fed_by: site → profiled calls with an operand that was that
+    site's result. callers: line of the program → the number of calls that it came to, those with
+    most calls first; of a library's product alone.
+    """
+
+    sampled: int = 0
+    spread: float = 0.0
+    int8_loss: float = 0.0
+    cancellation: float = 1.0
+    transfer: float = 0.0
+    fed_by: dict[str, int] = {}
+    callers: dict[str, int] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """A call site as a node of the dependency graph, with its profile.
@@ -72,14 +95,6 @@ class Operator:
     whether only other processes call it, of which nothing is measured. path: of its file, where
     several files have products. unsuited: why no call can take a lower level, in words; "" where
     one can.
-
-    sampled: the number of its calls that were profiled; three figures are those of the worst of
-    them. spread: mean number of bits by which entries lie below the largest of their row of A or
-    column of B. int8_loss: bits by which int8x6 is expected to be less accurate than an FP32
-    product. cancellation: ‖|A| |B|‖F / ‖A B‖F, 1 where nothing cancels. transfer: seconds in which
-    the profiled calls moved arrays. fed_by: site → profiled calls with an operand that was that
-    site's result. callers: line of the program → the number of calls that it came to, those with
-    most calls first; of a library's product alone.
     """
 
     id: str
@@ -93,13 +108,7 @@ class Operator:
     excluded: Mapping[str, "Reason"] = field(default_factory=dict)
     locked: bool = False
     sensitivity: float = 1.0
-    sampled: int = 0
-    spread: float = 0.0
-    int8_loss: float = 0.0
-    cancellation: float = 1.0
-    transfer: float = 0.0
-    fed_by: Mapping[str, int] = field(default_factory=dict)
-    callers: Mapping[str, int] = field(default_factory=dict)
+    profile: Profile = field(default_factory=Profile)
     elsewhere: bool = False
     path: str = ""
     unsuited: str = ""
@@ -215,14 +224,6 @@ class Measure(Protocol):
     def __call__(self, plan: Schemes, /) -> Measurement: ...
 
 
-Expect = Callable[[Sequence[Schemes]], None]
-"""A callback that gets the plans that may be measured next, the likeliest first.
-
-Each call replaces the one before. The plans may be measured speculatively; the search does not
-depend on it.
-"""
-
-
 class Reason(StrEnum):
     """Why a trial was kept or refused, and why an operator was lowered no further.
 
@@ -247,7 +248,6 @@ class Reason(StrEnum):
     PREDICTED = "predicted over budget"
     TOO_LITTLE = "gains too little"
     HOLD_OUT = "over budget on the hold-out"
-    SEARCHED = "as the best plan has it"
     RAISED = "raised for a successor"
     START_OVER_BUDGET = "over budget at the start"
     INTERRUPTED = "interrupted"

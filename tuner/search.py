@@ -1,23 +1,28 @@
-"""The state of a search. Every plan is run, judged and adopted or refused by `consider`."""
+"""`tune` finds the fastest plan within a budget, by a search that is a function of `SearchState`.
+
+Every plan is run, judged and adopted or refused by `SearchState.consider`.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from math import nan
+from math import isfinite, nan
 
-from mixpert_py.errors import ProgramError
+from mixpert_py.errors import BudgetError, ProgramError
 from mixpert_py.tuner.records import (
-    Expect,
     Measure,
     Measurement,
     Operator,
+    Outcome,
     PlanKey,
     Problem,
     Reason,
     Schemes,
     Trial,
+    Verdict,
     plan_key,
 )
 
+REPETITIONS = 6  # of a search whose plan is over budget on a hold-out
 # Of several refused trials the one whose reason comes first here stands for all: it says most about
 # the rungs below.
 PRECEDENCE = (
@@ -34,19 +39,14 @@ class SearchState:
     """The incumbent of a search, every trial so far, and why operators are lowered no further.
 
     problem: with a complete start plan, which is run at once. Raises ProgramError if the program
-    fails under it. expect: see `Expect`.
+    fails under it.
 
     incumbent: the best trial that was run, valid at any moment. budget: the error that trials are
     judged by now, which is the problem's budget or a smaller one. is_tightened: whether that is
     because of a hold-out. stopped: site → the reason and the detail of its Verdict.
     """
 
-    def __init__(
-        self,
-        measure: Measure,
-        problem: Problem,
-        expect: Expect | None = None,
-    ) -> None:
+    def __init__(self, measure: Measure, problem: Problem) -> None:
         self.problem = problem
         self.operators = {operator.id: operator for operator in problem.operators}
         self.ladder = problem.ladder
@@ -55,7 +55,6 @@ class SearchState:
         self.trials: list[Trial] = []
         self.stopped: dict[str, tuple[Reason, str]] = {}
         self._measure = measure
-        self._expect = expect
         self._measured: dict[PlanKey, Measurement] = {}
         measurement = self._run(problem.start)
         if measurement.problem is not None:
@@ -70,18 +69,15 @@ class SearchState:
         self.incumbent = self.start
         self.stopped.clear()
 
-    def consider(
-        self, *steps: Mapping[str, str], then: Callable[[], Iterable[Schemes]] = tuple
-    ) -> Trial:
+    def consider(self, *steps: Mapping[str, str]) -> Trial:
         """Try each step (site → scheme) from the incumbent, and adopt the best that passes.
 
         A step passes if the schemes it changes to took calls, the program's error is within the
         budget, and the sites it changes get faster together by more than the noise. The best is the
         fastest; of those within the noise of it, the one with the smallest error. Returns the new
-        incumbent, else the refused trial nearest to passing. then: plans that may come next.
+        incumbent, else the refused trial nearest to passing.
         """
         tried: list[Trial] = []
-        self._announce(steps, then)
         try:
             for step in steps:
                 plan = {**self.incumbent.plan, **step}
@@ -159,14 +155,6 @@ class SearchState:
             if target == site and source in self.operators and not self.operators[source].locked
         )
 
-    def _announce(self, steps: Iterable[Schemes], then: Callable[[], Iterable[Schemes]]) -> None:
-        """Call `expect` with the plans that are measured next, and those that may follow."""
-        if self._expect is not None:
-            new: dict[PlanKey, Schemes] = {}
-            for plan in (*({**self.incumbent.plan, **step} for step in steps), *then()):
-                new.setdefault(plan_key(plan), plan)
-            self._expect([plan for key, plan in new.items() if key not in self._measured])
-
     def _run(self, plan: Schemes) -> Measurement:
         key = plan_key(plan)
         if key not in self._measured:
@@ -206,3 +194,119 @@ class SearchState:
 
 def _distance(refused: Trial) -> tuple[int, float]:
     return PRECEDENCE.index(refused.reason), -refused.gain
+
+
+Search = Callable[[SearchState], None]
+Excess = Callable[[Schemes], float]
+"""The error of a plan on hold-out data, as a multiple of the budget there."""
+
+
+def tune(
+    measure: Measure,
+    problem: Problem,
+    *,
+    search: Search,
+    excess: Excess | None = None,
+) -> Outcome:
+    """Lower operators as far as the budget, the noise of the clock and the ladder allow.
+
+    search: considers plans. excess: as long as it is more than 1 for the plan found, the search is
+    repeated with a budget smaller by that factor, and by at least a half, six times at most; then
+    the start stays.
+
+    No plan is run twice. Ctrl-C ends the search with the best plan so far, `interrupted` set;
+    during the very first run there is no plan yet, and KeyboardInterrupt is raised.
+    Raises ProgramError if the program fails under the start, PlanError if an unlocked site starts
+    with a scheme that is not on the ladder, BudgetError unless budget ≥ 0.
+    """
+    state = _begin(measure, problem)
+    if not state.start.measurement.error <= problem.budget:
+        return _outcome(state, Reason.START_OVER_BUDGET)
+    try:
+        _search_within_hold_out(state, search, excess)
+    except KeyboardInterrupt:
+        return _outcome(state, Reason.INTERRUPTED)
+    return _outcome(state, Reason.BOTTOM)
+
+
+def _begin(measure: Measure, problem: Problem) -> SearchState:
+    """The state at the start of a search. Raises as `tune` does."""
+    if not problem.budget >= 0:
+        raise BudgetError(f"a budget is a number ≥ 0, not {problem.budget}")
+    top = dict.fromkeys((x.id for x in problem.operators), problem.ladder.top)
+    problem = replace(problem, start=top | dict(problem.start))
+    for operator in problem.operators:
+        if not operator.locked:
+            problem.ladder.level(operator.id, problem.start[operator.id])
+    return SearchState(measure, problem)
+
+
+def _stop_all(state: SearchState, reason: Reason) -> None:
+    for operator in state.operators.values():
+        state.stopped[operator.id] = state.why_fixed(operator) or reason, ""
+
+
+def _search_within_hold_out(state: SearchState, search: Search, excess: Excess | None) -> None:
+    """Search, and repeat it with a smaller budget while the plan is over budget on the hold-out."""
+    search(state)
+    if excess is None or state.incumbent is state.start:
+        return
+    share, rounds = 1.0, 0
+    while state.incumbent is not state.start:
+        beyond = excess(state.incumbent.plan)
+        if beyond <= 1:
+            return
+        if rounds == REPETITIONS:
+            break
+        rounds += 1
+        share *= min(0.5, 1 / beyond) if isfinite(beyond) else 0.5
+        state.restart(share)
+        search(state)
+    state.restart(1.0)
+    _stop_all(state, Reason.HOLD_OUT)
+
+
+def _explained(trial: Trial, budget: float) -> Trial:
+    """The trial, refused because of the hold-out if it was within the whole budget."""
+    if trial.reason is Reason.OVER_BUDGET and trial.measurement.error <= budget:
+        return replace(trial, reason=Reason.HOLD_OUT)
+    return trial
+
+
+def _outcome(state: SearchState, otherwise: Reason) -> Outcome:
+    """The outcome of a search. otherwise: the reason for operators that it did not finish."""
+    start, best, budget = state.start, state.incumbent, state.problem.budget
+    trials = state.trials
+    if state.is_tightened:
+        trials = [_explained(trial, budget) for trial in trials]
+    not_taken = {x: why for trial in trials for x, why in trial.measurement.not_taken.items()}
+    held_out = {x for trial in trials if trial.reason is Reason.HOLD_OUT for x in trial.changed}
+    verdicts = []
+    for operator in state.longest_first():
+        reason, detail = state.stopped.get(operator.id, (otherwise, ""))
+        if reason is Reason.OVER_BUDGET and operator.id in held_out:
+            reason = Reason.HOLD_OUT
+        if reason is Reason.UNSUITED:
+            detail = operator.unsuited
+        elif reason is Reason.NOT_TAKEN:
+            detail = detail or not_taken.get(operator.id, "")
+        verdicts.append(
+            Verdict(
+                operator,
+                before=start.plan[operator.id],
+                after=best.plan[operator.id],
+                seconds_before=start.measurement.site_seconds.get(operator.id, 0.0),
+                seconds_after=best.measurement.site_seconds.get(operator.id, 0.0),
+                reason=reason,
+                detail=detail,
+            )
+        )
+    return Outcome(
+        plan=best.plan,
+        verdicts=tuple(verdicts),
+        trials=tuple(trials),
+        start=start.measurement,
+        best=best.measurement,
+        budget=budget,
+        interrupted=otherwise is Reason.INTERRUPTED,
+    )

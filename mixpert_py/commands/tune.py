@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
 
-SEARCHES = ("predictive", "greedy", "exhaustive", "random")  # as tuner.tune, which imports NumPy
+SEARCHES = ("predictive", "greedy")  # as tuner.searches, which imports NumPy
 SEED = "{seed}"
 MOST_SEEDS = 10_000
 LADDERS = ("auto", "int8", "crt", "mixpert", "fp16", "cpu")  # runtime.schemes has all but the first
@@ -61,8 +61,6 @@ class Options:
     ladder: str
     device: str | None
     time_limit: float | None
-    workers: str
-    dask: str | None
     search: str
     until: str
     margin: str | None
@@ -117,14 +115,6 @@ class Options:
             raise click.UsageError("--hold-out judges one budget: give it with one --error")
         loosest, *others = sorted(texts, reverse=True)
         return replace(self, budgets=(texts[loosest],)), tuple(others)
-
-    def require_consistent(self) -> None:
-        """Raise UsageError for a value that is none, and for options that exclude one another."""
-        workers = self.workers
-        if workers != "gpus" and not (workers.isdecimal() and int(workers)):
-            raise click.UsageError(f"--workers is a number of at least 1, or gpus, not {workers}")
-        if self.dask is not None and workers != "1":
-            raise click.UsageError("give one of --workers and --dask")
 
     def kept(self) -> float:
         """The share of --margin; by default, other data has a half unless there are hold-outs."""
@@ -238,24 +228,11 @@ def _seeds(text: str) -> range:
 )
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds that one run may take.")
 @click.option(
-    "--workers",
-    metavar="N|gpus",
-    default="1",
-    show_default=True,
-    help="Runs at a time, where times are predicted or each run has a GPU; gpus: one for each GPU.",
-)
-@click.option(
-    "--dask",
-    metavar="ADDRESS",
-    help="Make trials on this Dask cluster, one at a time on each of its workers; the current "
-    "folder is sent to them.",
-)
-@click.option(
     "--search",
     type=click.Choice(SEARCHES),
     default=SEARCHES[0],
     show_default=True,
-    help="How plans are chosen; greedy as MixPert published it, the last two as controls.",
+    help="How plans are chosen; greedy as MixPert published it.",
 )
 @click.option(
     "--until",
@@ -349,7 +326,6 @@ def settings_of(options: Options, taken: list[str]) -> "TuningOptions":
     options, stricter = options.stricter()
     metrics = parse_named("--criterion", options.criteria)
     limits = limits_from(parse_budgets("--error", options.budgets), metrics)
-    options.require_consistent()
     backend = options.backend
     if options.device is not None:
         backend = backend or "reference"
@@ -366,9 +342,7 @@ def settings_of(options: Options, taken: list[str]) -> "TuningOptions":
         hold_outs=options.other_arguments(),
         reference=options.reference,
         ladder=options.ladder,
-        workers=None if options.workers == "gpus" else int(options.workers),
         device=options.device,
-        dask=options.dask,
         until=_share("--until is a part of the time, such as 1%", options.until),
         margin=options.kept(),
         stricter=stricter,
@@ -462,6 +436,7 @@ def _searched(
     the line of a message, is gone then.
     """
     from mixpert_py.commands import tables
+    from mixpert_py.tuning.experiment import RunSettings
     from mixpert_py.tuning.prepare import prepare
     from mixpert_py.tuning.search import tune_each
 
@@ -473,9 +448,8 @@ def _searched(
             show(purpose)
 
         announce = (lambda line: None) if quiet else say
-        prepared = prepare(
-            program, settings, existing, on_run, trials=trials, report=say_each, announce=announce
-        )
+        runs = RunSettings(on_run, say, announce, trials)
+        prepared = prepare(program, settings, existing, runs)
         return prepared if isinstance(prepared, str) else tune_each(prepared)
 
 
@@ -507,11 +481,6 @@ def _say_nothing_to_tune(program: "Program", why: str, options: Options) -> None
 
 def say(line: str) -> None:
     click.echo(f"mixpert: {line}", err=True)
-
-
-def say_each(lines: list[str]) -> None:
-    for line in lines:
-        say(line)
 
 
 def _interrupted(trials: "Trials") -> int:

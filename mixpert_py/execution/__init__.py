@@ -1,1 +1,1 @@
-"""The places where a user's program is run: processes of this machine, and Dask clusters."""
+"""The processes in which a user's program is run, and what is read of them."""

@@ -1,30 +1,34 @@
-"""Runs the jobs of one program in forked or new processes.
+"""Runs the jobs of one program in forked or new processes, and tells whether these use a GPU.
 
 A run is a folder with the job (`RunFolder`), a process that executes it (`Executor`), and what it
 left (`ProgramRun`).
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import nan
 from pathlib import Path
-from queue import PriorityQueue
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from mixpert_py import config
 from mixpert_py.errors import ProgramError
-from mixpert_py.execution import fork_server, process
-from mixpert_py.execution.fork_server import ForkServer
-from mixpert_py.execution.worker import Job, Result
-from mixpert_py.interrupts import deferred_signals
+from mixpert_py.execution import process
+from mixpert_py.execution.outputs import Values
+from mixpert_py.execution.process import ForkServer
+from mixpert_py.execution.worker import Job, Result, SiteResult
+from mixpert_py.runtime import worth
+from mixpert_py.runtime.arrays import PRECISION
+from mixpert_py.runtime.context import emulates
+from mixpert_py.runtime.gpu import device
 from mixpert_py.tuner.records import Measurement
 
-Values = Mapping[str, np.ndarray[Any, Any]]
-
+SCHEME = "int8x6"  # represents the schemes that products on a GPU are tuned towards
+WARMED_SHAPES = 4  # of a call site
 STILL_RUNNING = "still running after"  # in the problem of a run that took longer than it may
 
 
@@ -116,74 +120,65 @@ class RunFolder:
         }
 
 
-class JobRunner(Protocol):
-    """Runs jobs, for instance in processes whose imports are made."""
+class Executor:
+    """Runs jobs, one at a time; its fork server ends with this object.
 
-    def run(self, job_file: str, limit: float | None) -> process.Ended | None:
-        """Run a job; returns its end, or None where its process was lost, and the job with it."""
+    with_stdin: whether new processes read what is piped into this one. forks: whether jobs that may
+    be forks are; else each gets a new process, as it must where it begins CUDA. modules: imported
+    by the process that is forked. Both are read when the first such job comes.
+    """
 
-
-class _Slot:
-    """Runs one job at a time; its fork server ends with this object."""
-
-    def __init__(self, environment: Mapping[str, str], with_stdin: bool) -> None:
-        self._environment = environment
+    def __init__(self, *, with_stdin: bool = False) -> None:
+        self.forks = process.AVAILABLE
+        self.modules: tuple[str, ...] = ()
+        self._environment = config.child_environment()
         self._with_stdin = with_stdin
         self._server: ForkServer | None = None
 
-    def server(self, modules: Sequence[str]) -> ForkServer:
-        if self._server is None:
-            self._server = ForkServer(modules, self._environment)
-        return self._server
-
-    def run_new(self, job_file: str, limit: float | None) -> process.Ended:
-        command = process.python("mixpert_py.execution.worker", job_file)
-        return process.run(command, self._environment, limit, with_stdin=self._with_stdin)
-
-
-class Executor:
-    """Runs jobs, `count` at a time, each requested in a thread of its own.
-
-    threads: of BLAS in each, where the environment sets no number; None: as many as there are
-    cores. gpus: one for each job at a time, by the names in CUDA_VISIBLE_DEVICES; none: every job
-    sees all. cluster: takes the jobs that may be forks instead, from as many threads as call.
-    with_stdin: whether new processes read what is piped into this one.
-
-    forks: whether such jobs are forks; else each gets a new process, as it must where it begins
-    CUDA. modules: imported by the process that is forked. Both are read when the first such job
-    comes.
-    """
-
-    def __init__(
-        self,
-        count: int = 1,
-        threads: int | None = None,
-        gpus: Sequence[str] = (),
-        cluster: JobRunner | None = None,
-        *,
-        with_stdin: bool = False,
-    ) -> None:
-        self._cluster = cluster
-        self.forks = fork_server.AVAILABLE
-        self.modules: tuple[str, ...] = ()
-        # By number, so that jobs that run alone all get the first slot.
-        self._free: PriorityQueue[tuple[int, _Slot]] = PriorityQueue()
-        for number in range(count):
-            gpu = gpus[number] if gpus else None
-            self._free.put((number, _Slot(config.child_environment(threads, gpu), with_stdin)))
-
     def run(self, job_file: str, limit: float | None, *, may_fork: bool) -> process.Ended:
-        """Run a job, in a new process unless it may be a fork."""
-        if may_fork and self._cluster is not None and (ended := self._cluster.run(job_file, limit)):
-            return ended
-        with deferred_signals() as interrupt, interrupt.let_through():
-            number, slot = self._free.get()
-        try:
-            if may_fork and self.forks:
-                ended = slot.server(self.modules).run(job_file, limit)
-                if ended is not None:
-                    return ended
+        """Run a job, in a new process unless it may be a fork; again, if its server was lost."""
+        if may_fork and self.forks:
+            self._server = self._server or ForkServer(self.modules, self._environment)
+            try:
+                return process.supervise(partial(self._server.start, job_file), limit)
+            except (EOFError, OSError):
+                self._server.close()
                 self.forks = False
-            return slot.run_new(job_file, limit)
-        finally:
-            self._free.put((number, slot))
+        return process.supervise(partial(self.start_new, job_file), limit)
+
+    def start_new(self, job_file: str) -> process.Child:
+        """Start a job in a new process."""
+        command = process.python(process.WORKER, job_file)
+        return process.start(command, self._environment, with_stdin=self._with_stdin)
+
+
+def usable_gpu(backend: str | None) -> device.Device | None:
+    """The GPU that runs with this backend may use."""
+    if emulates(backend) or not device.may_be_here():
+        return None
+    here = device.find()
+    return None if isinstance(here, device.Absent) else here
+
+
+def would_run(result: Result, gpu: device.Device, backend: str | None) -> bool:
+    """Whether products of a native run would run on the GPU: its arrays are there, or are moved."""
+    if backend == "cuda" or result.on_gpu:
+        return True
+    figures = worth.figures(gpu.name)
+    for site in result.sites.values():
+        for m, k, n, dtype in _products(site):
+            # These operands take no memory; only their sizes matter.
+            a, b = (np.broadcast_to(np.zeros((), dtype), shape) for shape in ((m, k), (k, n)))
+            if worth.moving_saves(a, b, (m, k, n), SCHEME, figures):
+                return True
+    return False
+
+
+def warm_up_products(site: SiteResult) -> list[tuple[int, int, int, str]]:
+    """(m, k, n, dtype) of a site's most frequent calls, made before a program's clock runs."""
+    return list(_products(site))[:WARMED_SHAPES]
+
+
+def _products(site: SiteResult) -> Iterator[tuple[int, int, int, str]]:
+    dtypes = [dtype for dtype in site.dtypes if dtype in PRECISION]
+    return ((m, k, n, dtype) for m, k, n, _ in site.shapes for dtype in dtypes if m * k * n)

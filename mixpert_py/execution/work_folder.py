@@ -23,7 +23,7 @@ class WorkFolder:
     """The current folder, in which a program runs unless it writes there.
 
     The first run, which shows whether it does, works in a copy, too, where the folder is small
-    enough. program: its name in messages. is_apart: whether no run writes where another works.
+    enough. program: its name in messages.
     """
 
     def __init__(self, program: str) -> None:
@@ -31,7 +31,6 @@ class WorkFolder:
         self._here = os.getcwd()
         self._wrote: bool | None = None  # before the first run
         self._problem = ""  # why there is no copy
-        self.is_apart = True
 
     def learn(self, wrote: bool) -> None:
         """Give later runs copies if the first one wrote; warn where that is not possible."""
@@ -62,7 +61,6 @@ class WorkFolder:
             self._problem = f"more than {MOST_BYTES >> 20} MiB or {MOST_ENTRIES} files"
 
     def _warn(self) -> None:
-        self.is_apart = False
         warnings.warn(
             f"{self._program} writes where it runs, and each run does so in your own folder: it "
             f"is not copied: {self._problem}",

@@ -39,6 +39,7 @@ from mixpert_py.runtime.tracing.captures import Captures
 from mixpert_py.runtime.tracing.cost import without_cost
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 from mixpert_py.sources.packages import top
+from mixpert_py.tuner.records import Profile
 
 Array = np.ndarray[Any, Any]
 
@@ -118,7 +119,7 @@ class Job(msgspec.Struct, frozen=True):
     packages: tuple[str, ...] = ()
 
 
-class SiteResult(msgspec.Struct, frozen=True):
+class SiteResult(Profile, frozen=True):
     """One call site's trace as plain data; see `SiteTrace`."""
 
     calls: int
@@ -128,15 +129,8 @@ class SiteResult(msgspec.Struct, frozen=True):
     reasons: dict[str, int]
     dtypes: dict[str, int]
     errors: dict[str, float | None]  # None: not a number
-    transfer: float = 0.0
-    sampled: int = 0
-    spread: float = 0.0
-    int8_loss: float = 0.0
-    cancellation: float = 1.0
-    fed_by: dict[str, int] = {}
     outliers: float = 0.0
-    callers: dict[str, int] = {}
-    unsuited: dict[str, int] = {}
+    unsuited: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -516,21 +510,10 @@ def _saved(values: dict[str, Array], folder: Path) -> dict[str, str]:
 
 def site_result(record: SiteTrace) -> SiteResult:
     """A call site's trace as plain data."""
-    return SiteResult(
-        record.calls,
-        record.seconds,
-        [(*shape, count) for shape, count in record.shapes.most_common()],
-        dict(record.schemes),
-        {str(reason): count for reason, count in record.reasons.items()},
-        dict(record.dtypes),
-        {scheme: e if np.isfinite(e) else None for scheme, e in record.errors.items()},
-        record.transfer,
-        record.sampled,
-        record.spread,
-        record.int8_loss,
-        record.cancellation,
-        dict(record.fed_by),
-        record.outliers,
-        dict(record.callers.most_common()),
-        {str(reason): count for reason, count in record.unsuited.items()},
-    )
+    found: dict[str, Any] = {name: getattr(record, name) for name in SiteResult.__struct_fields__}
+    found["shapes"] = [(*shape, count) for shape, count in record.shapes.most_common()]
+    found["errors"] = {x: e if np.isfinite(e) else None for x, e in record.errors.items()}
+    found["callers"] = dict(record.callers.most_common())
+    for name in ("schemes", "reasons", "dtypes", "fed_by", "unsuited"):
+        found[name] = {str(key): count for key, count in found[name].items()}
+    return SiteResult(**found)

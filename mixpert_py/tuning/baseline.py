@@ -1,37 +1,36 @@
-"""The program before anything is lowered: its values and times, its operators, predicted times."""
+"""The program before anything is lowered: its values, its operators, and why some stay native."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import isnan, nan
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, nan, prod
 
 import numpy as np
 
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError
 from mixpert_py.execution import outputs
-from mixpert_py.execution.executor import ProgramRun, Values
+from mixpert_py.execution.executor import ProgramRun
+from mixpert_py.execution.outputs import Values
 from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.runtime import worth
-from mixpert_py.runtime.arrays import is_wide, real_products
+from mixpert_py.runtime.arrays import are_whole, is_wide
+from mixpert_py.runtime.reasons import MEANING, Reason
 from mixpert_py.runtime.scheme import AS_ACCURATE
 from mixpert_py.runtime.schemes import get
-from mixpert_py.tuner.ratio import SMALLEST_GAIN
-from mixpert_py.tuner.records import Measurement, Operator, Reason, median_of, time_noise
+from mixpert_py.runtime.worth import is_small_cube
+from mixpert_py.tuner.records import Operator
+from mixpert_py.tuner.report.unit import clock_unit
+from mixpert_py.tuning.clock import Clock, PairedTimes
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import DIFFERING, FLOAT64, NATIVE
-from mixpert_py.tuning.paired import PairedTimes
-from mixpert_py.tuning.unsuited import why_native
-
-if TYPE_CHECKING:
-    from mixpert_py.runtime.model.kernel_times import KernelTimes
 
 NATIVE_RUNS = 3
 PAIRED_RUNS = 2  # where gains are not told from the times of runs
-
-Cost = Callable[[str, SiteResult, str], float]
-"""(site id, its native trace, scheme) → the cost of its calls under the scheme, in any unit."""
+SINGLE = "single"  # stands for products that are of float32's precision already
+SEVERAL = 3  # types, whose names are not listed
+ALIKE = 10  # times as long as the shortest may the longest product be where their mean is told
+SHORTEST = 1e-3  # seconds: a shorter time is told in whole microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,52 +51,47 @@ class Baseline:
     spread: float = 0.0
 
 
+def first_run(experiment: Experiment) -> ProgramRun | None:
+    """The first native run; None if the program calls no product.
+
+    Raises ProgramError if it fails, or leaves all products to other processes.
+    """
+    first = experiment.native()
+    if first.result.sites:
+        return first
+    if first.result.elsewhere:
+        raise ProgramError(
+            f"{experiment.program.argv[0]}: only processes that it starts make its products, which "
+            "cannot be tuned; let the program make some of them itself, with one worker or none"
+        )
+    return None
+
+
 def establish(
     experiment: Experiment,
-    levels: Callable[[ProgramRun], Sequence[str]],
+    first: ProgramRun,
+    levels: Sequence[str] = (),
     reference: str = FLOAT64,
     *,
     timed: bool = False,
-    after_first: Callable[[ProgramRun], bool] = lambda run: True,
-) -> Baseline | None:
-    """Run the program natively, then once more to profile each level, if any.
+) -> Baseline:
+    """Run the program natively again, then once more to profile each level, if any.
 
-    levels: returns those of the ladder; called after the native runs, with the first of them.
-    reference: FLOAT64 or NATIVE. timed: whether times are measured: then the profile times products
-    of the host by themselves. after_first: called with the first run, where it has products;
-    returns whether to go on. None if the program calls no product, or that is the end. Raises
-    ProgramError if it fails, has nothing to compare, or leaves all products to other processes,
-    BudgetError if its own spread is more than half of a budget.
+    first: the run that was made. levels: those of the ladder. reference: FLOAT64 or NATIVE. timed:
+    whether times are measured: then the profile times products of the host by themselves. Raises
+    ProgramError if the program has nothing to compare, BudgetError if its own spread is more than
+    half of a budget.
     """
-    name = experiment.program.argv[0]
-    first = experiment.native()
-    if not first.result.sites:
-        if first.result.elsewhere:
-            raise ProgramError(
-                f"{name}: only processes that it starts make its products, which cannot be tuned; "
-                "let the program make some of them itself, with one worker or none"
-            )
-        return None
-    if not after_first(first):
-        return None
-    _require_numbers(name, first)
+    _require_numbers(experiment.program.argv[0], first)
     alone = timed and not experiment.on_gpu
     others = [experiment.native() for _ in range((PAIRED_RUNS if alone else NATIVE_RUNS) - 1)]
     first, *others = experiment.settled([first, *others])
     spread = max(_require_steady(experiment, first, run) for run in others)
     values = reference_of(experiment, first, reference)
     natives = tuple(experiment.judged(run, values) for run in (first, *others))
-    profile = experiment.profile(names, timed=alone) if (names := levels(first)) else first
-    elsewhere = set().union(*(run.result.elsewhere for run in natives))
-    elsewhere -= profile.result.sites.keys()
-    return Baseline(
-        natives,
-        values,
-        profile.result.sites,
-        profile.result.alone,
-        tuple(sorted(elsewhere)),
-        spread,
-    )
+    profile = (experiment.profile(levels, timed=alone) if levels else first).result
+    elsewhere = set().union(*(run.result.elsewhere for run in natives)) - profile.sites.keys()
+    return Baseline(natives, values, profile.sites, profile.alone, tuple(sorted(elsewhere)), spread)
 
 
 def _require_numbers(name: str, run: ProgramRun) -> None:
@@ -169,68 +163,6 @@ def reference_of(experiment: Experiment, native: ProgramRun, reference: str) -> 
     return {**experiment.everywhere("float64").values, **kept}
 
 
-class Clock:
-    """Puts the times that a search goes by into measurements: measured or predicted ones.
-
-    On a machine without tensor cores the time of an emulated product means nothing. It is replaced
-    by the number of slice products that a tensor core would make, or by the time on a device. And
-    where products were timed in pairs, their times are known better than from single runs.
-
-    natives: the native runs. sites: their traces. cost: gives a site's time; None: times are as
-    measured. native: the native runs as one. noise: site → the smallest gain that counts.
-    """
-
-    def __init__(
-        self,
-        natives: Sequence[Measurement],
-        sites: Mapping[str, SiteResult],
-        cost: Cost | None,
-    ) -> None:
-        self._sites = sites
-        self.cost = cost
-        self._pairs = cost if isinstance(cost, PairedTimes) else None
-        measured = median_of(natives)
-        # The program's time beside its products; of another machine that is not known.
-        inside = sum(measured.site_seconds.values())
-        self._outside = 0.0 if self.predicts else max(measured.seconds - inside, 0.0)
-        self.native = self(measured, {})
-        self.noise = time_noise(natives) if cost is None else dict.fromkeys(sites, 0.0)
-        if self._pairs is not None:
-            times = self.native.site_seconds.items()
-            self.noise = {site: SMALLEST_GAIN * seconds for site, seconds in times}
-
-    def __call__(self, measured: Measurement, plan: Mapping[str, str]) -> Measurement:
-        """A measurement of a plan with the times to go by; a failed one is unchanged."""
-        if self.cost is None or measured.problem is not None:
-            return measured
-        costs = {
-            site: self.cost(site, trace, plan.get(site, "native"))
-            for site, trace in self._sites.items()
-        }
-        seconds = self._outside + sum(costs.values())
-        return replace(measured, seconds=seconds, site_seconds=costs)
-
-    @property
-    def predicts(self) -> bool:
-        """Whether times are predicted, and not measured here."""
-        return self.cost is not None and self._pairs is None
-
-    @property
-    def device(self) -> str:
-        """The GPU that times are predicted for, where it is a certain one."""
-        return self.cost.device if isinstance(self.cost, DeviceCost) else ""
-
-    def predicted(self, site: str, schemes: Iterable[str]) -> dict[str, float]:
-        """Scheme → the site's time under it; empty where times are measured."""
-        if self.cost is None:
-            return {}
-        return {scheme: self.cost(site, self._sites[site], scheme) for scheme in schemes}
-
-    def excluded(self, site: str) -> dict[str, Reason]:
-        """Scheme → why it is not tried at a site, as far as pairs of times say so."""
-        return {} if self._pairs is None else self._pairs.excluded(site)
-
-
 def profiled_operator(
     site: CallSite,
     trace: SiteResult,
@@ -257,13 +189,7 @@ def profiled_operator(
         excluded=clock.excluded(site.id),
         locked=locked,
         sensitivity=sensitivity,
-        sampled=trace.sampled,
-        spread=trace.spread,
-        int8_loss=trace.int8_loss,
-        cancellation=trace.cancellation,
-        transfer=trace.transfer,
-        fed_by=trace.fed_by,
-        callers=trace.callers,
+        profile=trace,
         path=path,
         unsuited=why_native(trace) if isinstance(clock.cost, PairedTimes) else "",
     )
@@ -274,67 +200,91 @@ def profiled_edges(profile: Mapping[str, SiteResult]) -> set[tuple[str, str]]:
     return {(before, site) for site, trace in profile.items() for before in trace.fed_by}
 
 
-def int8_products(site: str, trace: SiteResult, scheme: str) -> float:
-    """A `Cost`: multiply-adds on INT8 tensor cores that take as long as the site's calls."""
-    if scheme == "native":
-        scheme = "float64" if is_wide(*trace.dtypes) else "float32"
-    products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)
-    volume = sum(m * k * n * calls for m, k, n, calls in trace.shapes)
-    return get(scheme).cost * products * volume
+def why_native(trace: SiteResult) -> str:
+    """Why no call of a site can take `float32`, or `exact`; "" where one can.
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceCost:
-    """A `Cost` in seconds on a GPU that need not be here, by its model.
-
-    device: its name as CUDA gives it.
+    trace: of a native run, of operands that are on no GPU.
     """
+    reason = _reason(trace)
+    if reason == Reason.TOO_SMALL:
+        m, k, n = _largest(trace)
+        is_one = len(trace.shapes) == 1
+        verb = "is" if is_one else "and smaller are"
+        level = "exact" if are_whole(*trace.dtypes) else "float32"
+        return f"{m} × {k} × {n} {verb} too {_size(trace)} for {level} to be faster"
+    if reason == SINGLE:
+        return f"{_dtypes([trace])}: a processor has no faster level"
+    if not reason and all(0 in shape[:3] for shape in trace.shapes):
+        return f"no product of arrays that a scheme takes ({', '.join(trace.dtypes)})"
+    return MEANING[reason].rstrip(".") if reason else ""
 
-    device: str
-    times: "KernelTimes"
 
-    @classmethod
-    def of(cls, name: str) -> "DeviceCost":
-        """The cost on a device, found by its name or words of it.
+def is_native_anywhere(trace: SiteResult) -> bool:
+    """Whether no call of a site can take a scheme, on a GPU neither: of integers, say."""
+    return _reason(trace) not in ("", SINGLE, Reason.TOO_SMALL)
 
-        Raises DeviceError where the device has no model, or no kernels.
-        """
-        from mixpert_py.runtime.model import known_devices, prediction
-        from mixpert_py.runtime.model.kernel_times import KernelTimes
 
-        times = KernelTimes(known_devices.find(name))
-        prediction.require(times)
-        return cls(times.model.device, times)
+def why_all_native(sites: Mapping[str, SiteResult]) -> str:
+    """Why no product of a program can take `float32`, in one line; "" where one can."""
+    by_reason: dict[str, list[SiteResult]] = defaultdict(list)
+    for trace in sites.values():
+        by_reason[_reason(trace)].append(trace)
+    if "" in by_reason:
+        return ""
+    return "; ".join(_line(reason, traces) for reason, traces in by_reason.items())
 
-    def __call__(self, site: str, trace: SiteResult, scheme: str) -> float:
-        """Seconds of a site's calls, whose operands lie on the device.
 
-        Where a scheme would be no faster, its products are native, as `runtime.select` chooses.
-        """
-        wide = is_wide(*trace.dtypes)
-        # Both operands of a complex result are assumed to be complex.
-        products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)
-        return sum(
-            calls * self._product((m, k, n), scheme, wide, products)
-            for m, k, n, calls in trace.shapes
-        )
+def _line(reason: str, traces: list[SiteResult]) -> str:
+    calls = sum(trace.calls for trace in traces)
+    products = f"{calls:,} product{'s' * (calls != 1)}"
+    if reason == Reason.TOO_SMALL:
+        sizes = " or too ".join(sorted({_size(trace) for trace in traces}, reverse=True))
+        return f"{products} of {_times(traces)}: too {sizes} for any level"
+    if reason == SINGLE:
+        return f"{products} of {_dtypes(traces)}: a processor has no faster level"
+    return f"{products}: {MEANING[reason].rstrip('.')}"
 
-    def _product(
-        self, shape: tuple[int, int, int], scheme: str, wide: bool, products: int
-    ) -> float:
-        """Seconds of one call. A stack of matrices counts in m; products: real ones it takes."""
-        from mixpert_py.runtime.model import prediction
 
-        m, k, n = shape
-        if 0 in shape:
-            return 0.0
-        native = prediction.native(self.times, m, k, n, products, wide=wide and scheme != "float32")
-        if scheme in ("native", "float32", "float64"):
-            return native
-        if not worth.figures(self.device).faster(scheme, (m, k), (k, n), wide, 0, products):
-            return native
-        emulation = worth.emulation_on_gpu(scheme, products * m * k * n)
-        emulated = prediction.product(self.times, emulation, shape, products, wide=wide).seconds
-        if products == 1:
-            return emulated
-        return emulated + prediction.joining(self.times, m, n, products, products, wide=wide)
+def _reason(trace: SiteResult) -> str:
+    """The reason of most calls, where each call has one; "" where some call has none."""
+    has_shapes = all(any(shape) for *shape, _ in trace.shapes)
+    if has_shapes and Reason.LOOP in trace.unsuited:
+        return ""
+    if sum(trace.unsuited.values()) >= trace.calls and trace.unsuited:
+        return max(trace.unsuited, key=trace.unsuited.__getitem__)
+    is_single = has_shapes and not is_wide(*trace.dtypes) and not are_whole(*trace.dtypes)
+    return SINGLE if is_single else ""
+
+
+def _largest(trace: SiteResult) -> tuple[int, int, int]:
+    m, k, n, _ = max(trace.shapes, key=lambda shape: prod(shape[:3]))
+    return m, k, n
+
+
+def _size(trace: SiteResult) -> str:
+    """The fault of the largest product of a site that `float32` would not make faster.
+
+    It is small where a cube of as many multiplications is too small as well, else narrow.
+    """
+    m, k, n = _largest(trace)
+    return "small" if is_small_cube(m * k * n) else "narrow"
+
+
+def _times(traces: list[SiteResult]) -> str:
+    """The mean time of a product; of those that differ much, the means of their sites."""
+    means = [trace.seconds / trace.calls for trace in traces]
+    if max(means) <= ALIKE * min(means):
+        calls = sum(trace.calls for trace in traces)
+        return f"about {_time(sum(trace.seconds for trace in traces) / calls)}"
+    return f"{_time(min(means))} to {_time(max(means))}"
+
+
+def _dtypes(traces: Iterable[SiteResult]) -> str:
+    names = list(dict.fromkeys(name for trace in traces for name in trace.dtypes))
+    return " and ".join(names) if len(names) < SEVERAL else f"{len(names)} types"
+
+
+def _time(seconds: float) -> str:
+    if seconds < SHORTEST:
+        return f"{max(round(seconds * 1e6), 1)} µs"
+    return clock_unit((seconds,)).quantity(seconds)

@@ -38,7 +38,7 @@ from mixpert_py.runtime.context import Context
 from mixpert_py.runtime.tracing.captures import Captures
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuning.choice import FLOATS
-from mixpert_py.tuning.experiment import Experiment, RunRequest
+from mixpert_py.tuning.experiment import Experiment, RunRequest, RunSettings
 from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.prepare import prepare
 from mixpert_py.tuning.project_sites import LIBRARY, ProjectSites, without_library
@@ -145,15 +145,11 @@ def tune_cell(
         existing = config.load_plan(output)
     existing = existing or config.find_plan(cell.module)
 
-    def report(lines: list[str]) -> None:
-        for line in lines:
-            say(line)
-
     prepared = prepare(
         cell.program,
         options,
         existing,
-        report=report,
+        RunSettings(report=say),
         given=cell.project(places),
         make=partial(CellExperiment, cell, say),
     )

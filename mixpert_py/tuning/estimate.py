@@ -7,8 +7,7 @@ from math import isfinite, nan, prod
 from typing import Any
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.execution import gpus
-from mixpert_py.execution.executor import Executor
+from mixpert_py.execution.executor import Executor, usable_gpu
 from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import Alone, Result, SiteResult
 from mixpert_py.import_hook import SourceModule
@@ -24,12 +23,11 @@ from mixpert_py.tuner import estimate as gains
 from mixpert_py.tuner.estimate import Place
 from mixpert_py.tuner.ratio import Ratio
 from mixpert_py.tuner.records import Operator, largest
-from mixpert_py.tuning.baseline import DeviceCost
-from mixpert_py.tuning.experiment import Experiment
+from mixpert_py.tuning.baseline import is_native_anywhere, why_all_native, why_native
+from mixpert_py.tuning.clock import DeviceCost, by_site, site_ratio
+from mixpert_py.tuning.experiment import Experiment, RunSettings
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
-from mixpert_py.tuning.paired import by_site, site_ratio
 from mixpert_py.tuning.project_sites import read_sites, torch_places
-from mixpert_py.tuning.unsuited import is_native_anywhere, why_all_native, why_native
 
 SECONDS, LEAST = 10.0, 1.0  # for the products by themselves, which take no longer than the program
 PATIENCE = 0.4  # for one of them under one level
@@ -109,10 +107,11 @@ def estimate(
     """
     own_sites = read_sites(program).sites
     emulations, casts = _lower("int8"), _lower("cpu")
-    on_gpu = gpus.usable(None) is not None
+    on_gpu = usable_gpu(None) is not None
     timed = (*emulations, *casts) if on_gpu else casts
     options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit, packages=tuple(packages))
-    experiment = Experiment(program, options, on_run=on_run, executor=Executor(with_stdin=True))
+    settings = RunSettings(on_run, executor=Executor(with_stdin=True))
+    experiment = Experiment(program, options, settings=settings)
     alone = Alone(timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit, 1.0, LEAST)
     result = experiment.products_alone(alone).result
     if not any(site.seconds for site in result.sites.values()):

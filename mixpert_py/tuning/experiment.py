@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from mixpert_py.errors import ProgramError, ShapeError
-from mixpert_py.execution import gpus, outputs, work_folder
-from mixpert_py.execution.executor import Executor, ProgramRun, RunFolder, Values
-from mixpert_py.execution.outputs import WrittenFile
+from mixpert_py.execution import executor, outputs, work_folder
+from mixpert_py.execution.executor import Executor, ProgramRun, RunFolder
+from mixpert_py.execution.outputs import Values, WrittenFile
 from mixpert_py.execution.work_folder import WorkFolder
 from mixpert_py.execution.worker import FIRST_PRODUCTS, Alone, Job, Product, Result
 from mixpert_py.files import require_room, temporary_folder
@@ -53,6 +53,24 @@ class RunRequest:
     printed: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RunSettings:
+    """What all runs of a tuning have in common.
+
+    on_run: called with the purpose of each run before it starts. report: called after the first
+    run with each line on what cannot be tuned; announce: with a line on how long the tuning takes.
+    trials: keeps runs, and gives back those that were made before. executor: makes them. stdin:
+    what each run reads as its standard input; None: nothing, or what the executor gives it.
+    """
+
+    on_run: Callable[[str], None] = lambda purpose: None
+    report: Callable[[str], None] = lambda line: None
+    announce: Callable[[str], None] = lambda line: None
+    trials: Trials = field(default_factory=Trials)
+    executor: Executor = field(default_factory=Executor)
+    stdin: bytes | None = None
+
+
 class Experiment:
     """One program, run as often as the tuner wants.
 
@@ -64,10 +82,7 @@ class Experiment:
 
     flow: the program's dependency graph, which says what is compared where options do not. blocks:
     site → block length, where one is fixed; guarded: site → the error that its plan has, which its
-    products are checked against in planned runs. on_run: called with the purpose of each run before
-    it starts. trials: keeps runs, and gives back those that were made before. executor: makes them;
-    `measure` may be called in several threads at a time. stdin: what each run reads as its standard
-    input; None: nothing, or what the executor gives it.
+    products are checked against in planned runs.
     """
 
     def __init__(
@@ -75,13 +90,10 @@ class Experiment:
         program: Program,
         options: TuningOptions,
         flow: Dependencies = NO_FLOW,
+        settings: RunSettings | None = None,
         *,
         blocks: Mapping[str, int | None] | None = None,
         guarded: Mapping[str, float] | None = None,
-        on_run: Callable[[str], None] = lambda purpose: None,
-        trials: Trials | None = None,
-        executor: Executor | None = None,
-        stdin: bytes | None = None,
     ) -> None:
         self.program = program
         self.comparison = Comparison.of(program, options, flow)
@@ -89,29 +101,20 @@ class Experiment:
         self.time_limit = options.time_limit
         self.blocks = dict(blocks or {})
         self.guarded = guarded or {}
-        self.executor = executor or Executor()
+        self.settings = settings or RunSettings()
         self.native_texts: list[str] = []  # what native runs printed; "" where that is not known
         self.runs = 0  # that were made, or stored
         self._slowest = 0.0  # seconds of a native run
-        self._on_run = on_run
-        self._trials = trials or Trials()
         self._code = marshal.dumps(launcher.compiled(program))
         self._work_folder = WorkFolder(program.argv[0])
         self._first: Result | None = None  # of a program that uses a GPU
         self._project = project_folder(program) or ""
-        self._stdin = stdin
         self._packages = options.packages
-        self._is_remote = options.dask is not None
 
     @property
     def on_gpu(self) -> bool:
         """Whether the first run had products that a GPU here would take."""
         return self._first is not None
-
-    @property
-    def runs_apart(self) -> bool:
-        """Whether runs may be made at the same time: none writes where another works."""
-        return self._work_folder.is_apart
 
     def native(self, purpose: str = "native run", reference: Values | None = None) -> ProgramRun:
         """A run of the program as it was, judged if there is a reference."""
@@ -194,28 +197,28 @@ class Experiment:
         """Prepare later runs by what the first one shows."""
         first = run.result
         self.comparison = self.comparison.after(run)
-        self.executor.modules = first.modules
+        self.settings.executor.modules = first.modules
         self._work_folder.learn(first.wrote)
-        gpu = gpus.usable(self.backend)
-        if gpu is not None and gpus.would_run(first, gpu, self.backend):
+        gpu = executor.usable_gpu(self.backend)
+        if gpu is not None and executor.would_run(first, gpu, self.backend):
             self._first = first
-            self.executor.forks = False
+            self.settings.executor.forks = False
 
     def _run(self, request: RunRequest, reference: Values | None = None) -> ProgramRun:
         """A run that was stored, or one that is made and stored. A judged one loses its values."""
-        purpose, plan = request.purpose, request.plan
+        purpose, plan, trials = request.purpose, request.plan, self.settings.trials
         self.runs += 1
-        if (stored := self._trials.take(purpose, plan)) is not None:
+        if (stored := trials.take(purpose, plan)) is not None:
             return stored
-        self._on_run(purpose)
+        self.settings.on_run(purpose)
         try:
             run = self._execute(request)
             if reference is not None:
                 run = self.judged(run, reference)
         except (ProgramError, ShapeError) as failure:
-            self._trials.store_failure(purpose, plan, str(failure))
+            trials.store_failure(purpose, plan, str(failure))
             raise
-        self._trials.store(purpose, plan, run)
+        trials.store(purpose, plan, run)
         return run
 
     def _execute(self, request: RunRequest) -> ProgramRun:
@@ -231,7 +234,8 @@ class Experiment:
             sources = [WrittenFile(name, directory) for name in self.comparison.sources]
             before = None if self._slowest else work_folder.state(directory)
             limit = self._limit(is_profile=bool(request.levels))
-            ended = self.executor.run(str(job_file), limit, may_fork=request.may_fork)
+            may_fork = request.may_fork
+            ended = self.settings.executor.run(str(job_file), limit, may_fork=may_fork)
             try:
                 result = folder.result(name, ended, limit)
             except ProgramError:
@@ -258,7 +262,7 @@ class Experiment:
             if not (self.comparison if self._slowest else self.comparison.after(run)).by_output:
                 return run
             names = [file.name for file in sources if file.is_written]
-            if not (self._slowest or self._is_remote):
+            if not self._slowest:
                 names = outputs.readable(work_folder.changed(before, directory))
             output = outputs.raw_output(printed, directory, names)
         return replace(run, values={**run.values, **output})
@@ -310,22 +314,22 @@ class Experiment:
         )
 
     def _stdin_file(self, folder: str) -> str:
-        if self._stdin is None:
+        if self.settings.stdin is None:
             return ""
         file = Path(folder, "stdin")
-        file.write_bytes(self._stdin)
+        file.write_bytes(self.settings.stdin)
         return str(file)
 
     def _warm_up_products(self, request: RunRequest) -> tuple[Product, ...]:
         """The products that a run on a GPU makes before its clock runs: one of each kind."""
         if request.alone is not None and not self._slowest:  # no run has shown the kinds
-            return FIRST_PRODUCTS if gpus.usable(self.backend) is not None else ()
+            return FIRST_PRODUCTS if executor.usable_gpu(self.backend) is not None else ()
         sites = self._first.sites if self._first is not None else {}
         return tuple(
             (scheme, *product)
             for site, trace in sites.items()
             for scheme in {"native", request.plan.get(site, request.scheme or "native")}
-            for product in gpus.warm_up_products(trace)
+            for product in executor.warm_up_products(trace)
         )
 
     def _limit(self, *, is_profile: bool) -> float:

@@ -11,7 +11,8 @@ import numpy as np
 
 from mixpert_py import files
 from mixpert_py.errors import ProgramError, ShapeError
-from mixpert_py.execution.executor import Values, is_timeout
+from mixpert_py.execution.executor import is_timeout
+from mixpert_py.execution.outputs import Values
 from mixpert_py.tuner.records import PlanKey, largest, largest_of_each, plan_key
 from mixpert_py.tuning.baseline import reference_of
 from mixpert_py.tuning.experiment import Experiment

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from mixpert_py import config, files
 from mixpert_py.errors import ProgramError
 from mixpert_py.execution import outputs, process
-from mixpert_py.execution.executor import ProgramRun, Values
+from mixpert_py.execution.executor import ProgramRun
+from mixpert_py.execution.outputs import Values
 from mixpert_py.execution.worker import SINKS
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.dataflow.graph import Dependencies
@@ -24,7 +25,6 @@ from mixpert_py.tuner import criterion
 from mixpert_py.tuner.criterion import Criterion
 from mixpert_py.tuning.choice import FLOATS, Choice, choose
 from mixpert_py.tuning.options import Limits, TuningOptions
-from mixpert_py.tuning.printed import Steady
 
 NO_FLOW = Dependencies(frozenset(), (), ())
 LIMIT = 300.0  # seconds for one evaluation
@@ -84,7 +84,7 @@ class Comparison:
     choice: Choice | None = None
     with_products: bool = False
     sources: tuple[str, ...] = ()
-    steady: Steady | None = None
+    steady: outputs.Steady | None = None
 
     @classmethod
     def of(cls, program: Program, options: TuningOptions, flow: Dependencies) -> "Comparison":
@@ -133,8 +133,11 @@ class Comparison:
         if not self.by_output:
             return self
         assert self.choice is not None
-        steady = Steady.of(natives, self.sources)
-        is_enough = not self.with_products and steady.shows(self.judge.limits)
+        steady = outputs.Steady.of(natives, self.sources)
+        limit = self.judge.limits.common
+        assert limit is not None
+        is_shown = steady.shows(limit.budget, is_absolute=limit.metric == "max")
+        is_enough = is_shown and not self.with_products
         sinks = () if is_enough else self.sinks
         values, _ = steady.pair(natives[0], natives[0])
         return replace(

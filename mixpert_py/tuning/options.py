@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from mixpert_py.errors import MixPertError, ProgramError
 from mixpert_py.tuner.report.record import LARGEST
-from mixpert_py.tuner.tune import DEFAULT as DEFAULT_SEARCH
 
 Array = npt.NDArray[Any]
 
@@ -228,26 +227,23 @@ class TuningOptions:
     FLOAT64 or NATIVE. hold_outs: other arguments, under each of which the plan must be within
     `limits` too. packages: those whose modules are rewritten as well.
 
-    Of `mixpert tune` alone: search: one of `tuner.tune.SEARCHES`. command: as it was typed. ladder:
-    one of `runtime.schemes.LADDERS`, or AUTO. workers: runs at a time; None: one for each GPU.
-    device: the GPU for which times are predicted. dask: the address of a cluster that runs trials.
-    until: the part of the time below which what is left to gain ends the search. margin: the part
-    of the budget that the search leaves for other data. stricter: budgets for which a plan is
-    searched as well, from that of `limits` down.
+    Of `mixpert tune` alone: search: one of `tuner.searches.SEARCHES`. command: as it was typed.
+    ladder: one of `runtime.schemes.LADDERS`, or AUTO. device: the GPU for which times are
+    predicted. until: the part of the time below which what is left to gain ends the search.
+    margin: the part of the budget that the search leaves for other data. stricter: budgets for
+    which a plan is searched as well, from that of `limits` down.
     """
 
     limits: Limits
     compare: tuple[str, ...] = ()
     backend: str | None = None
     time_limit: float | None = None
-    search: str = DEFAULT_SEARCH
+    search: str = "predictive"
     command: str = ""
     hold_outs: tuple[tuple[str, ...], ...] = ()
     reference: str = FLOAT64
     ladder: str = AUTO
-    workers: int | None = 1
     device: str | None = None
-    dask: str | None = None
     until: float = 0.0
     stricter: tuple[float, ...] = ()
     packages: tuple[str, ...] = ()

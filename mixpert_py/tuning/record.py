@@ -103,10 +103,8 @@ def _site(verdict: Verdict, scheme: str, blocks: Mapping[str, int | None], predi
     )
 
 
-def provenance(
-    program: Program, backend: str | None, command: str, blas_threads: int, gain: str = ""
-) -> Provenance:
-    """The origin of a plan that is made today. blas_threads: of its runs. gain: see Provenance."""
+def provenance(program: Program, backend: str | None, command: str, gain: str = "") -> Provenance:
+    """The origin of a plan that is made today. gain: see Provenance."""
     return Provenance(
         source=Path(program.filename).name,
         sha256=hashlib.sha256(program.source).hexdigest(),
@@ -117,7 +115,7 @@ def provenance(
             "python": platform.python_version(),
             "numpy": np.__version__,
         },
-        blas_threads=blas_threads,
+        blas_threads=config.blas_threads(),
         command=command,
         date=datetime.now(UTC).date().isoformat(),
         gain=gain,

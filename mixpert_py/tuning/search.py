@@ -1,55 +1,29 @@
-"""`mixpert tune` from a prepared program to its plan: search, verification, and the plan's entries.
+"""`mixpert tune` from a prepared program to its plan: search, verification, and the plan."""
 
-While the search waits for a run, `Speculation` makes runs that it may ask for next. `HangGuard`
-refuses plans that are likely to hang: such a run takes the whole time limit, which may be minutes.
-Iterations that wait for a small residual hang at each level that is not accurate enough, and a
-search would try them all.
-"""
-
-import threading
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from mixpert_py.errors import BudgetError
-from mixpert_py.execution import process
-from mixpert_py.execution.executor import is_timeout
-from mixpert_py.interrupts import deferred_signals
 from mixpert_py.plan import Criterion, Plan
 from mixpert_py.runtime.schemes import get
 from mixpert_py.sources.packages import described
 from mixpert_py.tuner.ratio import Pace
-from mixpert_py.tuner.records import (
-    Measure,
-    Measurement,
-    Outcome,
-    PlanKey,
-    Reason,
-    Schemes,
-    plan_key,
-)
+from mixpert_py.tuner.records import Outcome, Reason, Schemes, Trial
 from mixpert_py.tuner.report.record import Gain, searched_gain
 from mixpert_py.tuner.report.summary import SHORT_PROGRAM, START_UP
-from mixpert_py.tuner.report.unit import (
-    budget_text,
-    share_text,
-    small_entries,
-)
-from mixpert_py.tuner.tune import tune
+from mixpert_py.tuner.report.unit import budget_text, share_text, small_entries
+from mixpert_py.tuner.search import tune
+from mixpert_py.tuner.searches import SEARCHES
 from mixpert_py.tuning import record
-from mixpert_py.tuning.decisions import decisive_products
+from mixpert_py.tuning.clock import PairedTimes
 from mixpert_py.tuning.hold_out import HoldOutErrors
-from mixpert_py.tuning.options import Limits, TuningOptions
-from mixpert_py.tuning.paired import PairedTimes
+from mixpert_py.tuning.options import DIFFERING, Limits, TuningOptions
 from mixpert_py.tuning.prepare import MOST_RUNS, Prepared
 from mixpert_py.tuning.verify import Verification, notes_on, summary, verify
 
 COUNTS = 0.05  # of the time: products that save less do not leave a tuning undecided
-Lowering = tuple[str, str]
-"""Site, scheme."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +89,13 @@ def tune_program(prepared: Prepared) -> TuningResult:
     budget = options.limits.budget * (1 - options.margin)
     if not prepared.clock.native.error <= budget:
         budget = options.limits.budget  # the program itself takes more, and nothing can be kept
-    outcome = replace(search(prepared, budget, options.search), budget=options.limits.budget)
+    outcome = tune(
+        prepared.measure,
+        replace(prepared.problem, budget=budget),
+        search=SEARCHES[options.search],
+        excess=prepared.hold_outs.excess if prepared.hold_outs else None,
+    )
+    outcome = replace(outcome, budget=options.limits.budget)
     outcome, verification = _verified(prepared, outcome)
     complete = outcome.lowered and not outcome.interrupted
     # A gain that is small by the products' own times, and that runs do not show, is none.
@@ -197,13 +177,11 @@ def _notes(prepared: Prepared, outcome: Outcome, verification: Verification) -> 
     for verdict in outcome.verdicts:
         # All of these have one scale a row; `crt` itself keeps a bound for every element.
         has_one_scale = verdict.after.startswith(("int8", "crt")) and verdict.after != "crt"
-        if has_one_scale and (hint := small_entries(verdict.operator.spread)):
+        if has_one_scale and (hint := small_entries(verdict.operator.profile.spread)):
             place = f"line {verdict.operator.place}, {verdict.operator.expression}"
             found.append(f"{place} ({verdict.after}): {hint}. To judge them: --criterion mred")
     if not outcome.interrupted:
-        products = decisive_products(outcome, prepared.options.limits, prepared.measure)
-        with suppress(KeyboardInterrupt):  # the plan is there, and this only explains it
-            found += [product.sentence for product in products]
+        found += decisive_products(outcome, prepared.options.limits)
     return tuple(found)
 
 
@@ -216,9 +194,7 @@ def plan_of(
 ) -> Plan:
     """The plan file of a search. schemes: those that are written. gain: see Provenance."""
     options, experiment = prepared.options, prepared.experiment
-    origin = record.provenance(
-        experiment.program, options.backend, options.command, prepared.resources.threads, gain
-    )
+    origin = record.provenance(experiment.program, options.backend, options.command, gain)
     choice = experiment.comparison.choice
     return Plan(
         provenance=msgspec.structs.replace(
@@ -231,26 +207,6 @@ def plan_of(
             *prepared.other_entries,
         ],
     )
-
-
-def search(prepared: Prepared, budget: float, kind: str, measure: Measure | None = None) -> Outcome:
-    """One of `tuner.tune.SEARCHES`. measure: None for `prepared.measure`."""
-    runs = prepared.resources.runs if prepared.experiment.runs_apart else 1
-    with Speculation(measure or prepared.measure, runs) as speculation:
-        made = speculation if runs > 1 else measure or prepared.measure
-        guard = HangGuard(made, prepared.problem.start)
-
-        def expect(plans: Sequence[Schemes]) -> None:
-            speculation.expect(list(filter(guard.allows, plans)))
-
-        outcome = tune(
-            guard,
-            replace(prepared.problem, budget=budget),
-            search=kind,
-            excess=prepared.hold_outs.excess if prepared.hold_outs else None,
-            expect=expect if runs > 1 else None,
-        )
-    return replace(outcome, interrupted=True) if speculation.interrupted else outcome
 
 
 def _verified(prepared: Prepared, outcome: Outcome) -> tuple[Outcome, Verification]:
@@ -290,102 +246,50 @@ def _is_unclear(outcome: Outcome, verification: Verification) -> bool:
     )
 
 
-class Speculation:
-    """Measures the requested plan, and expected ones ahead, in threads; used in a `with`.
+def decisive_products(outcome: Outcome, limits: Limits) -> Iterator[str]:
+    """A sentence for each decision that a run of the search changed too much, with its product.
 
-    measure: makes one run, in several threads at a time. runs: how many are made at a time. An
-    exception of a thread is raised where its plan is requested. At the end of the `with` the
-    threads are stopped. interrupted: whether Ctrl-C came just then.
+    Decisions are labels, indices and truth values. A product decides if lowering it alone changes
+    more than is allowed; the runs show that as far as they differ in one product.
     """
-
-    def __init__(self, measure: Measure, runs: int) -> None:
-        self._measure = measure
-        self._begun: dict[PlanKey, Future[Measurement]] = {}
-        self._stop = threading.Event()
-        self._pool = ThreadPoolExecutor(runs, "", process.stop.set, (self._stop,))
-        self.interrupted = False
-
-    def __enter__(self) -> "Speculation":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        with deferred_signals() as interrupt:  # a second Ctrl-C must not leave processes behind
-            self._stop.set()
-            self._pool.shutdown(cancel_futures=True)
-            try:
-                interrupt.check()
-            except KeyboardInterrupt:
-                self.interrupted = True
-
-    def __call__(self, plan: Schemes) -> Measurement:
-        """The run that was made ahead, or is made now. Ctrl-C raises KeyboardInterrupt."""
-        found = self._begun.pop(plan_key(plan), None) or self._pool.submit(self._measure, plan)
-        with deferred_signals() as interrupt, interrupt.let_through():
-            return found.result()
-
-    def expect(self, plans: Sequence[Schemes]) -> None:
-        """Make these next, and no others that have not been begun. The first is requested next."""
-        self._begun = {key: made for key, made in self._begun.items() if not made.cancel()}
-        for plan in plans:
-            if (key := plan_key(plan)) not in self._begun:
-                self._begun[key] = self._pool.submit(self._measure, plan)
+    operators = {verdict.operator.id: verdict.operator for verdict in outcome.verdicts}
+    trials = [trial for trial in outcome.trials if trial.measurement.problem is None]
+    for name in dict.fromkeys(name for trial in trials for name in trial.measurement.errors):
+        limit = limits.of(name)
+        if limit.metric != DIFFERING:
+            continue
+        changing = [t for t in trials if not t.measurement.errors[name] <= limit.budget]
+        if not changing:
+            continue
+        passing = [t for t in trials if t.measurement.errors[name] <= limit.budget]
+        found = _told_apart(changing, passing)
+        trial = min(changing, key=lambda it: len(_different(it, outcome.trials[0])))
+        where, how = "several products", "with all of them lowered"
+        if found is not None:
+            trial, site = found
+            operator = operators[site]
+            line = f"line {operator.place}, " if operator.line else ""
+            where, how = f"{line}{operator.expression or site}", f"under {trial.plan[site]}"
+        share = share_text(trial.measurement.errors[name])
+        yield (
+            f"{name} hangs on {where}: {how}, {share} of it differ. --error {name}=SHARE allows a "
+            "share."
+        )
 
 
-@dataclass(slots=True)
-class HangGuard:
-    """A `Measure` that makes runs by another one, and refuses those that are likely to hang.
+def _told_apart(changing: Sequence[Trial], passing: Sequence[Trial]) -> tuple[Trial, str] | None:
+    """A run that changed a decision, and the one product that sets it apart from one that did not.
 
-    start: the plan that a search begins with; only what differs from it can be the cause of a hang.
-
-    A site that was the only suspect in a run that hung is not lowered again, at no level. Where
-    several were suspects, no two of them are lowered together until runs that end in time have
-    cleared them: a search then finds the cause by lowering them one by one. A run clears the
-    schemes that it ended under.
+    The one with the fewest lowered products is best: the start is the first of those that passed.
     """
+    for reference in passing:
+        for trial in changing:
+            different = _different(trial, reference)
+            if len(different) == 1:
+                return trial, different[0]
+    return None
 
-    measure: Measure
-    start: Mapping[str, str]
-    _cleared: set[Lowering] = field(default_factory=set)
-    _guilty: dict[str, str] = field(default_factory=dict)  # site → scheme that it hung under
-    _suspects: list[set[str]] = field(default_factory=list)  # sites, for each unexplained hang
 
-    def __call__(self, plan: Mapping[str, str], /) -> Measurement:
-        problem = self._refusal(plan)
-        if problem:
-            return Measurement(0.0, float("nan"), {}, problem)
-        measured = self.measure(plan)
-        lowered = self._uncleared(plan)
-        if measured.problem is None:
-            self._cleared |= lowered
-        elif is_timeout(measured.problem):
-            self._blame(lowered)
-        return measured
-
-    def allows(self, plan: Mapping[str, str]) -> bool:
-        """Return whether this guard would run a plan."""
-        return not self._refusal(plan)
-
-    def _uncleared(self, plan: Mapping[str, str]) -> set[Lowering]:
-        """Return the sites that a plan lowers, and to which schemes, that no run has cleared."""
-        changed = {
-            (site, scheme) for site, scheme in plan.items() if scheme != self.start.get(site)
-        }
-        return changed - self._cleared
-
-    def _refusal(self, plan: Mapping[str, str]) -> str:
-        """Why a plan is not run; empty if it is."""
-        sites = {site for site, _ in self._uncleared(plan)}
-        for site in sorted(sites & self._guilty.keys()):
-            return f"not run: the program ran into its time limit under {self._guilty[site]} here"
-        if any(len(sites & suspects) > 1 for suspects in self._suspects):
-            return "not run: the program ran into its time limit with several of these lowered"
-        return ""
-
-    def _blame(self, lowered: set[Lowering]) -> None:
-        """Learn from a hang under a plan that lowers these."""
-        if len(lowered) == 1:
-            ((site, scheme),) = lowered
-            self._guilty[site] = scheme
-            self._suspects = [suspects for suspects in self._suspects if site not in suspects]
-        elif lowered:
-            self._suspects.append({site for site, _ in lowered})
+def _different(trial: Trial, other: Trial) -> list[str]:
+    """The sites whose schemes differ."""
+    return [site for site in trial.plan if trial.plan[site] != other.plan[site]]

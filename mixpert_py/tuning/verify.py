@@ -14,7 +14,8 @@ from time import perf_counter
 
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError
 from mixpert_py.execution import outputs
-from mixpert_py.execution.executor import ProgramRun, Values
+from mixpert_py.execution.executor import ProgramRun
+from mixpert_py.execution.outputs import Values
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Criterion, Plan, Site, module_of
 from mixpert_py.runtime.context import emulates
@@ -22,8 +23,8 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.tuner.ratio import OF_RUNS, SMALLEST_GAIN, Pace, Ratio
 from mixpert_py.tuner.records import largest_of_each
 from mixpert_py.tuner.report.record import Gain, finite
-from mixpert_py.tuning.baseline import establish
-from mixpert_py.tuning.experiment import Experiment
+from mixpert_py.tuning.baseline import establish, first_run
+from mixpert_py.tuning.experiment import Experiment, RunSettings
 from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.project_sites import (
     handed_input,
@@ -370,14 +371,14 @@ def check_plan(
         program,
         replace(options, compare=compare),
         project.flow,
+        RunSettings(on_run, stdin=handed_input(program, project)),
         blocks={site: entry.block for site, entry in entries.items()},
         guarded={site: entry.error for site, entry in entries.items() if plan.guard == "on"},
-        on_run=on_run,
-        stdin=handed_input(program, project),
     )
-    baseline = establish(experiment, lambda first: (), options.reference)
-    if baseline is None:
+    first = first_run(experiment)
+    if first is None:
         return PlanVerdict(options, problem="it calls no matrix product", stale=stale)
+    baseline = establish(experiment, first, reference=options.reference)
     options = replace(options, limits=experiment.comparison.judge.limits)
     emulated = emulates(options.backend)
     try:

@@ -1,6 +1,10 @@
-"""The gain and the runs of each of the tuner's searches, beside running every plan."""
+"""The gain and the runs of each of the tuner's searches, beside two controls.
+
+The controls are running every plan, and running plans that are drawn at random.
+"""
 
 import json
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
@@ -12,10 +16,10 @@ import click
 from mixpert_py.cli import main
 from mixpert_py.launch import launcher
 from mixpert_py.tuner.records import Ladder, Measurement, PlanKey, Schemes, plan_key
-from mixpert_py.tuner.tune import SEARCHES
+from mixpert_py.tuner.search import Search, SearchState, tune
+from mixpert_py.tuner.searches import SEARCHES
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.prepare import Prepared, prepare
-from mixpert_py.tuning.search import search
 from tests.benchmarks import machine
 
 # Sample → arguments that make a run short.
@@ -28,7 +32,35 @@ BUDGETS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
 OPERATORS = 4
 LEVELS = ("native", "int8x10", "int8x6", "int8x3", "int8x1")
 LOOSE = 1.0  # a budget that every plan meets, for the measurements that all searches share
+DRAWN = 50  # plans that a random search runs
 RESULT = Path(__file__).with_name("search.json")
+
+
+def exhaustive(state: SearchState) -> None:
+    """Run every plan."""
+    options = {site: state.options(operator) for site, operator in state.operators.items()}
+    plans = product(*options.values())
+    _consider_all(state, [dict(zip(options, schemes, strict=True)) for schemes in plans])
+
+
+def at_random(state: SearchState) -> None:
+    """Run plans with each scheme of each operator equally likely; the draw is always the same."""
+    options = {site: state.options(operator) for site, operator in state.operators.items()}
+    draw = random.Random(0)
+    plans = [
+        {site: draw.choice(schemes) for site, schemes in options.items()} for _ in range(DRAWN)
+    ]
+    _consider_all(state, plans)
+
+
+def _consider_all(state: SearchState, plans: list[dict[str, str]]) -> None:
+    start = state.start.plan
+    changed = [{site: plan[site] for site in plan if plan[site] != start[site]} for plan in plans]
+    if steps := [step for step in changed if step]:
+        state.consider(*steps)
+
+
+KINDS: dict[str, Search] = {**SEARCHES, "exhaustive": exhaustive, "random": at_random}
 
 
 def measure(
@@ -49,9 +81,10 @@ def measure(
         assert not isinstance(prepared, str)
         prepared = _longest(prepared)
         memo = _Memo(prepared)
-        for kind, budget in product(SEARCHES, budgets):
+        for kind, budget in product(KINDS, budgets):
             memo.requested.clear()
-            outcome = search(prepared, budget, kind, memo)
+            problem = replace(prepared.problem, budget=budget)
+            outcome = tune(memo, problem, search=KINDS[kind])
             rows.append(
                 {
                     "program": name,

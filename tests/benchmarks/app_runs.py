@@ -31,8 +31,10 @@ from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import in_memory, source_files
 from mixpert_py.tuner.records import Ladder, Measurement, Outcome
 from mixpert_py.tuner.records import Problem as TunedProblem
-from mixpert_py.tuner.tune import tune
-from mixpert_py.tuning.baseline import Clock, int8_products, profiled_edges, profiled_operator
+from mixpert_py.tuner.search import tune
+from mixpert_py.tuner.searches import predictive
+from mixpert_py.tuning.baseline import profiled_edges, profiled_operator
+from mixpert_py.tuning.clock import Clock, int8_products
 from tests.benchmarks.app_list import App
 from tests.benchmarks.arrays import Array
 from tests.benchmarks.timing import error_line, summary
@@ -339,7 +341,7 @@ def tuned_plan(
 
     edges = frozenset(sample.edges | profiled_edges(found))
     problem = TunedProblem(tuple(operators), edges, Ladder(ladder(LADDER)), budget, clock.noise)
-    outcome = tune(measure, problem)
+    outcome = tune(measure, problem, search=predictive)
     return outcome, trials.count - before
 
 

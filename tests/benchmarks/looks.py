@@ -11,7 +11,7 @@ import click
 from mixpert_py.cli import main
 from mixpert_py.tuner.ratio import LOOKS, Pace, Ratio, pairs_until_clear
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuning.paired import PairedTimes
+from mixpert_py.tuning.clock import PairedTimes
 from tests.benchmarks import machine
 
 RATIOS = (0.9, 0.95, 0.98, 1.0, 1.1)

@@ -5,18 +5,19 @@ and that a fork sees what a new process sees. BLAS has one thread in them, as it
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mixpert_py import config
-from mixpert_py.execution import executor, fork_server, process
-from mixpert_py.execution.executor import _Slot
-from mixpert_py.execution.fork_server import ForkServer
+from mixpert_py.execution import executor, process
+from mixpert_py.execution.executor import Executor
+from mixpert_py.execution.process import ForkServer
 
 if TYPE_CHECKING:
     import pytest
 
-AVAILABLE = fork_server.AVAILABLE
+AVAILABLE = process.AVAILABLE
 
 
 SERVER = "tests.mixpert_py.run_server"  # its forks end sooner
@@ -25,11 +26,10 @@ Key = tuple[tuple[str, ...], frozenset[tuple[str, str]]]
 FREE: list[tuple[Key, ForkServer]] = []  # the one that was used last is the last
 MOST = 4
 LOCK = threading.Lock()
-NEW = _Slot.run_new
 
 
 class SharedServer:
-    """A `JobRunner` whose servers outlive it: the next one takes them."""
+    """A `ForkServer` whose servers outlive it: the next one takes them."""
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
         others = [name for name in modules if name.partition(".")[0] != "numpy"]
@@ -37,15 +37,19 @@ class SharedServer:
         # pytest names the test in its environment, and a server serves many tests.
         self._environment = {k: v for k, v in environment.items() if k != "PYTEST_CURRENT_TEST"}
 
-    def start(self) -> None:
+    def begin(self) -> None:
         """Start a server, and let it wait for its first job."""
-        self._put(ForkServer(self._modules, self._environment, SERVER))
+        self._put(self._new())
 
-    def run(self, job_file: str, limit: float | None) -> process.Ended | None:
-        server = self._take() or ForkServer(self._modules, self._environment, SERVER)
-        if (ended := server.run(job_file, limit)) is not None:
-            self._put(server)
-        return ended
+    def start(self, job_file: str) -> process.Child:
+        server = self._take() or self._new()
+        return _Child(server.start(job_file), partial(self._put, server))
+
+    def close(self) -> None:
+        """The servers stay for the next one."""
+
+    def _new(self) -> ForkServer:
+        return ForkServer(self._modules, self._environment, SERVER)
 
     @property
     def _key(self) -> Key:
@@ -67,13 +71,28 @@ class SharedServer:
             one.close()
 
 
-def run_new(self: _Slot, job_file: str, limit: float | None) -> process.Ended:
-    """In the place of `_Slot.run_new`."""
-    ended = SharedServer((), self._environment).run(job_file, limit)
-    return ended or NEW(self, job_file, limit)
+class _Child:
+    """A process whose server is free when it has ended."""
+
+    def __init__(self, child: process.Child, free: Callable[[], None]) -> None:
+        self.pid, self.stdout = child.pid, child.stdout
+        self._child, self._free = child, free
+        self._is_free = False
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._child.wait(timeout)
+        if not self._is_free:
+            self._is_free = True
+            self._free()
+        return code
 
 
-def one_thread(workers: int = 1) -> int:
+def start_new(self: Executor, job_file: str) -> process.Child:
+    """In the place of `Executor.start_new`."""
+    return SharedServer((), config.child_environment()).start(job_file)
+
+
+def one_thread() -> int:
     """In the place of `config.blas_threads`."""
     return 1
 
@@ -81,16 +100,16 @@ def one_thread(workers: int = 1) -> int:
 def use(patch: "pytest.MonkeyPatch") -> None:
     """Fork for the runs that this process asks for, as long as the patch lasts."""
     if AVAILABLE:
-        patch.setattr(_Slot, "run_new", run_new)
+        patch.setattr(Executor, "start_new", start_new)
         patch.setattr(executor, "ForkServer", SharedServer)
         patch.setattr(config, "blas_threads", one_thread)
 
 
 def use_here() -> None:
     """Fork for the runs of the processes that this one will fork. They share one server."""
-    _Slot.run_new = run_new  # type: ignore[method-assign]
+    Executor.start_new = start_new  # type: ignore[method-assign]
     vars(executor)["ForkServer"] = SharedServer
     vars(config)["blas_threads"] = one_thread
-    SharedServer((), config.child_environment(None, None)).start()
+    SharedServer((), config.child_environment()).begin()
     for _, server in FREE:
         server.close.atexit = False  # it is not theirs to end

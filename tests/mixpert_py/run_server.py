@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from mixpert_py.execution import fork_server
+from mixpert_py.execution import process
 from tests.mixpert_py.fork_end import keep_imported, known_code
 
 # What every run imports, or many.
@@ -14,9 +14,9 @@ IMPORTS = (
 
 
 def main(descriptor: str, *modules: str) -> None:
-    """See `mixpert_py.execution.fork_server.main`."""
+    """See `mixpert_py.execution.process.main`."""
     keep_imported()
     for name in IMPORTS:
         import_module(name)
     with known_code():
-        fork_server.main(descriptor, *modules)
+        process.main(descriptor, *modules)

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mixpert_py.tuner import tune as tuner
 from mixpert_py.tuner.records import (
     Ladder,
     Measure,
@@ -13,6 +12,8 @@ from mixpert_py.tuner.records import (
     Problem,
     Rung,
 )
+from mixpert_py.tuner.search import tune as of_problem
+from samples.papers.search import KINDS
 
 UNFIT = "too small"  # why no call took a scheme
 
@@ -28,11 +29,12 @@ def tune(
     *,
     noise: float | Mapping[str, float],
     start: Mapping[str, str] | None = None,
+    search: str = "predictive",
     **options: Any,
 ) -> Outcome:
-    """The tuner on a problem of these parts; options: as for `mixpert_py.tuner.tune.tune`."""
+    """The tuner on a problem of these parts; options: as for `tuner.search.tune`."""
     parts = tuple(operators), frozenset(edges), Ladder(rungs), budget, noise, start or {}
-    return tuner.tune(measure, Problem(*parts), **options)
+    return of_problem(measure, Problem(*parts), search=KINDS[search], **options)
 
 
 class TableProgram:

@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from mixpert_py.tuner import tune as tuner
-from mixpert_py.tuner.predictive import MOST_FAILED_PROBES
+from mixpert_py.tuner import search as searching
 from mixpert_py.tuner.records import Ladder, Measurement, Operator, Outcome, Problem, Reason
+from mixpert_py.tuner.searches import MOST_FAILED_PROBES, SEARCHES, predictive
 from tests.every_check import some
 from tests.tuner.propagated_program import ERRORS, LADDER, RUNGS, SHARES, PropagatedProgram
 from tests.tuner.table_program import InterruptedProgram, TableProgram, tune
@@ -253,7 +253,7 @@ def test_nearly_all_of_the_gain_of_sixty_products_in_fifteen_runs(seed: int) -> 
         program = PropagatedProgram(60, seed)
         operators = tuple(program.operators())
         problem = Problem(operators, frozenset(), Ladder(LADDER), program.budget, 0.0, until=until)
-        outcome = tuner.tune(program, problem, search=kind)
+        outcome = searching.tune(program, problem, search=SEARCHES[kind])
         return outcome.start.seconds - outcome.best.seconds, program.runs
 
     best, many = tuned("greedy", 0.0)
@@ -269,7 +269,7 @@ def test_what_gains_less_than_asked_for_is_not_run_and_said_so() -> None:
     def left(budget: float, *locked: str) -> tuple[str, Reason]:
         operators = tuple(program.operators(*locked))
         problem = Problem(operators, frozenset(), Ladder(CPU), budget, 0.0, until=0.05)
-        outcome = tuner.tune(program, problem)
+        outcome = searching.tune(program, problem, search=predictive)
         return outcome.plan["b"], reasons(outcome)["b"]
 
     assert left(1.0) == ("half", Reason.BOTTOM), "one run lowers both"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mixpert_py.errors import BudgetError, PlanError, ProgramError
 from mixpert_py.tuner.records import Measurement, Operator, Reason
-from mixpert_py.tuner.tune import SEARCHES
+from mixpert_py.tuner.searches import SEARCHES
 from tests.every_check import examples
 from tests.tuner import table_program
 from tests.tuner.table_program import InterruptedProgram, TableProgram

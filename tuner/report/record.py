@@ -26,8 +26,8 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
 
     share: its part of the program's time at the start. shapes: (m, k, n). local_errors: level →
     error of this product alone. detail: the problem of a failed run, or the id of the successor
-    that it was raised for. sampled, spread, int8_loss, cancellation, fed_by: see `Operator`; None
-    where no call was sampled. transfer: in seconds. callers, path: as in `Operator`.
+    that it was raised for. sampled, spread, int8_loss, cancellation, fed_by: see `Profile`; None
+    where no call was sampled. transfer: in seconds. callers: as in `Profile`.
     """
 
     id: str
@@ -225,7 +225,7 @@ def finite(value: float | None) -> float | None:
 
 
 def _operator(verdict: Verdict, share: float) -> OperatorEntry:
-    operator = verdict.operator
+    operator, profile = verdict.operator, verdict.operator.profile
     return OperatorEntry(
         id=operator.id,
         line=operator.line,
@@ -243,13 +243,13 @@ def _operator(verdict: Verdict, share: float) -> OperatorEntry:
         local_errors={name: finite(e) for name, e in operator.local_errors.items()},
         reason=str(verdict.reason),
         detail=verdict.detail,
-        sampled=operator.sampled,
-        spread=operator.spread if operator.sampled else None,
-        int8_loss=operator.int8_loss if operator.sampled else None,
-        cancellation=operator.cancellation if operator.sampled else None,
-        transfer=operator.transfer,
-        fed_by=dict(operator.fed_by) if operator.sampled else None,
-        callers=dict(operator.callers),
+        sampled=profile.sampled,
+        spread=profile.spread if profile.sampled else None,
+        int8_loss=profile.int8_loss if profile.sampled else None,
+        cancellation=profile.cancellation if profile.sampled else None,
+        transfer=profile.transfer,
+        fed_by=profile.fed_by if profile.sampled else None,
+        callers=profile.callers,
     )
 
 

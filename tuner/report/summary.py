@@ -51,7 +51,6 @@ MEANING: Mapping[str, str] = {
     Reason.PREDICTED: "The program's predicted error exceeds the budget, so the level was not run.",
     Reason.TOO_LITTLE: "The level would save less of the program's time than a run is worth "
     "(`--until`), or less than 0.5 % of the products' time.",
-    Reason.SEARCHED: "Every plan, or a sample of plans, was run, and the best one has this level.",
     Reason.RAISED: "The product was raised again so that a longer one could be lowered.",
     Reason.START_OVER_BUDGET: "The program exceeded the budget before anything was lowered.",
     Reason.INTERRUPTED: "The search was interrupted before it finished with the product.",

@@ -9,11 +9,10 @@ from mixpert_py import config
 from mixpert_py.execution import gpus
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
-from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.schemes import emulation_of, ladder
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuning.baseline import Cost
+from mixpert_py.tuning.clock import Cost
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
@@ -145,28 +144,6 @@ def test_a_trial_has_a_process_of_its_own() -> None:
     assert measured[1].error == measured[3].error <= 1e-6
     pids, drawn = zip(*told(), strict=True)
     assert len(set(pids)) == len(set(drawn)) == 6
-
-
-def test_one_worker_for_each_gpu() -> None:
-    count = device.count()
-    if count < 2:
-        pytest.skip("needs two GPUs")
-    text = PROGRAM.format(dtype="float32") + (
-        "import os\nwith open(os.path.join(os.path.dirname(__file__), 'told'), 'a') as file:\n"
-        "    print(os.environ['CUDA_VISIBLE_DEVICES'], file=file)\n"
-    )
-    found = tuned(text, TuningOptions(Limits(Limit(1e-3)), search="greedy", workers=None))
-    assert found.verification.error <= 1e-3
-    seen = [row[0] for row in told()]
-    assert len(set(seen)) == count
-    assert set(seen[:3] + seen[-6:]) == {config.gpu_names(count)[0]}
-
-
-def test_workers_that_would_share_a_gpu(mixpert: Mixpert, folder: Path) -> None:
-    (folder / "s.py").write_text(MOVED)
-    said = mixpert("tune", "--error", "1", "--workers", str(device.count() + 1), "s.py")
-    assert said.code == 2
-    assert "disturb each other's times" in said.one_clear_line()
 
 
 def test_small_numpy_products_keep_the_ladder_of_the_host() -> None:

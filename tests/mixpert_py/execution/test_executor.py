@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.execution import fork_server
+from mixpert_py.execution import process
 from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuner.records import Reason
@@ -20,7 +20,7 @@ from tests.mixpert_py import forked_runs
 from tests.mixpert_py.execution.test_process import alive
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
-pytestmark = pytest.mark.skipif(not fork_server.AVAILABLE, reason="forks")
+pytestmark = pytest.mark.skipif(not process.AVAILABLE, reason="forks")
 
 # Breaks where the second product has lost digits. `exact` is made without a product.
 PROGRAM = """\
@@ -71,7 +71,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How trials are run."""
     way: str = request.param
     if way == "new":
-        monkeypatch.setattr(fork_server, "AVAILABLE", False)
+        monkeypatch.setattr(process, "AVAILABLE", False)
     else:
         forked_runs.use(monkeypatch)  # the server that forked what broke takes the next one's jobs
     return way
@@ -199,7 +199,7 @@ KILLS_ITS_PARENT = """\
 import os, signal, time, mixpert_py
 mixpert_py.observe("x", 1.0)
 with open(f"/proc/{os.getppid()}/cmdline") as file:
-    if "fork_server" in file.read():
+    if "run_server" in (it := file.read()) or "execution.process" in it:
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(60)
 """

@@ -2,9 +2,8 @@
 
 import pytest
 
-from mixpert_py import config
 from mixpert_py.errors import DeviceError
-from mixpert_py.execution import gpus
+from mixpert_py.execution import executor
 from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.runtime.gpu.device import Device
 from mixpert_py.runtime.schemes import ladder
@@ -31,7 +30,7 @@ def result(edge: int, dtype: str = "float32", on_gpu: bool = False) -> Result:
     ],
 )
 def test_what_a_gpu_takes(seen: Result, backend: str | None, takes: bool) -> None:
-    assert gpus.would_run(seen, GPU, backend) is takes
+    assert executor.would_run(seen, GPU, backend) is takes
 
 
 def options(backend: str | None = None, name: str = "auto") -> TuningOptions:
@@ -54,24 +53,10 @@ def test_the_ladder(asked: TuningOptions, on_gpu: bool, name: str) -> None:
 
 
 def test_a_ladder_that_nothing_here_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "usable", lambda backend: None)
+    monkeypatch.setattr(executor, "usable_gpu", lambda backend: None)
     for name in ("int8", "crt", "mixpert", "fp16"):
         with pytest.raises(DeviceError, match=f"--ladder {name}: there is no GPU"):
             require_gpu_for_ladder(options(name=name))
         require_gpu_for_ladder(options("reference", name))
     require_gpu_for_ladder(options(name="cpu"))
     require_gpu_for_ladder(options())
-
-
-@pytest.mark.parametrize(
-    ("seen", "count", "names"),
-    [(None, 2, ("0", "1")), ("", 2, ("0", "1")), ("3, GPU-5a", 2, ("3", "GPU-5a"))],
-)
-def test_names_of_gpus(
-    seen: str | None, count: int, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if seen is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
-    assert config.gpu_names(count) == names
-    assert config.child_environment(3, names[-1])["CUDA_VISIBLE_DEVICES"] == names[-1]

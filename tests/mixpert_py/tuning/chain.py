@@ -6,7 +6,7 @@ import pytest
 
 from mixpert_py.launch import launcher
 from mixpert_py.plan import Plan
-from mixpert_py.tuning.baseline import Cost
+from mixpert_py.tuning.clock import Cost
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
 from tests.mixpert_py.tuning.tuned_program import tuned_program

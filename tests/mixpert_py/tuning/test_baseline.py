@@ -4,7 +4,7 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.execution.worker import SiteResult
-from mixpert_py.tuning.baseline import DeviceCost, int8_products
+from mixpert_py.tuning.clock import DeviceCost, int8_products
 
 H200 = DeviceCost.of("h200")
 

@@ -11,13 +11,11 @@ from mixpert_py.tuner.records import (
     Operator,
     Outcome,
     Reason,
-    Schemes,
     Trial,
     Verdict,
 )
-from mixpert_py.tuning.decisions import Decisive, decisive_products
 from mixpert_py.tuning.options import UNCHANGED, Limit, Limits, TuningOptions, limits_from
-from mixpert_py.tuning.search import TuningResult
+from mixpert_py.tuning.search import TuningResult, decisive_products
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
 # Every other column nearly ties with the one before it. The second product decides nothing.
@@ -110,42 +108,22 @@ LIMITS = Limits(Limit(1e-4), {"labels": UNCHANGED})
 ALL_LOW = dict.fromkeys("abc", "low")
 
 
-def decisive(found: Outcome, *alone: str, limits: Limits = LIMITS) -> tuple[list[Decisive], str]:
-    """The decisive products, and the sites that were run alone. alone: those that change labels."""
-    asked = []
-
-    def measure(plan: Schemes) -> Measurement:
-        (site,) = (site for site, scheme in plan.items() if scheme == "low")
-        asked.append(site)
-        return Measurement(1.0, 0.0, {}, errors={"labels": 0.25 * (site in alone)})
-
-    return list(decisive_products(found, limits, measure)), "".join(asked)
-
-
 def test_the_runs_of_a_search_show_the_decisive_product() -> None:
-    (product,), asked = decisive(outcome((ALL_LOW, 0.5), ({"a": "low", "b": "low"}, 0.0)))
-    assert (product.operator and product.operator.id, product.share, asked) == ("c", 0.5, "")
-    assert product.sentence == (
+    found = outcome((ALL_LOW, 0.5), ({"a": "low", "b": "low"}, 0.0))
+    assert list(decisive_products(found, LIMITS)) == [
         "labels hangs on c @ c: under low, 50 % of it differ. --error labels=SHARE allows a share."
-    )
+    ]
 
 
-def test_products_are_run_alone_where_the_search_lowered_several() -> None:
-    (product,), asked = decisive(outcome((ALL_LOW, 0.5), ({"c": "low"}, 0.0)), "a")
-    # Not the one that has passed; the least accurate of the others is the first.
-    assert (product.operator and product.operator.id, product.share, asked) == ("a", 0.25, "ba")
-
-
-def test_no_product_may_change_a_decision_alone() -> None:
-    (product,), asked = decisive(outcome((ALL_LOW, 0.5)))
-    assert (product.operator, product.share, asked) == (None, 0.5, "cba")
-    assert "several products" in product.sentence
+def test_where_the_search_lowered_several_products_no_one_is_named() -> None:
+    (sentence,) = decisive_products(outcome((ALL_LOW, 0.5), ({"c": "low"}, 0.0)), LIMITS)
+    assert sentence.startswith("labels hangs on several products: with all of them lowered, 50 %")
 
 
 def test_what_is_allowed_hangs_on_no_product() -> None:
-    assert decisive(outcome((ALL_LOW, 0.0))) == ([], "")
+    assert not list(decisive_products(outcome((ALL_LOW, 0.0)), LIMITS))
     allowed = Limits(Limit(1e-4), {"labels": Limit(0.5, "differing")})
-    assert decisive(outcome((ALL_LOW, 0.5)), limits=allowed) == ([], "")
+    assert not list(decisive_products(outcome((ALL_LOW, 0.5)), allowed))
 
 
 @pytest.mark.usefixtures("program")

@@ -5,7 +5,7 @@ from pathlib import Path
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
 from mixpert_py.runtime.model import known_devices
-from mixpert_py.tuning.baseline import DeviceCost
+from mixpert_py.tuning.clock import DeviceCost
 from mixpert_py.tuning.estimate import estimate, short_name
 
 PROGRAM = """\

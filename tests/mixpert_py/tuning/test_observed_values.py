@@ -246,7 +246,7 @@ class Resumed:
         program, options = launcher.script("s.py"), TuningOptions(limits, search="greedy")
         with suppress(KeyboardInterrupt):
             self.found = tuned_program(
-                program, options, None, self.on_run, float32_is_faster, trials=trials
+                program, options, float32_is_faster, on_run=self.on_run, trials=trials
             )
 
     def on_run(self, purpose: str) -> None:

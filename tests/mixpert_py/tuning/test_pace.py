@@ -20,8 +20,9 @@ from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.summary import MEANING, START_UP, UNCLEAR, verified
 from mixpert_py.tuning import prepare
 from mixpert_py.tuning import verify as module
+from mixpert_py.tuning.clock import PairedTimes
+from mixpert_py.tuning.experiment import RunSettings
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
-from mixpert_py.tuning.paired import PairedTimes
 from mixpert_py.tuning.record import record
 from mixpert_py.tuning.search import TuningResult
 from mixpert_py.tuning.verify import LEAST_PAIRS, MOST_PAIRS, verify
@@ -237,7 +238,8 @@ def test_a_line_says_how_long_a_tuning_takes(chain: Path) -> None:
     chain.write_text(f"{CHAIN}import time\ntime.sleep(1)\n")
     lines: list[str] = []
     options = TuningOptions(Limits(Limit(1e-4)))
-    prepare.prepare(launcher.script(str(chain)), options, announce=lines.append)
+    settings = RunSettings(announce=lines.append)
+    prepare.prepare(launcher.script(str(chain)), options, settings=settings)
     (line,) = lines
     found = re.fullmatch(r"a tuning takes about ([\d.]+) s: most often 4 to 12 runs .*", line)
     assert found is not None

@@ -8,7 +8,7 @@ from mixpert_py.execution.products import MeasuredProduct, ProductTimes
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.tuner.ratio import Ratio
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuning.paired import PairedTimes, site_ratio
+from mixpert_py.tuning.clock import PairedTimes, site_ratio
 
 FAST, SLOW = Ratio(0.5, 0.4, 0.5 / 0.8), Ratio(1.5, 1.4, 1.5 * 15 / 14)
 SMALL, LARGE = (10, 10, 10), (20, 10, 10)

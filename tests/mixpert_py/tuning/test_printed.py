@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import ProgramError, ShapeError
+from mixpert_py.execution.outputs import Steady
 from mixpert_py.launch import launcher
 from mixpert_py.tuner.criterion import frobenius
 from mixpert_py.tuning.options import TuningOptions, limits_from
-from mixpert_py.tuning.printed import Steady
 from mixpert_py.tuning.search import TuningResult
 from mixpert_py.tuning.verify import check_plan
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
@@ -162,8 +162,8 @@ def test_arrays_in_files() -> None:
 def test_numbers_with_few_digits_show_no_small_error(
     printed: str, budget: float, metric: str, shows: bool
 ) -> None:
-    limits = limits_from({None: budget}, {None: metric})
-    assert steady(run(printed), run(printed)).shows(limits) is shows
+    found = steady(run(printed), run(printed))
+    assert found.shows(budget, is_absolute=metric == "max") is shows
 
 
 PROGRAM = """\

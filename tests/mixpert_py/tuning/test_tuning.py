@@ -116,7 +116,7 @@ def test_an_interrupted_search_has_no_error_on_the_hold_out(chain: Path) -> None
             raise KeyboardInterrupt
 
     options = TuningOptions(Limits(Limit(1e-4)), search="greedy", hold_outs=((),))
-    found = tuned_program(launcher.script(str(chain)), options, None, on_run, float32_is_faster)
+    found = tuned_program(launcher.script(str(chain)), options, float32_is_faster, on_run=on_run)
     assert found.outcome.interrupted
     assert found.outcome.lowered
     assert found.hold_out is None

@@ -3,7 +3,7 @@
 import pytest
 
 from mixpert_py.execution.worker import SiteResult
-from mixpert_py.tuning.unsuited import why_all_native, why_native
+from mixpert_py.tuning.baseline import why_all_native, why_native
 
 
 def site(shape: tuple[int, int, int], calls: int, seconds: float) -> SiteResult:

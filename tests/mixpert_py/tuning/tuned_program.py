@@ -4,6 +4,9 @@ from typing import Any
 
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch.launcher import Program
+from mixpert_py.plan import Plan
+from mixpert_py.tuning.clock import Cost
+from mixpert_py.tuning.experiment import RunSettings
 from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.prepare import prepare
 from mixpert_py.tuning.search import TuningResult, tune_program
@@ -15,9 +18,13 @@ def float32_is_faster(site: str, trace: SiteResult, scheme: str) -> float:
 
 
 def tuned_program(
-    program: Program, options: TuningOptions, *rest: Any, **more: Any
+    program: Program,
+    options: TuningOptions,
+    cost: Cost | None = None,
+    existing: Plan | None = None,
+    **runs: Any,
 ) -> TuningResult:
-    """The rest as for `prepare`; the program has a product to tune."""
-    prepared = prepare(program, options, *rest, **more)
+    """runs: as for `RunSettings`, the rest as for `prepare`; the program has a product to tune."""
+    prepared = prepare(program, options, existing, RunSettings(**runs), cost)
     assert not isinstance(prepared, str)
     return tune_program(prepared)

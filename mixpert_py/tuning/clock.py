@@ -1,25 +1,98 @@
-"""Times of products that were made by themselves, under each scheme in turn with the native one.
+"""The times that a search goes by: measured in runs or in pairs of products, or predicted.
 
-Such pairs say which is faster also on a busy machine, where times of whole runs do not.
+Pairs of a product under a scheme and natively, in turn, say which is faster also on a busy machine,
+where times of whole runs do not.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import exp, log, prod, sqrt
+from typing import TYPE_CHECKING
 
 from mixpert_py.execution.products import NEGLIGIBLE, MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
+from mixpert_py.runtime import worth
+from mixpert_py.runtime.arrays import is_wide, real_products
 from mixpert_py.runtime.reasons import Shape
+from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.captures import shared_out
-from mixpert_py.tuner.ratio import LARGEST, STUDENT, Pace, Ratio
-from mixpert_py.tuner.records import Reason
+from mixpert_py.tuner.ratio import LARGEST, SMALLEST_GAIN, STUDENT, Pace, Ratio
+from mixpert_py.tuner.records import Measurement, Reason, median_of, time_noise
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.model.kernel_times import KernelTimes
 
 LITTLE = 0.1  # of a product's time: a gain below it that no pair shows leaves nothing undecided
 LEAST_SAVED = 0.005  # of the time of all products, for a product to be lowered
 NEW_MEMORY = 1e9  # bytes/s of memory that was not used before, at least: what takes longer is load
 BYTES = 8  # of an entry
 AS_NATIVE = Ratio(1.0, 1.0, 1.0)  # of a product that does not take the scheme
+
+Cost = Callable[[str, SiteResult, str], float]
+"""(site id, its native trace, scheme) → the cost of its calls under the scheme, in any unit."""
+
+
+class Clock:
+    """Puts the times that a search goes by into measurements: measured or predicted ones.
+
+    On a machine without tensor cores the time of an emulated product means nothing. It is replaced
+    by the number of slice products that a tensor core would make, or by the time on a device. And
+    where products were timed in pairs, their times are known better than from single runs.
+
+    natives: the native runs. sites: their traces. cost: gives a site's time; None: times are as
+    measured. native: the native runs as one. noise: site → the smallest gain that counts.
+    """
+
+    def __init__(
+        self,
+        natives: Sequence[Measurement],
+        sites: Mapping[str, SiteResult],
+        cost: Cost | None,
+    ) -> None:
+        self._sites = sites
+        self.cost = cost
+        self._pairs = cost if isinstance(cost, PairedTimes) else None
+        measured = median_of(natives)
+        # The program's time beside its products; of another machine that is not known.
+        inside = sum(measured.site_seconds.values())
+        self._outside = 0.0 if self.predicts else max(measured.seconds - inside, 0.0)
+        self.native = self(measured, {})
+        self.noise = time_noise(natives) if cost is None else dict.fromkeys(sites, 0.0)
+        if self._pairs is not None:
+            times = self.native.site_seconds.items()
+            self.noise = {site: SMALLEST_GAIN * seconds for site, seconds in times}
+
+    def __call__(self, measured: Measurement, plan: Mapping[str, str]) -> Measurement:
+        """A measurement of a plan with the times to go by; a failed one is unchanged."""
+        if self.cost is None or measured.problem is not None:
+            return measured
+        costs = {
+            site: self.cost(site, trace, plan.get(site, "native"))
+            for site, trace in self._sites.items()
+        }
+        seconds = self._outside + sum(costs.values())
+        return replace(measured, seconds=seconds, site_seconds=costs)
+
+    @property
+    def predicts(self) -> bool:
+        """Whether times are predicted, and not measured here."""
+        return self.cost is not None and self._pairs is None
+
+    @property
+    def device(self) -> str:
+        """The GPU that times are predicted for, where it is a certain one."""
+        return self.cost.device if isinstance(self.cost, DeviceCost) else ""
+
+    def predicted(self, site: str, schemes: Iterable[str]) -> dict[str, float]:
+        """Scheme → the site's time under it; empty where times are measured."""
+        if self.cost is None:
+            return {}
+        return {scheme: self.cost(site, self._sites[site], scheme) for scheme in schemes}
+
+    def excluded(self, site: str) -> dict[str, Reason]:
+        """Scheme → why it is not tried at a site, as far as pairs of times say so."""
+        return {} if self._pairs is None else self._pairs.excluded(site)
 
 
 def by_site(found: Sequence[MeasuredProduct]) -> dict[str, list[MeasuredProduct]]:
@@ -159,3 +232,69 @@ def _mean(ratios: Sequence[Ratio], weights: Collection[float]) -> Ratio:
     freedom = max(min(round(satterthwaite), len(STUDENT)), 1)
     half = min(STUDENT[freedom - 1] * sqrt(variance) / mean, LARGEST)
     return Ratio(mean, mean * exp(-half), mean * exp(min(half, LARGEST - log(mean))), freedom)
+
+
+def int8_products(site: str, trace: SiteResult, scheme: str) -> float:
+    """A `Cost`: multiply-adds on INT8 tensor cores that take as long as the site's calls."""
+    if scheme == "native":
+        scheme = "float64" if is_wide(*trace.dtypes) else "float32"
+    products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)
+    volume = sum(m * k * n * calls for m, k, n, calls in trace.shapes)
+    return get(scheme).cost * products * volume
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceCost:
+    """A `Cost` in seconds on a GPU that need not be here, by its model.
+
+    device: its name as CUDA gives it.
+    """
+
+    device: str
+    times: "KernelTimes"
+
+    @classmethod
+    def of(cls, name: str) -> "DeviceCost":
+        """The cost on a device, found by its name or words of it.
+
+        Raises DeviceError where the device has no model, or no kernels.
+        """
+        from mixpert_py.runtime.model import known_devices, prediction
+        from mixpert_py.runtime.model.kernel_times import KernelTimes
+
+        times = KernelTimes(known_devices.find(name))
+        prediction.require(times)
+        return cls(times.model.device, times)
+
+    def __call__(self, site: str, trace: SiteResult, scheme: str) -> float:
+        """Seconds of a site's calls, whose operands lie on the device.
+
+        Where a scheme would be no faster, its products are native, as `runtime.select` chooses.
+        """
+        wide = is_wide(*trace.dtypes)
+        # Both operands of a complex result are assumed to be complex.
+        products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)
+        return sum(
+            calls * self._product((m, k, n), scheme, wide, products)
+            for m, k, n, calls in trace.shapes
+        )
+
+    def _product(
+        self, shape: tuple[int, int, int], scheme: str, wide: bool, products: int
+    ) -> float:
+        """Seconds of one call. A stack of matrices counts in m; products: real ones it takes."""
+        from mixpert_py.runtime.model import prediction
+
+        m, k, n = shape
+        if 0 in shape:
+            return 0.0
+        native = prediction.native(self.times, m, k, n, products, wide=wide and scheme != "float32")
+        if scheme in ("native", "float32", "float64"):
+            return native
+        if not worth.figures(self.device).faster(scheme, (m, k), (k, n), wide, 0, products):
+            return native
+        emulation = worth.emulation_on_gpu(scheme, products * m * k * n)
+        emulated = prediction.product(self.times, emulation, shape, products, wide=wide).seconds
+        if products == 1:
+            return emulated
+        return emulated + prediction.joining(self.times, m, n, products, products, wide=wide)

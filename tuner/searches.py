@@ -1,31 +1,78 @@
-"""The predictive search: predictions choose the plan to run next, and runs decide what is kept.
+"""The two searches: functions of `SearchState`.
 
-Each step runs the fastest plan whose predicted error is within the budget; the errors and times of
-that run improve the next prediction. When no such plan is left, single steps whose predicted error
-is not far beyond the budget are tried, those that save most first. At last the operators that take
-most of the time are probed, whatever is predicted of them: an iteration that refines its result
-removes errors again, which no local error shows.
+`greedy` is the search of MixPert §3.4. In `predictive`, predictions choose the plan to run next,
+and runs decide what is adopted. Each step runs the fastest plan whose predicted error is within the
+budget; the errors and times of that run improve the next prediction. When no such plan is left,
+single steps whose predicted error is not far beyond the budget are tried, those that save most
+first. At last the operators that take most of the time are probed, whatever is predicted of them:
+an iteration that refines its result removes errors again, which no local error shows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import replace
-from functools import partial
+from itertools import product
 from math import inf
 
 from mixpert_py.tuner.prediction import ErrorModel, TimeModel, choose, squared
-from mixpert_py.tuner.records import Operator, Reason, Schemes, Trial, plan_key
-from mixpert_py.tuner.search import SearchState
+from mixpert_py.tuner.records import Operator, Reason, Rung, Schemes, Trial, plan_key
+from mixpert_py.tuner.search import Search, SearchState
 
 SLACK = (1.0, 0.8, 0.6, 0.4)  # parts of the budget within which plans are chosen, in turn
 MOST_PREDICTED = 4.0  # budgets: the largest predicted error with which a single step is tried
 WORTH_A_RUN = 0.01  # the least gain of a step, as a part of what the search has saved
 MOST_FAILED_PROBES = 3  # in a row, after which no other is run
-PASSES = (1.0, 0.5)  # errors assumed of a run that passes, as parts of its predicted error
-REFUSED = (1.5, 3.0, 10.0)  # errors assumed of a run that is refused, in budgets
 TOGETHER = 1 / 8  # part of the time: operators that take less are probed together
 WORTH_A_PROBE = 1 / 20  # part of the time: operators that take less together are not probed
 FIRST_GAIN = 1 / 100  # the same, as long as nothing has gained
+# Refusals after which the rungs below are still tried.
+PASSED_OVER = (Reason.NOT_TAKEN, Reason.NOT_FASTER, Reason.NO_GAIN)
+
+
+def greedy(state: SearchState) -> None:
+    """Lower the operators one after the other, the longest first."""
+    for operator in state.longest_first():
+        state.stopped[operator.id] = _lower(state, operator)
+
+
+def _lower(state: SearchState, operator: Operator) -> tuple[Reason, str]:
+    """Lower one operator rung by rung, as far as budget and noise allow; return why it stopped.
+
+    A rung within the budget that is not faster, or that no call takes, is passed over: the next one
+    is compared with the incumbent.
+    """
+    if (fixed := state.why_fixed(operator)) is not None:
+        return fixed, ""
+    site, reason = operator.id, Reason.BOTTOM
+    rungs = state.ladder.below(site, state.incumbent.plan[site])
+    for rung in rungs:
+        if state.seconds(site) <= state.noise(site):
+            return Reason.TOO_SHORT, ""
+        trial = state.consider(*({site: scheme} for scheme in rung))
+        # Raising another operator costs time: it cannot rescue a step that saves none.
+        if trial.reason is Reason.OVER_BUDGET and trial.gain > 0:
+            trial = _raise_predecessor(state, site, rung) or trial
+        if trial.reason is Reason.KEPT:
+            reason = Reason.BOTTOM
+        elif trial.reason in PASSED_OVER:
+            reason = trial.reason
+        else:
+            return trial.reason, trial.measurement.problem or ""
+    return reason, ""
+
+
+def _raise_predecessor(state: SearchState, site: str, rung: Rung) -> Trial | None:
+    """Lower a site to `rung` and raise one predecessor that takes less time, to offset the error.
+
+    The longest such predecessor is tried first, each by one rung. Returns the trial that was kept,
+    or None. Times are the incumbent's: a predecessor may have become shorter by being lowered.
+    """
+    shorter = [p for p in state.predecessors(site) if state.seconds(p) < state.seconds(site)]
+    for predecessor in sorted(shorter, key=state.seconds, reverse=True):
+        above = state.ladder.above(predecessor, state.incumbent.plan[predecessor])
+        steps = [{site: low, predecessor: high} for low, high in product(rung, above)]
+        if steps and (trial := state.consider(*steps)).reason is Reason.KEPT:
+            state.stopped[predecessor] = Reason.RAISED, site
+            return trial
+    return None
 
 
 def predictive(state: SearchState) -> None:
@@ -73,8 +120,7 @@ class PredictiveSearch:
         self.tried.append(plan)
         before, is_probe = len(state.trials), self._is_probe(plan)
         state.consider(
-            {site: plan[site] for site in plan if plan[site] != state.incumbent.plan[site]},
-            then=partial(self._following, plan),
+            {site: plan[site] for site in plan if plan[site] != state.incumbent.plan[site]}
         )
         (trial,) = state.trials[before:]
         self._learn(trial)
@@ -109,30 +155,6 @@ class PredictiveSearch:
             chosen = choose(times, squares, max(squared(budget) - errors.floor, 0.0))
             if chosen is not None:
                 yield {x.id: self.options[x.id][i] for x, i in zip(operators, chosen, strict=True)}
-
-    def _following(self, plan: Schemes) -> list[Schemes]:
-        """The plans that may be run after a plan, one for each assumed error of that plan."""
-        predicted, budget = self.errors.error(plan), self.state.budget
-        passing = min(predicted, budget)
-        found = [self._after(plan, factor * passing, passes=True) for factor in PASSES]
-        found += [self._after(plan, factor * budget, passes=False) for factor in REFUSED]
-        return [choice for choice in found if choice is not None]
-
-    def _after(self, plan: Schemes, error: float, *, passes: bool) -> Schemes | None:
-        """The next plan, assuming the error of this one and whether it passes."""
-        before = self.state.incumbent, self.refused, self.failed_probes, self.errors
-        if self._is_probe(plan):
-            self.failed_probes = 0 if passes else self.failed_probes + 1
-        try:
-            self.errors = copy(self.errors)
-            self.errors.learn(plan, error)
-            if passes:
-                self.state.incumbent = replace(self.state.incumbent, plan=plan)
-            else:
-                self.refused = [*self.refused, plan]
-            return self.next_plan()
-        finally:
-            self.state.incumbent, self.refused, self.failed_probes, self.errors = before
 
     def _single_step(self) -> Schemes | None:
         """The plan that lowers one operator with the largest gain for its predicted error."""
@@ -282,3 +304,6 @@ def _halved(
             middle = (len(group) + 1) // 2
             yield from _halved(group[:middle], times, least)
             yield from _halved(group[middle:], times, least)
+
+
+SEARCHES: dict[str, Search] = {"predictive": predictive, "greedy": greedy}
