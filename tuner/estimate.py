@@ -60,7 +60,7 @@ def likely_plan(operators: Sequence[Operator], budget: float) -> dict[str, str]:
     pairs = list(zip(operators, options, strict=True))
     times = [[x.predicted[scheme] for scheme in its] for x, its in pairs]
     squares = [[errors.square(x, scheme) for scheme in its] for x, its in pairs]
-    chosen = choose(times, squares, budget**2) or (0,) * len(pairs)
+    chosen = choose(times, squares, budget**2)[0] or (0,) * len(pairs)
     return {x.id: its[i] for (x, its), i in zip(pairs, chosen, strict=True)}
 
 

@@ -2,8 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import product
-from math import exp, inf, isfinite, log, prod, sqrt
+from math import inf, isfinite, sqrt
 from statistics import median
 
 import numpy as np
@@ -18,9 +17,7 @@ SAVED_BY_A_RUNG = 1 / 3
 # hold them. Rows that leave the slices are multiplied one by one: where 5 % of a Cholesky factor's
 # rows did so, int8x8 products of NumPy arrays with K = 24576 took an H200 1.7 times as long.
 OUTLIERS = 0.01
-ENUMERATED = 20_000  # combinations: so many or fewer are all compared
-BISECTIONS = 100
-LEAST, MOST = log(1e-60), log(1e60)  # logarithms of Lagrange multipliers
+MAX_FRONT = 256  # choices that are kept for the next kind
 
 Rows = Sequence[Sequence[float]]
 
@@ -129,63 +126,28 @@ class TimeModel:
         return next((x for rung in below for x in rung if (site, x) in self._outlying), None)
 
 
-def choose(values: Rows, weights: Rows, capacity: float) -> tuple[int, ...] | None:
-    """Choose one option of each kind, with the least values, whose weights fit the capacity.
+def choose(values: Rows, weights: Rows, *capacities: float) -> list[tuple[int, ...] | None]:
+    """Choose one option of each kind, with the least values, whose weights fit a capacity.
 
-    values, weights: kind → option → number ≥ 0. Returns the options' numbers, None if nothing fits.
-    For few combinations the choice is the best one; otherwise it is that of a Lagrange multiplier,
-    with the remaining capacity filled one option at a time.
+    values, weights: kind → option → number ≥ 0. Returns the options' numbers for each capacity,
+    None if nothing fits. Of the choices among the first kinds, all are kept that no other one
+    surpasses in weight and value; where they are many, as many as MAX_FRONT of them, spread evenly.
     """
-    if prod(len(row) for row in values) <= ENUMERATED:
-        fitting = (
-            (_total(values, chosen), chosen)
-            for chosen in product(*(range(len(row)) for row in values))
-            if _total(weights, chosen) <= capacity
-        )
-        return min(fitting, default=(0.0, None))[1]
-    return _relaxed(values, weights, capacity)
-
-
-def _relaxed(values: Rows, weights: Rows, capacity: float) -> tuple[int, ...] | None:
-    def at(multiplier: float) -> tuple[int, ...]:
-        return tuple(
-            min(range(len(row)), key=lambda i: row[i] + (multiplier * its[i] if its[i] else 0.0))
-            for row, its in zip(values, weights, strict=True)
-        )
-
-    if _total(weights, at(0.0)) <= capacity:
-        return at(0.0)
-    best = tuple(min(range(len(row)), key=row.__getitem__) for row in weights)
-    if _total(weights, best) > capacity:
-        return None
-    low, high = LEAST, MOST
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        chosen = at(exp(middle))
-        if _total(weights, chosen) <= capacity:
-            best, high = chosen, middle
-        else:
-            low = middle
-    return _filled(values, weights, capacity, best)
-
-
-def _filled(
-    values: Rows, weights: Rows, capacity: float, chosen: tuple[int, ...]
-) -> tuple[int, ...]:
-    """The choice improved one option at a time, as long as one fits."""
-    while True:
-        room = capacity - _total(weights, chosen)
-        better = [
-            (row[i] - row[chosen[kind]], kind, i)
-            for kind, row in enumerate(values)
+    capacity, least = max(capacities), [min(row) for row in weights]
+    front: list[tuple[float, float, tuple[int, ...]]] = [(0.0, 0.0, ())]  # by weight, then value
+    for kind, (row, its) in enumerate(zip(values, weights, strict=True), 1):
+        room = capacity - sum(least[kind:])
+        found = sorted(
+            (weight + its[i], value + row[i], (*chosen, i))
+            for weight, value, chosen in front
             for i in range(len(row))
-            if row[i] < row[chosen[kind]] and weights[kind][i] - weights[kind][chosen[kind]] <= room
-        ]
-        if not better:
-            return chosen
-        _, kind, i = min(better)
-        chosen = (*chosen[:kind], i, *chosen[kind + 1 :])
-
-
-def _total(rows: Rows, chosen: Sequence[int]) -> float:
-    return sum(row[i] for row, i in zip(rows, chosen, strict=True))
+            if weight + its[i] <= room
+        )
+        front = []
+        for one in found:
+            if not front or one[1] < front[-1][1]:
+                front.append(one)
+        if len(front) > MAX_FRONT:
+            step = (len(front) - 1) / (MAX_FRONT - 1)
+            front = [front[round(number * step)] for number in range(MAX_FRONT)]
+    return [next((x for w, _, x in reversed(front) if w <= most), None) for most in capacities]

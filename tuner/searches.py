@@ -151,8 +151,8 @@ class PredictiveSearch:
             [self.times.seconds(x, scheme) for scheme in self.options[x.id]] for x in operators
         ]
         squares = [[errors.square(x, scheme) for scheme in self.options[x.id]] for x in operators]
-        for budget in budgets:
-            chosen = choose(times, squares, max(squared(budget) - errors.floor, 0.0))
+        capacities = (max(squared(budget) - errors.floor, 0.0) for budget in budgets)
+        for chosen in choose(times, squares, *capacities):
             if chosen is not None:
                 yield {x.id: self.options[x.id][i] for x, i in zip(operators, chosen, strict=True)}
 

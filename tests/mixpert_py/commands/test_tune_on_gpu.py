@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import config
-from mixpert_py.execution import gpus
+from mixpert_py.execution.executor import usable_gpu
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
 from mixpert_py.runtime.kernels import has_kernels
@@ -42,7 +42,7 @@ def lower_is_faster(site: str, trace: SiteResult, scheme: str) -> float:
 
 def ladder_here(dtype: str) -> list[str]:
     """The schemes that this GPU has for products of a type."""
-    found = gpus.usable(None)
+    found = usable_gpu(None)
     assert found is not None
     has_residues = has_kernels(emulation_of("crt14"), found.capability)
     return CRT if dtype == "float64" and has_residues else INT8
