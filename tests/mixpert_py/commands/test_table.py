@@ -15,7 +15,6 @@ import pytest
 
 import mixpert_py
 from mixpert_py.cli import cli
-from mixpert_py.runtime.gpu import device
 from tests.mixpert_py.command import ROOT, Mixpert, Said, Shell, forked
 from tests.mixpert_py.programs import FILES
 
@@ -143,9 +142,6 @@ T --error 1.0000001 s.py | 2 | these budgets would have one plan file
 T --until 1 s.py | 2 | --until is a part of the time, such as 1%, not 1
 T --until x% s.py | 2 | --until is a part of the time, such as 1%, not x%
 T --until 1%2 s.py | 2 | --until is a part of the time, such as 1%, not 1%2
-T --workers=0 s.py | 2 | --workers is a number of at least 1, or gpus
-T --workers=two s.py | 2 | --workers is a number of at least 1, or gpus
-tune --error 1 --workers 2 s.py | 2 | --workers 2: runs at the same time would disturb
 verify s.mixpert.toml s.py | 0 | s.mixpert.toml: holds
 verify s.mixpert.toml none.py | 1 | does not hold: it has none of the plan's call sites
 verify s.mixpert.toml fails.py | 2+ | exit code 3
@@ -271,11 +267,6 @@ def test_doctors_code_is_what_it_found(sh: Shell, mixpert: Mixpert) -> None:
     found = {entry["what"]: entry for entry in sh.json("doctor --json", said.code)}
     assert found["mixpert-py"]["found"] == mixpert_py.__version__
     assert all(entry["fine"] for entry in found.values()) == (said.code == 0)
-    if not device.may_be_here():
-        sh("tune --error 1 --backend reference --workers gpus x.py", 2, err="x.py: no such file")
-        sh.write({"x.py": FILES["s.py"]})
-        line = f"{TUNE} --workers gpus x.py"
-        sh(line, 2, err="there is no GPU that runs could use")
 
 
 def test_helps_and_wrong_usage_of_every_command(sh: Shell) -> None:
