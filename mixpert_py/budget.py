@@ -22,7 +22,7 @@ from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.report.unit import error_text
-from mixpert_py.tuning.judge import Judge
+from mixpert_py.tuning.judge import errors_of
 from mixpert_py.tuning.options import DIFFERING, NATIVE, Limit, Limits, limits_from
 
 NARROW = {"float32", "float16", "complex64"}
@@ -118,13 +118,14 @@ def check(
         limits = limits_of(loaded, _by_name(budget), _by_name(criterion))
     except PlanError as error:
         raise PlanError(f"{name}: {error}") from None
-    judge = Judge(limits, os.getcwd())
+    folder = os.getcwd()
     with rewritten_modules({site.id.partition(":")[0] for site in loaded.site}):
         trace = Trace()
         native = limits.judged(_values(function, Context(scheme="native", trace=trace)))
         _require_numbers(native)
-        judge = judge.with_decisions(native)
-        _require_steady(native, _values(function, Context(scheme="native")), judge)
+        limits = limits.with_decisions(native)
+        again = _values(function, Context(scheme="native"))
+        _require_steady(native, again, limits, folder)
         reference = native
         by_native = any(row.reference == NATIVE for row in loaded.criterion)
         if not by_native and any(
@@ -132,11 +133,11 @@ def check(
         ):
             reference = _values(function, Context(scheme="float64"))
             # A plan must not change what the function decides as it is.
-            reference |= judge.limits.decisions(native)
+            reference |= limits.decisions(native)
         planned, outside = _under(loaded, name, function)
-    errors = judge.errors({name: reference[name] for name in native}, planned)
-    worst = judge.limits.worst(errors)[1]
-    limit = judge.limits.of(worst)
+    errors = errors_of(limits, folder, {name: reference[name] for name in native}, planned)
+    worst = limits.worst(errors)[1]
+    limit = limits.of(worst)
     outside = outside if strict else 0
     return Check(name, errors[worst], worst, limit.budget, limit.metric, outside)
 
@@ -244,17 +245,17 @@ def _require_numbers(native: Values) -> None:
             raise ProgramError(f"{name}: no finite number in the native call")
 
 
-def _require_steady(native: Values, again: Values, judge: Judge) -> None:
+def _require_steady(native: Values, again: Values, limits: Limits, folder: str) -> None:
     """Raise BudgetError if two native calls of the function differ too much."""
     try:
-        errors = judge.errors(native, again)
+        errors = errors_of(limits, folder, native, again)
     except MixPertError as error:
         raise BudgetError(f"two native calls differ: {error}") from None
-    spread, name = judge.limits.worst(errors)
-    if not spread <= judge.limits.budget / 2:
+    spread, name = limits.worst(errors)
+    if not spread <= limits.budget / 2:
         raise BudgetError(
             f"{name}: two native calls differ by {error_text(errors[name])}, more than half the "
-            f"budget of {judge.limits.of(name).budget:g}; seed its random numbers, and leave its "
+            f"budget of {limits.of(name).budget:g}; seed its random numbers, and leave its "
             "arguments as they are"
         )
 

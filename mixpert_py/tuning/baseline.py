@@ -115,7 +115,7 @@ def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun
     Raises BudgetError, naming the value, where that is too much, ProgramError where that cannot be
     decided: a criterion of the user's gives no number.
     """
-    name, limits = experiment.program.argv[0], experiment.comparison.judge.limits
+    name, limits = experiment.program.argv[0], experiment.comparison.limits
     # The line of what is printed that differs is quoted: most often it shows a time.
     printed = (first.printed, other.printed) if experiment.comparison.stdout else ("", "")
     where = outputs.largest_difference(*printed)
@@ -157,7 +157,7 @@ def reference_of(experiment: Experiment, native: ProgramRun, reference: str) -> 
         return native.values
     comparison = experiment.comparison
     kept = {name: native.values[name] for name in comparison.sources}
-    kept |= comparison.judge.limits.decisions(native.values)
+    kept |= comparison.limits.decisions(native.values)
     if kept.keys() == native.values.keys():
         return native.values
     return {**experiment.everywhere("float64").values, **kept}

@@ -239,7 +239,7 @@ class CellExperiment(Experiment):
 
     def _has_variables(self, kinds: Mapping[str, str]) -> bool:
         """Return whether variables are judged, and the value of the last expression is not."""
-        if VALUE in self.comparison.judge.limits.named:
+        if VALUE in self.comparison.limits.named:
             return False
         variables = kinds.keys() & {*self.comparison.names} - {VALUE}
         return any(kinds[name] in FLOATS for name in variables)

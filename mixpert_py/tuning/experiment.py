@@ -163,7 +163,7 @@ class Experiment:
     def judged(self, run: ProgramRun, reference: Values) -> ProgramRun:
         """The run with its errors instead of its values."""
         errors = self.comparison.errors(reference, run.values)
-        worst = self.comparison.judge.limits.worst(errors)
+        worst = self.comparison.limits.worst(errors)
         return ProgramRun(run.result, {}, *worst, errors, run.printed)
 
     def settled(self, natives: Sequence[ProgramRun]) -> list[ProgramRun]:
@@ -190,8 +190,8 @@ class Experiment:
         own native runs show what is steady.
         """
         steady = None if other.sources else other.steady
-        judge = self.comparison.judge
-        self.comparison = replace(other, judge=judge, sources=(), steady=steady)
+        limits = self.comparison.limits
+        self.comparison = replace(other, limits=limits, sources=(), steady=steady)
 
     def _learn(self, run: ProgramRun) -> None:
         """Prepare later runs by what the first one shows."""
@@ -270,7 +270,7 @@ class Experiment:
     def _judgeable(self, result: Result, values: Values, printed: str) -> ProgramRun:
         """A run with those of its values that are compared."""
         if not self.comparison.by_output:
-            values = self.comparison.judge.limits.judged(values)
+            values = self.comparison.limits.judged(values)
         run = ProgramRun(result, values, printed=printed)
         if self._slowest:
             return run

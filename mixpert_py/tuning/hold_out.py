@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from math import isnan, nan
+from math import nan
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,6 @@ from mixpert_py.execution.outputs import Values
 from mixpert_py.tuner.records import PlanKey, largest, largest_of_each, plan_key
 from mixpert_py.tuning.baseline import reference_of
 from mixpert_py.tuning.experiment import Experiment
-from mixpert_py.tuning.options import Limits
 
 MOST_HANGS = 2  # under plans, after which every other plan fails there unrun
 CONFIDENCE = 0.95
@@ -59,7 +58,12 @@ class HoldOuts:
         folder = Path(self._folder.enter_context(files.temporary_folder()))
         count = len(experiments)
         self._inputs = [
-            _Input(experiment, reference, folder / str(number), _label(number, count))
+            _Input(
+                experiment,
+                reference,
+                folder / f"{number}.npz",
+                "hold-out" if count == 1 else f"hold-out {number} of {count}",
+            )
             for number, experiment in enumerate(experiments, 1)
         ]
         self._order = list(self._inputs)
@@ -80,12 +84,12 @@ class HoldOuts:
             self._failed[key] = nan
             return nan
         for one in self._order:
-            excess = one.excess(plan)
-            if not excess <= 1:
+            share = one.share(plan)
+            if not share <= 1:
                 self._order.remove(one)
                 self._order.insert(0, one)
-                self._failed[key] = excess
-                return excess
+                self._failed[key] = share
+                return share
         return 1.0
 
     def errors(self) -> HoldOutErrors:
@@ -98,78 +102,58 @@ class HoldOuts:
 
 
 class _Input:
-    """One input: its arguments, its reference values, and its errors under the last plan."""
+    """One input: its arguments, its reference values, and its errors under the last plan.
 
-    def __init__(self, experiment: Experiment, reference: str, folder: Path, label: str) -> None:
+    file: for the values. purpose: of its runs. hangs: plans under which it ran into its time limit.
+    error: the one that takes the largest share of its budget; NaN where the program failed.
+    """
+
+    def __init__(self, experiment: Experiment, reference: str, file: Path, purpose: str) -> None:
         self._experiment = experiment
         self._kind = reference
-        self._folder = folder
-        self._label = label
-        self._names: list[str] | None = None  # of the values in the folder
+        self._file = file
+        self._purpose = purpose
+        self._names: list[str] = []  # of the values in the file
+        self.arguments = shlex.join(experiment.program.argv[1:])
         self.errors: Mapping[str, float] = {}
-        self.hangs = 0  # plans under which it ran into its time limit
-
-    @property
-    def arguments(self) -> str:
-        return shlex.join(self._experiment.program.argv[1:])
-
-    @property
-    def error(self) -> float:
-        """The error that takes the largest share of its budget; NaN where the program failed."""
-        return self.errors[self._limits.worst(self.errors)[1]] if self.errors else nan
-
-    @property
-    def _limits(self) -> Limits:
-        """The limits, which the first run of the input adds to."""
-        return self._experiment.comparison.judge.limits
+        self.error = nan
+        self.hangs = 0
 
     def reference(self) -> Values:
         """The values that errors are measured against. Raises ProgramError if the program fails."""
-        if self._names is None:
-            try:
-                native = self._experiment.native(f"{self._label}, native run")
-                if self._experiment.comparison.by_output:  # which lines vary is shown by two runs
-                    again = self._experiment.native(f"{self._label}, native run")
-                    native, _ = self._experiment.settled([native, again])
-            except ProgramError as failure:
-                # Of many seeds, this tells which one the program does not take.
-                raise ProgramError(f"--hold-out {self.arguments}: {failure}") from failure
-            values = reference_of(self._experiment, native, self._kind)
-            self._folder.mkdir()
-            try:
-                for number, array in enumerate(values.values()):
-                    np.save(self._folder / f"{number}.npy", array, allow_pickle=False)
-            except OSError:
-                files.require_room(self._folder)
-                raise
-            self._names = list(values)
-            return values
-        return {
-            name: np.load(self._folder / f"{number}.npy", allow_pickle=False)
-            for number, name in enumerate(self._names)
-        }
-
-    def excess(self, plan: Mapping[str, str]) -> float:
-        """The error under a plan, in budgets and at least 1; NaN if the program fails there."""
-        share = self.share(plan)
-        return share if isnan(share) else max(1.0, share)
+        if self._names:
+            with np.load(self._file, allow_pickle=False) as saved:
+                return {name: saved[f"arr_{at}"] for at, name in enumerate(self._names)}
+        experiment, purpose = self._experiment, f"{self._purpose}, native run"
+        try:
+            native = experiment.native(purpose)
+            if experiment.comparison.by_output:  # which lines vary is shown by two runs
+                native, _ = experiment.settled([native, experiment.native(purpose)])
+        except ProgramError as failure:
+            # Of many seeds, this tells which one the program does not take.
+            raise ProgramError(f"--hold-out {self.arguments}: {failure}") from failure
+        values = reference_of(experiment, native, self._kind)
+        try:
+            np.savez(self._file, *values.values())
+        except OSError:
+            files.require_room(self._file.parent)
+            raise
+        self._names = list(values)
+        return values
 
     def share(self, plan: Mapping[str, str]) -> float:
         """The error under a plan, in budgets; NaN if the program fails there."""
+        self.errors, self.error = {}, nan
         reference = self.reference()
         try:
-            run = self._experiment.planned(plan, reference, self._label)
+            run = self._experiment.planned(plan, reference, self._purpose)
         except (ProgramError, ShapeError) as failure:
-            self.errors = {}
             self.hangs += is_timeout(str(failure))
             return nan
+        limits = self._experiment.comparison.limits
         self.errors = run.errors
-        return self._limits.of(run.worst).share(run.errors[run.worst])
-
-
-def _label(number: int, count: int) -> str:
-    """The purpose of an input's runs."""
-    return "hold-out" if count == 1 else f"hold-out {number} of {count}"
+        self.error = run.errors[limits.worst(run.errors)[1]]
+        return limits.of(run.worst).share(run.errors[run.worst])
 
 
 def highest_rate(inputs: int, tightened: int = 0) -> float:

@@ -5,7 +5,7 @@ A user's own criterion `module:function` runs in a process of its own, whose ent
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -31,37 +31,18 @@ LIMIT = 300.0  # seconds for one evaluation
 NOT_FOUND = 3  # exit code of a process that finds no such function
 
 
-class Judge:
-    """Measures the error of each value by the criterion of its limit.
+def errors_of(limits: Limits, folder: str, reference: Values, values: Values) -> dict[str, float]:
+    """Value → its error by the criterion of its limit; raises as `tuner.criterion.errors` does.
 
-    folder: searched first for modules of the user's criteria. Raises MixPertError for an unknown
-    criterion.
+    folder: searched first for modules of the user's criteria.
     """
-
-    def __init__(self, limits: Limits, folder: str = "") -> None:
-        self.limits = limits
-        self._folder = folder
-        self._criteria = {name: resolve(name, folder) for name in limits.metrics}
-
-    def within(self, budget: float) -> "Judge":
-        """A judge by another budget (see `Limits.within`)."""
-        return Judge(self.limits.within(budget), self._folder)
-
-    def with_decisions(self, values: Values) -> "Judge":
-        """A judge that also measures the decisions among a program's values as such."""
-        return Judge(self.limits.with_decisions(values), self._folder)
-
-    def errors(
-        self, reference: Mapping[str, npt.ArrayLike], values: Mapping[str, npt.ArrayLike]
-    ) -> dict[str, float]:
-        """Value → its error; raises as `tuner.criterion.errors` does."""
-        criteria = {name: self._criteria[self.limits.of(name).metric] for name in reference}
-        return criterion.errors(reference, values, criteria)
+    criteria = {name: resolve(limits.of(name).metric, folder) for name in reference}
+    return criterion.errors(reference, values, criteria)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The values of a run that are compared, and their judge.
+    """The values of a run that are compared, and their limits.
 
     variables: of the main module, named by the user; files: of numbers, written by the program;
     stdout: whether the numbers it prints are compared. Values that it observes are compared beside
@@ -73,7 +54,8 @@ class Comparison:
     products are compared beside it in any case, as where there are several budgets.
     """
 
-    judge: Judge
+    limits: Limits
+    folder: str = ""
     variables: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     stdout: bool = False
@@ -92,11 +74,14 @@ class Comparison:
 
         Raises MixPertError for an unknown criterion.
         """
+        for name in options.limits.metrics:
+            resolve(name, program.path)
         compare = options.compare
         files = tuple(name for name in compare if name.endswith(outputs.FILE_ENDINGS))
         no_variables = {*files, outputs.STDOUT, SINKS}
         return cls(
-            judge=Judge(options.limits, program.path),
+            limits=options.limits,
+            folder=program.path,
             variables=tuple(name for name in compare if name not in no_variables),
             files=files,
             stdout=outputs.STDOUT in compare,
@@ -111,7 +96,7 @@ class Comparison:
     def by_output(self) -> bool:
         """Whether runs are compared by what they print and write, or may be."""
         is_open = self.choice is not None and not self.choice.compared and self.steady is None
-        return bool(self.sources) or (is_open and self.judge.limits.common is not None)
+        return bool(self.sources) or (is_open and self.limits.common is not None)
 
     def after(self, first: ProgramRun) -> "Comparison":
         """The comparison of all later runs, after the first one."""
@@ -121,8 +106,7 @@ class Comparison:
         if found.by_output:
             sources = tuple(name for name in first.values if name not in first.result.kinds)
             return replace(found, sources=sources)
-        judge = self.judge.with_decisions(found.among(first.values))
-        return replace(found, judge=judge)
+        return replace(found, limits=self.limits.with_decisions(found.among(first.values)))
 
     def settled(self, natives: Sequence[Values]) -> "Comparison":
         """The comparison after all native runs, which show what of the output is compared.
@@ -134,7 +118,7 @@ class Comparison:
             return self
         assert self.choice is not None
         steady = outputs.Steady.of(natives, self.sources)
-        limit = self.judge.limits.common
+        limit = self.limits.common
         assert limit is not None
         is_shown = steady.shows(limit.budget, is_absolute=limit.metric == "max")
         is_enough = is_shown and not self.with_products
@@ -142,7 +126,7 @@ class Comparison:
         values, _ = steady.pair(natives[0], natives[0])
         return replace(
             self,
-            judge=self.judge.with_decisions(values),
+            limits=self.limits.with_decisions(values),
             sinks=sinks,
             choice=replace(
                 self.choice, products=sinks, output=steady.compared, unsteady=steady.left_out
@@ -155,7 +139,7 @@ class Comparison:
         """Value → its error; raises as `tuner.criterion.errors` does."""
         if self.sources and self.steady is not None:
             reference, values = self.steady.pair(reference, values)
-        return self.judge.errors(reference, values)
+        return errors_of(self.limits, self.folder, reference, values)
 
     def among(self, values: Values) -> Values:
         """The values of the first run that are compared."""
@@ -168,7 +152,7 @@ class Comparison:
         }
 
     def _chosen(self, first: ProgramRun) -> "Comparison":
-        limits, kinds = self.judge.limits, first.result.kinds
+        limits, kinds = self.limits, first.result.kinds
         judged = kinds if limits.common else {name: kinds[name] for name in limits.named}
         libraries = not first.result.sites.keys() <= {*self.flow.ids}
         choice = choose(judged, self.flow, first.result.ratios, limits.named, libraries=libraries)

@@ -131,7 +131,7 @@ class Prepared:
                 f"{self.experiment.program.argv[0]}: native runs differ by {spread:.2g}, more than "
                 f"half the budget of {budget:g}; there is no plan for this budget"
             )
-        self.experiment.comparison = replace(comparison, judge=comparison.judge.within(budget))
+        self.experiment.comparison = replace(comparison, limits=comparison.limits.within(budget))
         options = replace(self.options, limits=self.options.limits.within(budget))
         return replace(self, options=options, problem=replace(self.problem, budget=budget))
 
@@ -203,7 +203,7 @@ def prepare(
     lower = _lower_schemes(rungs)
     baseline = establish(experiment, first, lower, options.reference, timed=is_timed)
     hold_outs = _hold_outs(experiment, options, project.flow)
-    options = replace(options, limits=experiment.comparison.judge.limits)
+    options = replace(options, limits=experiment.comparison.limits)
     natives = [run.measurement for run in baseline.natives]
     if is_timed and not experiment.on_gpu:
         native = median_of(natives).site_seconds

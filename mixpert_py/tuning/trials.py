@@ -10,7 +10,6 @@ new tuning replaces the file, and keeps the last `Ended`, which tells about the 
 
 import json
 import os
-import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -107,7 +106,7 @@ def save_record(plan: Path, record: Mapping[str, Any]) -> None:
 
 
 class Trials:
-    """The runs of one tuning. Several threads may take and store runs.
+    """The runs of one tuning.
 
     path: the file; None: nothing is stored. resume: whether to take over the runs of the last
     tuning, if that is unfinished and has the same subject. say: called with a message about the
@@ -126,7 +125,6 @@ class Trials:
         self._say = say
         self._first: list[Entry] = []  # lines that are written with the first run
         self._inode: int | None = None  # of the file, once this tuning has a run in it
-        self._writing = threading.Lock()
         self._made: dict[tuple[str, str], deque[Run]] = defaultdict(deque)
 
     @property
@@ -201,13 +199,18 @@ class Trials:
 
         A finished tuning is not resumed.
         """
-        if not self.has_runs:
+        if not self.has_runs or self._path is None:
             return
         ended = Ended(finished, dict(record))
-        if finished:
-            self._write(lambda path: self._replace(path, [*_without_values(_read(path)), ended]))
+        if not finished:
+            self._write(self._append, ended)
+            return
+        try:
+            entries = _without_values(_read(self._path))
+        except (OSError, MixPertError) as error:
+            self._give_up(error)
         else:
-            self._write(lambda path: self._append(path, ended))
+            self._write(self._replace, [*entries, ended])
 
     def _take_over(self, path: Path, subject: str, entries: list[Entry]) -> None:
         begun = next((entry for entry in entries if isinstance(entry, Begun)), None)
@@ -221,13 +224,10 @@ class Trials:
         self._say(f"the tuning of {begun.begun[:16]} UTC goes on; runs made: {len(runs)}")
 
     def _add(self, run: Run) -> None:
-        def step(path: Path) -> None:
-            if self._inode is None:
-                self._replace(path, [*self._first, run])
-            else:
-                self._append(path, run)
-
-        self._write(step)
+        if self._inode is None:
+            self._write(self._replace, [*self._first, run])
+        else:
+            self._write(self._append, run)
 
     def _replace(self, path: Path, entries: list[Entry]) -> None:
         # The values of a program's results are for nobody else.
@@ -243,13 +243,11 @@ class Trials:
                 raise OSError("a line did not fit")
             os.fsync(file.fileno())
 
-    def _write(self, step: Callable[[Path], None]) -> None:
+    def _write(self, step: Callable[[Path, Any], None], content: object) -> None:
         """Write to the file; once that has failed, nothing more is written."""
-        with self._writing:
-            if self._path is None:
-                return
+        if self._path is not None:
             try:
-                step(self._path)
+                step(self._path, content)
             except (OSError, MixPertError) as error:
                 self._give_up(error)
 

@@ -157,7 +157,7 @@ def verify(
     natives, planned = _run_in_turn(experiment, reference, plan, most=most, alone=alone)
     found = summary(natives, planned, lowered_by(plan), alone)
     found = replace(found, printed=_different_line(experiment, planned[-1]))
-    limits = experiment.comparison.judge.limits
+    limits = experiment.comparison.limits
     if not found.error <= limits.budget:
         raise BudgetError(
             f"{experiment.program.argv[0]}: the plan that was found has an error of "
@@ -246,7 +246,7 @@ def _different_line(experiment: Experiment, planned: ProgramRun) -> str:
     for at in (at for at, is_steady in enumerate(steady) if not is_steady):
         before[at] = ""
         after[at : at + 1] = [""]
-    limits = experiment.comparison.judge.limits
+    limits = experiment.comparison.limits
     most = limits.budget if limits.metric in RELATIVE else DIFFERENCE
     return outputs.largest_difference("\n".join(before), "\n".join(after), most)
 
@@ -379,7 +379,7 @@ def check_plan(
     if first is None:
         return PlanVerdict(options, problem="it calls no matrix product", stale=stale)
     baseline = establish(experiment, first, reference=options.reference)
-    options = replace(options, limits=experiment.comparison.judge.limits)
+    options = replace(options, limits=experiment.comparison.limits)
     emulated = emulates(options.backend)
     try:
         most = 1 if emulated else MOST_PAIRS

@@ -92,7 +92,7 @@ def test_what_counts_as_writing(statement: str, wrote: bool, folder: Path) -> No
     (folder / ".cache").mkdir()
     (folder / "old").write_text("old")
     made = experiment(f"import os\n{statement}\nimport mixpert_py\nmixpert_py.observe('x', 1.0)\n")
-    made.comparison = Comparison(made.comparison.judge)
+    made.comparison = Comparison(made.comparison.limits)
     assert made.native().result.wrote == wrote
 
 

@@ -22,6 +22,7 @@ from mixpert_py.tuning import prepare
 from mixpert_py.tuning import verify as module
 from mixpert_py.tuning.clock import PairedTimes
 from mixpert_py.tuning.experiment import RunSettings
+from mixpert_py.tuning.judge import Comparison
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.record import record
 from mixpert_py.tuning.search import TuningResult
@@ -176,8 +177,7 @@ class Runs:
         self._native, self._planned = iter(native), iter(planned)
         self.order = ""
         self.native_texts: list[str] = []
-        self.comparison = type("Comparison", (), {"judge": type("Judge", (), {})})
-        self.comparison.judge.limits = Limits(Limit(1.0))
+        self.comparison = Comparison(Limits(Limit(1.0)))
 
     def native(self, purpose: str, reference: object) -> ProgramRun:
         self.order += "n"
