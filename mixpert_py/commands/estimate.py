@@ -22,7 +22,7 @@ from mixpert_py.commands.program import (
 
 if TYPE_CHECKING:
     from mixpert_py.launch.launcher import Program
-    from mixpert_py.tuner.estimate import Place
+    from mixpert_py.tuner.prediction import Place
 
 
 BUDGET = "1e-5"
@@ -118,7 +118,7 @@ def estimate(options: Options) -> int:
     notebook; of its `%%` cells, those under `%%time`, `%%capture` and `%%mixpert` are run.
     """
     from mixpert_py.commands import estimate_table, tables
-    from mixpert_py.tuner.estimate import verdict, worth
+    from mixpert_py.tuner.prediction import verdict, worth
     from mixpert_py.tuning.estimate import estimate as estimated
 
     budget = options.budget

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from mixpert_py.commands.tables import console, place_text
-from mixpert_py.tuner.estimate import ceiling, times_text
+from mixpert_py.tuner.prediction import ceiling, times_text
 from mixpert_py.tuner.report.summary import SHORT_PROGRAM, START_UP, callers_text
 from mixpert_py.tuner.report.table import Column, fitted
 from mixpert_py.tuner.report.unit import clock_unit, error_text

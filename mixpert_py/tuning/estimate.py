@@ -19,8 +19,8 @@ from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.sources.notebook_file import cell_lines
 from mixpert_py.sources.packages import matches
-from mixpert_py.tuner import estimate as gains
-from mixpert_py.tuner.estimate import Place
+from mixpert_py.tuner import prediction as gains
+from mixpert_py.tuner.prediction import Place
 from mixpert_py.tuner.ratio import Ratio
 from mixpert_py.tuner.records import Operator, largest
 from mixpert_py.tuning.baseline import is_native_anywhere, why_all_native, why_native

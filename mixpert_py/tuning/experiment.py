@@ -10,10 +10,9 @@ from pathlib import Path
 import msgspec
 
 from mixpert_py.errors import ProgramError, ShapeError
-from mixpert_py.execution import executor, outputs, work_folder
-from mixpert_py.execution.executor import Executor, ProgramRun, RunFolder
+from mixpert_py.execution import executor, outputs
+from mixpert_py.execution.executor import Executor, ProgramRun, RunFolder, WorkFolder
 from mixpert_py.execution.outputs import Values, WrittenFile
-from mixpert_py.execution.work_folder import WorkFolder
 from mixpert_py.execution.worker import FIRST_PRODUCTS, Alone, Job, Product, Result
 from mixpert_py.files import require_room, temporary_folder
 from mixpert_py.launch import launcher
@@ -232,7 +231,7 @@ class Experiment:
             job_file = folder.write(self._code, self._job(request, temporary, directory))
             files = [WrittenFile(file, directory) for file in self.comparison.files]
             sources = [WrittenFile(name, directory) for name in self.comparison.sources]
-            before = None if self._slowest else work_folder.state(directory)
+            before = None if self._slowest else executor.folder_state(directory)
             limit = self._limit(is_profile=bool(request.levels))
             may_fork = request.may_fork
             ended = self.settings.executor.run(str(job_file), limit, may_fork=may_fork)
@@ -243,7 +242,7 @@ class Experiment:
                 raise
             if self._slowest:  # what the first run showed is not stored with each
                 result = msgspec.structs.replace(result, modules=())
-            elif before is not None and work_folder.state(directory) != before:
+            elif before is not None and executor.folder_state(directory) != before:
                 result = msgspec.structs.replace(result, wrote=True)
             # A profile shows errors and times of products, not the program's results.
             if request.levels or request.alone:
@@ -263,7 +262,7 @@ class Experiment:
                 return run
             names = [file.name for file in sources if file.is_written]
             if not self._slowest:
-                names = outputs.readable(work_folder.changed(before, directory))
+                names = outputs.readable(executor.changed_files(before, directory))
             output = outputs.raw_output(printed, directory, names)
         return replace(run, values={**run.values, **output})
 

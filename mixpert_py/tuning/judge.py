@@ -31,6 +31,12 @@ LIMIT = 300.0  # seconds for one evaluation
 NOT_FOUND = 3  # exit code of a process that finds no such function
 
 
+def require_known(limits: Limits, folder: str) -> None:
+    """Raise MixPertError for a criterion that is not known. folder: see `errors_of`."""
+    for name in limits.metrics:
+        resolve(name, folder)
+
+
 def errors_of(limits: Limits, folder: str, reference: Values, values: Values) -> dict[str, float]:
     """Value → its error by the criterion of its limit; raises as `tuner.criterion.errors` does.
 
@@ -74,8 +80,7 @@ class Comparison:
 
         Raises MixPertError for an unknown criterion.
         """
-        for name in options.limits.metrics:
-            resolve(name, program.path)
+        require_known(options.limits, program.path)
         compare = options.compare
         files = tuple(name for name in compare if name.endswith(outputs.FILE_ENDINGS))
         no_variables = {*files, outputs.STDOUT, SINKS}

@@ -4,8 +4,8 @@ from math import inf, nan
 
 import pytest
 
-from mixpert_py.tuner import estimate
-from mixpert_py.tuner.estimate import Place
+from mixpert_py.tuner import prediction as estimate
+from mixpert_py.tuner.prediction import Place
 from mixpert_py.tuner.records import Operator
 
 HERE = Place(None, 1.0, 1.0, {})

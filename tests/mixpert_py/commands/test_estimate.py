@@ -6,7 +6,7 @@ import os
 import pytest
 
 from mixpert_py.commands.estimate import Options
-from mixpert_py.tuner.estimate import Place
+from mixpert_py.tuner.prediction import Place
 from tests.mixpert_py.command import Shell
 
 RULE = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py.commands import estimate_table
-from mixpert_py.tuner.estimate import Place
+from mixpert_py.tuner.prediction import Place
 from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
 
 PRODUCT = EstimatedProduct(

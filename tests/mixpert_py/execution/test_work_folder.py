@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mixpert_py.execution.work_folder import copy, state
+from mixpert_py.execution.executor import copy_folder as copy
+from mixpert_py.execution.executor import folder_state as state
 from mixpert_py.launch import launcher
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.judge import Comparison
