@@ -73,7 +73,7 @@ def pytest_configure() -> None:
 
 
 # Tests of five seconds and more begin first: the last one to end would keep one process busy.
-LONG = ("test_kernels_compile", "in_the_simulator", "test_dask.py", "test_interrupted.py")
+LONG = ("test_kernels_compile", "in_the_simulator", "test_dask.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -26,8 +26,6 @@ b = a @ a
 c = b.dot(a)
 """
 OPTIONS = ("--error", "1e-5", "--backend", "reference")
-MANY_RUNS = ("--search", "greedy")
-FILES = {"s.py", "s.mixpert.toml", "s.mixpert.trials.jsonl", "runs", "temporary"}
 
 SITE = SiteResult(2, 0.1 + 0.2, [(3, 4, 5, 2)], {"native": 2}, {}, {"float64": 2}, {"int8x1": None})
 RESULT = Result(1 / 3, {"s:f/matmul~0a#0": SITE}, {}, [])

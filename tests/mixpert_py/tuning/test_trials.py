@@ -13,6 +13,11 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.errors import MixPertError, ProgramError
 from mixpert_py.execution.executor import ProgramRun
+from mixpert_py.launch import launcher
+from mixpert_py.tuning.experiment import RunSettings
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.prepare import prepare
+from mixpert_py.tuning.search import TuningResult, tune_each
 from mixpert_py.tuning.trials import TRIAL, Trials, beside, latest
 from tests.mixpert_py.command import Mixpert
 from tests.mixpert_py.tuning.counted import OPTIONS, PROGRAM, RESULT, lines, runs, store, tuned
@@ -66,6 +71,35 @@ def test_a_tuning_interrupted_after_every_run_makes_each_once(program: Path) -> 
     assert found.verification.error == undisturbed.verification.error
     assert runs(program) == 2 * needed
     assert latest(program.with_name("s.mixpert.toml")) == {"session": session}
+
+
+def test_a_line_that_is_torn_is_dropped(program: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        tuned(Trials(store(program)), After(3))
+    whole = store(program).read_bytes()
+    store(program).write_bytes(whole + b'{"type": "run", "purpose": "tri')
+    said: list[str] = []
+    assert not tuned(Trials(store(program), True, said.append)).outcome.interrupted
+    assert said[0].endswith("UTC goes on; runs made: 3")
+    assert store(program).read_bytes().startswith(whole)
+    assert len(lines(program, "run")) == runs(program)
+
+
+def test_a_tuning_of_several_budgets_goes_on_in_the_second(program: Path) -> None:
+    options = TuningOptions(Limits(Limit(1e-3)), backend="reference", stricter=(1e-5,))
+
+    def each(trials: Trials, count: int) -> list[dict[str, str]]:
+        settings = RunSettings(After(count), trials=trials)
+        prepared = prepare(launcher.script("s.py"), options, settings=settings)
+        assert not isinstance(prepared, str)
+        found = [it for it in tune_each(prepared) if isinstance(it, TuningResult)]
+        return [it.plan.schemes() for it in found if not it.outcome.interrupted]
+
+    undisturbed = each(Trials(), 99)
+    needed = runs(program)
+    assert each(Trials(store(program)), needed - 2) == undisturbed[:1]
+    assert each(Trials(store(program), resume=True), 2) == undisturbed
+    assert runs(program) == 2 * needed
 
 
 def test_another_tuning_is_not_resumed(program: Path) -> None:
