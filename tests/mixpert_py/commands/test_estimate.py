@@ -134,7 +134,7 @@ def test_a_notebook(sh: Shell) -> None:
 def command(
     place: Place, *arguments: str, module: str | None = None, packages: tuple[str, ...] = ()
 ) -> str:
-    options = Options(None, None, False, False, False, False, module, packages, arguments)
+    options = Options(None, None, False, False, False, module, packages, arguments)
     return options.next_command(place, "1e-4")
 
 
