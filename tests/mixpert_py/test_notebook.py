@@ -71,16 +71,32 @@ def is_emulated(result: Any) -> bool:
     return error > 0
 
 
-def test_a_cell_is_rewritten(run: Run) -> None:
-    assert not is_emulated(value(run, "%%mixpert\na @ a"))
-    assert is_emulated(value(run, "%%mixpert --scheme int8x6\na @ a"))
-    assert not is_emulated(value(run, "a @ a"))
+SCHEME = "%%mixpert --scheme int8x6"
+EMULATED = {
+    "a @ a": False,
+    "%%mixpert\na @ a": False,
+    f"{SCHEME}\na @ a": True,
+    "name = 'int8x6'\n": None,
+    "%%mixpert --scheme $name\na @ a": True,  # the magic's line may name variables
+    f"{SCHEME}\n    b = a @ a\n    b": True,  # indented cells are dedented as ever
+    f"{SCHEME}\n%%time\na @ a": False,  # a cell magic below gets its cell
+    f"%%time\n{SCHEME}\na @ a": True,
+    # Names of other cells are known.
+    f"{SCHEME}\nnp.einsum('ij,jk', a, a)": True,
+    f"{SCHEME}\nnp.matmul(a, a)": True,
+    f"{SCHEME}\nnp.tensordot(a, a, 1)": True,
+    f"{SCHEME}\nnp.dot(a, a)": True,
+    f"{SCHEME}\nnp.linalg.multi_dot([a, a])": True,
+}
 
 
-@pytest.mark.parametrize("rest", ["", " --profile"])
-def test_a_cell_is_emulated_on_request(run: Run, rest: str) -> None:
-    result = run(f"%%mixpert --scheme int8x6 --backend reference{rest}\na @ a")
-    assert is_emulated(result.result)
+def test_cells_are_rewritten(run: Run, capsys: Read) -> None:
+    for cell, wanted in EMULATED.items():
+        found = value(run, cell)
+        assert wanted is None or is_emulated(found) == wanted, cell
+    assert capsys.readouterr().out.count("Wall time") == 2
+    for rest in ("", " --profile"):
+        assert is_emulated(run(f"{SCHEME} --backend reference{rest}\na @ a").result)
 
 
 def test_what_a_cell_defines_stays_rewritten(run: Run, shell: InteractiveShell) -> None:
@@ -141,11 +157,6 @@ def test_a_console_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     assert notebook_module({"__vsc_ipynb_file__": "/home/x/a.ipynb"}) == "a"
 
 
-def test_the_line_of_the_magic_may_name_variables(run: Run) -> None:
-    value(run, "name = 'int8x6'")
-    assert is_emulated(value(run, "%%mixpert --scheme $name\na @ a"))
-
-
 def test_the_last_expression_is_the_cells_value(run: Run, capsys: Read) -> None:
     assert value(run, "%%mixpert\nb = 1\nb + 1") == 2
     assert "Out[1]: 2" in capsys.readouterr().out
@@ -163,16 +174,6 @@ def test_magics_and_commands_keep_working(run: Run, capsys: Read) -> None:
     out = capsys.readouterr().out
     assert out.startswith("2")
     assert "Wall time" in out
-
-
-def test_a_cell_magic_below_gets_its_cell(run: Run, capsys: Read) -> None:
-    assert not is_emulated(value(run, "%%mixpert --scheme int8x6\n%%time\na @ a"))
-    assert is_emulated(value(run, "%%time\n%%mixpert --scheme int8x6\na @ a"))
-    assert capsys.readouterr().out.count("Wall time") == 2
-
-
-def test_indented_cells_are_dedented_as_ever(run: Run) -> None:
-    assert is_emulated(value(run, "%%mixpert --scheme int8x6\n    b = a @ a\n    b"))
 
 
 FAILING = [("x = = 3", "x = = 3"), ("if a:\nb", "b"), ("return 3", "return 3")]
@@ -269,13 +270,6 @@ def test_the_profile_is_of_this_cell(run: Run, capsys: Read) -> None:
     assert "x @ x" in capsys.readouterr().err
 
 
-def test_the_extension_can_be_unloaded(run: Run, shell: InteractiveShell) -> None:
-    run("%unload_ext mixpert_py")
-    assert not run("%%mixpert\na @ a").success
-    run("%load_ext mixpert_py")
-    assert run("%%mixpert\na @ a").success
-
-
 def test_cells_are_rewritten_until_it_is_off(run: Run, shell: InteractiveShell) -> None:
     assert run("%mixpert on --scheme int8x6").success
     assert is_emulated(value(run, "a @ a"))
@@ -288,20 +282,6 @@ def test_cells_are_rewritten_until_it_is_off(run: Run, shell: InteractiveShell) 
     assert run("%mixpert off").success
     assert not is_emulated(value(run, "a @ a"))
     assert is_emulated(value(run, "f(a)"))
-
-
-@pytest.mark.parametrize(
-    "product",
-    [
-        "np.einsum('ij,jk', a, a)",
-        "np.matmul(a, a)",
-        "np.tensordot(a, a, 1)",
-        "np.dot(a, a)",
-        "np.linalg.multi_dot([a, a])",
-    ],
-)
-def test_names_of_other_cells_are_known(run: Run, product: str) -> None:
-    assert is_emulated(value(run, f"%%mixpert --scheme int8x6\n{product}"))
 
 
 def test_functions_defined_before_are_rewritten_until_it_is_off(
@@ -323,27 +303,23 @@ def test_functions_defined_before_are_rewritten_until_it_is_off(
     assert "_mixpert" not in code.co_names
 
 
-def test_a_dead_proxy_is_no_function(run: Run) -> None:
+def test_switches(run: Run, capsys: Read) -> None:
+    """A dead proxy is no function; cells are shown as typed; a wrong switch changes nothing."""
     run("import weakref\nclass Net: pass\nnet = Net()\ndead = weakref.proxy(net)\ndel net")
     assert run("%mixpert on").success
-
-
-def test_a_rewritten_cell_is_shown_as_it_was_typed(run: Run, capsys: Read) -> None:
-    run("%mixpert on")
     run("1\n\na @ 'x'")
     out = COLOR.sub("", capsys.readouterr().out)
     assert "----> 3 a @ 'x'" in out
     assert "dispatch.py" not in out
-
-
-def test_a_wrong_switch_changes_nothing(run: Run) -> None:
     run("%mixpert on --scheme int8x6")
     assert not run("%mixpert on --scheme int9").success
     assert not run("%mixpert of").success
     assert is_emulated(value(run, "a @ a"))
     run("%unload_ext mixpert_py")
     assert not is_emulated(value(run, "a @ a"))
+    assert not run("%%mixpert\na @ a").success
     run("%load_ext mixpert_py")
+    assert run("%%mixpert\na @ a").success
 
 
 TUNE = "%%mixpert --tune --backend reference --error 1e-5"
@@ -469,19 +445,18 @@ def test_cells_that_were_rewritten_before_are_named(run: Run, capsys: Read) -> N
     assert re.search(r"In\[2\]:3 +x @ x", capsys.readouterr().out)
 
 
-def test_only_the_last_run_logs(run: Run, tmp_path: Path) -> None:
-    run("import logging\nlog = logging.getLogger('of_a_cell')")
+def test_threads_are_tuned_and_only_the_last_run_logs(
+    run: Run, tmp_path: Path, capsys: Read
+) -> None:
+    run("import logging\nlog = logging.getLogger('of_a_cell')\ndef f(x):\n    return x @ x")
     run("log.addHandler(logging.FileHandler('log.txt'))")
-    run(f"{TUNE}\nlog.error('seen')\ny = a @ a").raise_error()
+    run("from concurrent.futures import ThreadPoolExecutor")
+    cell = "with ThreadPoolExecutor(1) as pool:\n    y = pool.submit(f, a).result()"
+    run(f"{TUNE}\nlog.error('seen')\n{cell}").raise_error()
     run("log.handlers.pop().close()")
     assert (tmp_path / "log.txt").read_text() == "seen\n"
-
-
-def test_products_of_threads_are_tuned(run: Run, capsys: Read) -> None:
-    run("from concurrent.futures import ThreadPoolExecutor\ndef f(x):\n    return x @ x")
-    cell = "with ThreadPoolExecutor(1) as pool:\n    y = pool.submit(f, a).result()"
-    run(f"{TUNE}\n{cell}").raise_error()
-    assert re.search(r"x @ x .* int8x", capsys.readouterr().out)
+    out = capsys.readouterr().out
+    assert re.search(r"x @ x .* int8x", out)
 
 
 def test_a_plan_beside_the_notebook_stays_in_force(

@@ -21,16 +21,6 @@ from tests.runtime.without_gpu import no_gpu as no_gpu
 RNG = np.random.default_rng(0)
 SIZES = {"a": 2, "b": 3, "i": 4, "j": 5, "k": 6, "l": 3, "B": 2, " ": 0}
 
-WRONG = ["ij,jk->ikl", "ij,jk->ii", "ij", "ij,jk,kl", "ij,jk-ik", "ij,j1", "", "ij->jk,", "ijk,jk"]
-WRONG += ["...ij,jk->ik", "..ij,jk", "i...j...,jk", "...ijk,kj->...i", "ij,jk->...ii"]
-
-
-def operands(subscripts: str) -> list[Any]:
-    """Matrices where the subscripts ask for none that there are."""
-    inputs = subscripts.replace(" ", "").partition("->")[0].replace("...", "").split(",")
-    shapes = [[SIZES.get(index, 2) for index in part] for part in (*inputs, "ij", "jk")[:2]]
-    return [RNG.standard_normal(shape) for shape in shapes]
-
 
 def test_random_subscripts() -> None:
     """Sizes of 0 and 1, repeated and missing indices, outputs of all kinds."""
