@@ -60,8 +60,8 @@ def short(text: str) -> str:
 
 
 def counted(count: int, word: str) -> str:
-    """A number and a noun: `1 product`, `2 products`."""
-    return f"{count} {word}{'s' * (count != 1)}"
+    """A number and a noun: `1 product`, `2,000 products`."""
+    return f"{count:,} {word}{'s' * (count != 1)}"
 
 
 def unknown_scheme(name: str, known: Iterable[str]) -> str:

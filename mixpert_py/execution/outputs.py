@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from mixpert_py.errors import ProgramError, ShapeError
+from mixpert_py.errors import ProgramError, ShapeError, counted
 from mixpert_py.tuner.criterion import frobenius
 
 Array = np.ndarray[Any, Any]
@@ -338,7 +338,7 @@ def _steady_arrays(source: str, runs: Sequence[Array]) -> Steady:
     return Steady(
         frozenset(steady),
         {source: frozenset()},
-        (f"file {source}: {_count(sum(map(np.size, steady.values())), 'number')}",)
+        (f"file {source}: {counted(sum(map(np.size, steady.values())), 'number')}",)
         if steady
         else (),
         (f"arrays of {source}",) if len(steady) < len(first) else (),
@@ -361,8 +361,8 @@ def _steady_text(source: str, runs: Sequence[Array]) -> Steady:
     apart = skipped | {at for name in found.keys() - steady.keys() for at, _ in found[name]}
     units = [(_unit(x), abs(float(x))) for _, (x, *_) in kept]
     title = "printed numbers" if source == STDOUT else f"file {source}"
-    compared = f"{title}: {len(kept):,} on {_count(len(lines), 'line')}"
-    left_out = f"{_count(len(apart), 'line')} of {source}"
+    compared = f"{title}: {len(kept):,} on {counted(len(lines), 'line')}"
+    left_out = f"{counted(len(apart), 'line')} of {source}"
     return Steady(
         frozenset(steady),
         {source: skipped},
@@ -448,7 +448,3 @@ def _arrays(source: str, content: Array) -> dict[str, Array]:
     except Exception:  # of any type, since the file may hold anything
         return {}
     return {x: array for x, array in named.items() if array.dtype.kind in "biufc"}
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"

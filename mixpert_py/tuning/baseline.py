@@ -7,7 +7,7 @@ from math import isnan, nan, prod
 
 import numpy as np
 
-from mixpert_py.errors import BudgetError, ProgramError, ShapeError
+from mixpert_py.errors import BudgetError, ProgramError, ShapeError, counted
 from mixpert_py.execution import outputs
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.outputs import Values
@@ -212,11 +212,9 @@ def why_native(trace: SiteResult) -> str:
         verb = "is" if is_one else "and smaller are"
         level = "exact" if are_whole(*trace.dtypes) else "float32"
         return f"{m} × {k} × {n} {verb} too {_size(trace)} for {level} to be faster"
-    if reason == SINGLE:
-        return f"{_dtypes([trace])}: a processor has no faster level"
     if not reason and all(0 in shape[:3] for shape in trace.shapes):
         return f"no product of arrays that a scheme takes ({', '.join(trace.dtypes)})"
-    return MEANING[reason].rstrip(".") if reason else ""
+    return _meaning(reason, [trace]) if reason else ""
 
 
 def is_native_anywhere(trace: SiteResult) -> bool:
@@ -236,13 +234,19 @@ def why_all_native(sites: Mapping[str, SiteResult]) -> str:
 
 def _line(reason: str, traces: list[SiteResult]) -> str:
     calls = sum(trace.calls for trace in traces)
-    products = f"{calls:,} product{'s' * (calls != 1)}"
+    products = counted(calls, "product")
     if reason == Reason.TOO_SMALL:
         sizes = " or too ".join(sorted({_size(trace) for trace in traces}, reverse=True))
         return f"{products} of {_times(traces)}: too {sizes} for any level"
-    if reason == SINGLE:
-        return f"{products} of {_dtypes(traces)}: a processor has no faster level"
-    return f"{products}: {MEANING[reason].rstrip('.')}"
+    return f"{products}{' of ' if reason == SINGLE else ': '}{_meaning(reason, traces)}"
+
+
+def _meaning(reason: str, traces: Iterable[SiteResult]) -> str:
+    if reason != SINGLE:
+        return MEANING[reason].rstrip(".")
+    names = list(dict.fromkeys(name for trace in traces for name in trace.dtypes))
+    types = " and ".join(names) if len(names) < SEVERAL else f"{len(names)} types"
+    return f"{types}: a processor has no faster level"
 
 
 def _reason(trace: SiteResult) -> str:
@@ -277,11 +281,6 @@ def _times(traces: list[SiteResult]) -> str:
         calls = sum(trace.calls for trace in traces)
         return f"about {_time(sum(trace.seconds for trace in traces) / calls)}"
     return f"{_time(min(means))} to {_time(max(means))}"
-
-
-def _dtypes(traces: Iterable[SiteResult]) -> str:
-    names = list(dict.fromkeys(name for trace in traces for name in trace.dtypes))
-    return " and ".join(names) if len(names) < SEVERAL else f"{len(names)} types"
 
 
 def _time(seconds: float) -> str:

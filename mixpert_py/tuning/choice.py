@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from mixpert_py.errors import counted
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.tuning.options import listed
 from mixpert_py.tuning.project_sites import LIBRARY
@@ -60,7 +61,7 @@ class Choice:
             return self._output_sentence
         if not (*self.left_out, *self.products, *[UNSEEN] * self.unseen):
             return f"Compared: {listed(self.compared)}."
-        products = f" and {count} product{'s' * (count > 1)} that they do not show" if count else ""
+        products = f" and {counted(count, 'product')} that they do not show" if count else ""
         without = ""
         if self.steps:
             steps = listed(self.steps)

@@ -154,9 +154,7 @@ def verify(
     """
     least = LEAST_PAIRS if alone is None else FEWEST_PAIRS
     most = max(least, min(runs // 2, MOST_PAIRS)) if timed else 1
-    natives, planned = _run_in_turn(experiment, reference, plan, most=most, alone=alone)
-    found = summary(natives, planned, lowered_by(plan), alone)
-    found = replace(found, printed=_different_line(experiment, planned[-1]))
+    found, _ = _run_in_turn(experiment, reference, plan, most=most, alone=alone)
     limits = experiment.comparison.limits
     if not found.error <= limits.budget:
         raise BudgetError(
@@ -174,8 +172,10 @@ def _run_in_turn(
     *,
     most: int,
     alone: Ratio | None = None,
-) -> tuple[list[ProgramRun], list[ProgramRun]]:
-    """Native and planned runs, judged; in every other pair the planned one is the first.
+) -> tuple[Verification, ProgramRun]:
+    """The verification by native and planned runs, and the last planned one.
+
+    In every other pair the planned run is the first.
 
     most: pairs that are made where the first look at them does not tell which is faster. alone: see
     `verify`. Raises ProgramError or ShapeError if one fails.
@@ -191,11 +191,13 @@ def _run_in_turn(
             else:
                 natives.append(experiment.native("verification, native", reference))
         if len(natives) >= most or (len(natives) >= LEAST_PAIRS and perf_counter() > end):
-            return natives, planned
+            break
         if len(natives) == LEAST_PAIRS:
             ratio = pair_ratio(natives, planned, lowered, alone)
             if ratio.pace is not Pace.UNCLEAR:
-                return natives, planned
+                break
+    found = summary(natives, planned, lowered, alone)
+    return replace(found, printed=_different_line(experiment, planned[-1])), planned[-1]
 
 
 def lowered_by(plan: Mapping[str, str]) -> list[str]:
@@ -363,8 +365,7 @@ def check_plan(
     if not entries:
         return PlanVerdict(options, problem="it has none of the plan's call sites", stale=stale)
     schemes = {site: entry.scheme for site, entry in entries.items()}
-    lowered = lowered_by(schemes)
-    if not lowered:
+    if not lowered_by(schemes):
         return PlanVerdict(options, stale=stale)
     compare = options.compare or _compared(plan.provenance.command)
     experiment = Experiment(
@@ -383,16 +384,13 @@ def check_plan(
     emulated = emulates(options.backend)
     try:
         most = 1 if emulated else MOST_PAIRS
-        natives, planned = _run_in_turn(experiment, baseline.reference, schemes, most=most)
+        found, planned = _run_in_turn(experiment, baseline.reference, schemes, most=most)
     except (ProgramError, ShapeError) as failure:
         return PlanVerdict(options, problem=f"under the plan, {failure}", stale=stale)
-    traces = planned[-1].result.sites
-    verification = replace(
-        summary(natives, planned, lowered), printed=_different_line(experiment, planned[-1])
-    )
+    traces = planned.result.sites
     return PlanVerdict(
         options,
-        verification,
+        found,
         stale=stale,
         silent=tuple(site for site in entries if site not in {*traces, *baseline.elsewhere}),
         fallbacks={
@@ -402,7 +400,7 @@ def check_plan(
         },
         lowers=True,
         emulated=emulated,
-        notes=notes_on(experiment, verification),
+        notes=notes_on(experiment, found),
     )
 
 
