@@ -12,7 +12,7 @@ from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import Alone, Result, SiteResult
 from mixpert_py.import_hook import SourceModule
 from mixpert_py.launch.launcher import Program
-from mixpert_py.launch.running import Places, places_of
+from mixpert_py.launch.running import places_of
 from mixpert_py.plan import is_in_source, module_of
 from mixpert_py.runtime.arrays import are_whole
 from mixpert_py.runtime.model import known_devices
@@ -126,35 +126,30 @@ def estimate(
         if not (_errors(own[site]) or unsuited.get(site))
     )
     by_place = _times(result, measured, emulations, casts)
-    for site in filter(unsuited.get, result.sites):
-        by_place[None][site] = {"native": result.sites[site].seconds}
     fixed = {site for site, trace in result.sites.items() if is_native_anywhere(trace)}
     integers = {site for site, trace in result.sites.items() if are_whole(*trace.dtypes)}
-    for place, times in by_place.items():
-        stay = fixed if place is None else fixed | integers
-        times.update({site: {"native": times[site]["native"]} for site in stay})
-    known = _places(program, result)
-    tuned = {site for site in result.sites if matches(module_of(site), packages)}
-    tuned |= own_sites.keys() | {site for site in result.sites if not is_in_source(site)}
     whole = sum(site.seconds for site in result.sites.values())
     share = min(whole / result.seconds, 1.0)
-
-    def likely(device: str | None, times: Mapping[str, Mapping[str, float]]) -> Place:
+    tuned = {site for site in result.sites if matches(module_of(site), packages)}
+    tuned |= own_sites.keys() | {site for site in result.sites if not is_in_source(site)}
+    places = []
+    for device, times in by_place.items():
         stay = fixed if device is None else fixed | integers
-        fixed_part = sum(result.sites[site].seconds for site in stay) / whole
+        native = stay if device is not None else stay | set(filter(unsuited.get, result.sites))
+        times.update({site: {"native": times[site]["native"]} for site in native})
         # Products that no scheme takes keep their share of the time, as the rest of the program.
         operators = [
             Operator(site, local_errors=errors[site], predicted=its)
             for site, its in times.items()
             if site not in stay
         ]
-        return gains.place(device, share * (1 - fixed_part), operators, budget, tuned)
-
+        part = share * (1 - sum(result.sites[site].seconds for site in stay) / whole)
+        places.append(gains.place(device, part, operators, budget, tuned))
     return Estimate(
         result.seconds,
         share,
-        tuple(_products(result, known, errors, by_place, _callers(program, result), unsuited)),
-        tuple(sorted(map(likely, by_place, by_place.values()), key=_here_then_fastest)),
+        tuple(_products(program, result, errors, by_place, unsuited)),
+        tuple(sorted(places, key=lambda place: (place.device is not None, place.seconds))),
         missing / whole,
         result.children,
         on_gpu,
@@ -167,10 +162,6 @@ def short_name(device: str) -> str:
     for word in MAKERS:
         device = device.removeprefix(word)
     return device.partition("-")[0]
-
-
-def _here_then_fastest(place: Place) -> tuple[bool, float]:
-    return place.device is not None, place.seconds
 
 
 def _lower(name: str) -> tuple[str, ...]:
@@ -250,13 +241,6 @@ def _times_here(
     return times
 
 
-def _places(program: Program, result: Result) -> Places:
-    """Where the call sites are, by their ids; of a notebook, lines are counted in a cell."""
-    modules = set(map(module_of, result.sites))
-    known = places_of(program, (SourceModule(*one) for one in result.rewritten), modules)
-    return known | torch_places(known, result.torch, result.sites, program.filename)
-
-
 def _callers(program: Program, result: Result) -> dict[str, Mapping[str, int]]:
     """Site → the program's lines that came to it; of a notebook, lines are counted in a cell."""
     found: dict[str, Mapping[str, int]] = {
@@ -277,13 +261,17 @@ def _callers(program: Program, result: Result) -> dict[str, Mapping[str, int]]:
 
 
 def _products(
+    program: Program,
     result: Result,
-    known: Places,
     errors: Mapping[str, Mapping[str, float]],
     by_place: Mapping[str | None, Times],
-    callers: Mapping[str, Mapping[str, int]],
     unsuited: Mapping[str, str],
 ) -> list[EstimatedProduct]:
+    """The call sites, longest first; of a notebook, lines are counted in a cell."""
+    modules = set(map(module_of, result.sites))
+    known = places_of(program, (SourceModule(*one) for one in result.rewritten), modules)
+    known |= torch_places(known, result.torch, result.sites, program.filename)
+    callers = _callers(program, result)
     made = []
     for site, trace in sorted(result.sites.items(), key=lambda item: -item[1].seconds):
         path, place = known.get(site, ("", None))
