@@ -19,7 +19,7 @@ from libcst.metadata.scope_provider import Scope, ScopeVisitor
 
 from mixpert_py.errors import SourceError
 from mixpert_py.passes.reduced_source import reduced
-from mixpert_py.passes.scopes import ARRAY_MODULES
+from mixpert_py.passes.scopes import ARRAY_MODULES, Scopes
 from mixpert_py.passes.source import Source, children, has_tokens, one_line, parse
 
 # LibCST takes 2.5 kB and a tenth of a millisecond for each token.
@@ -71,14 +71,14 @@ class Claim:
     root: str | None = None
 
 
-def refusals(source: Source, tree: ast.Module, claims: Sequence[Claim]) -> list[str | None]:
+def refusals(source: Source, scopes: Scopes, claims: Sequence[Claim]) -> list[str | None]:
     """The reason, for each claim, why LibCST does not confirm it; None if it does.
 
     Raises SourceError if LibCST can confirm no product of the file. A RecursionError leaves this
     function: LibCST needs a few Python frames for each level of nesting.
     """
     roots = {claim.root for claim in claims if claim.root is not None}
-    text = reduced(source, tree, [claim.span for claim in claims], roots)
+    text = reduced(source, scopes, [claim.span for claim in claims], roots)
     if len(text) > MAX_CHARACTERS:
         raise _skipped(
             source, f"the code around its products is larger than {MAX_CHARACTERS >> 20} MiB"

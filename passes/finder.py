@@ -18,7 +18,6 @@ from mixpert_py.passes.source import (
     read_pragmas,
     refusing_depth,
     require_few_tokens,
-    require_shallow,
 )
 from mixpert_py.passes.spellings import WORDS, Match, Spelling, find
 from mixpert_py.plan import module_in_ids
@@ -89,11 +88,10 @@ def find_products(raw: bytes, module: str) -> Analysis:
         return _without_products(source)  # not parsed: three files of four end here
     require_few_tokens(source)
     tree, warned = parse_with_warnings(source.text, module)
-    require_shallow(tree, module)
     with refusing_depth(module):
-        scopes = read_scopes(tree)
+        scopes = read_scopes(tree, module)
         comments = read_pragmas(source.text)
-        products = _products(source, tree, scopes, comments)
+        products = _products(source, scopes, comments)
         return Analysis(source, tree, scopes, products, comments, warned)
 
 
@@ -203,9 +201,7 @@ def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
     return compiled
 
 
-def _products(
-    source: Source, tree: ast.Module, scopes: Scopes, comments: Pragmas
-) -> tuple[Product, ...]:
+def _products(source: Source, scopes: Scopes, comments: Pragmas) -> tuple[Product, ...]:
     candidates = _candidates(source, scopes)
     if sum(end - start for start, end in (c.span for c in candidates)) > MAX_CHARACTERS:
         raise SourceError(f"{source.module}: long products nested too deeply; the file is skipped")
@@ -215,7 +211,7 @@ def _products(
         c.match.reason or comments.reason(*on) or _unreadable(c.operation.node, source)
         for c, on in zip(candidates, lines, strict=True)
     ]
-    reasons = _confirmed(source, tree, candidates, reasons)
+    reasons = _confirmed(source, scopes, candidates, reasons)
     ids = _ids(source, scopes, candidates)
     products = []
     for i, candidate in enumerate(candidates):
@@ -264,7 +260,7 @@ def _expression(source: Source, candidate: _Candidate) -> str:
 
 
 def _confirmed(
-    source: Source, tree: ast.Module, candidates: Sequence[_Candidate], reasons: list[str | None]
+    source: Source, scopes: Scopes, candidates: Sequence[_Candidate], reasons: list[str | None]
 ) -> list[str | None]:
     """The reasons, with those of the cross-check for candidates that have none yet."""
     unconfirmed = [c for c, reason in zip(candidates, reasons, strict=True) if reason is None]
@@ -281,7 +277,7 @@ def _confirmed(
         )
         for c in unconfirmed
     ]
-    refusals = iter(cross_check.refusals(source, tree, claims))
+    refusals = iter(cross_check.refusals(source, scopes, claims))
     return [next(refusals) if reason is None else reason for reason in reasons]
 
 

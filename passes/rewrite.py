@@ -122,15 +122,16 @@ def same(one: ast.AST, other: ast.AST) -> bool:
         left, right = pairs.pop()
         if type(left) is not type(right):
             return False
-        if isinstance(left, ast.AST):
-            for name in left._fields:
-                field = getattr(left, name, None), getattr(right, name, None)
-                if field[0] is not field[1]:  # as most names are, and all that trees share
-                    pairs.append(field)
-        elif isinstance(left, list) and isinstance(right, list):
+        if isinstance(left, list) and isinstance(right, list):
             if len(left) != len(right):
                 return False
             pairs += zip(left, right, strict=True)
+        elif isinstance(left, ast.AST):
+            fields, others = vars(left), vars(right)
+            for name in left._fields:
+                pair = fields.get(name), others.get(name)
+                if pair[0] is not pair[1]:  # as most names are, and all that trees share
+                    pairs.append(pair)
         elif left != right and not (left != left and right != right):
             return False
     return True

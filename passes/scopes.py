@@ -9,10 +9,17 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
+from mixpert_py.errors import SourceError
 from mixpert_py.passes.source import children
 
+# LibCST recurses several Python frames for every level of nesting, and `ast` accepts up to a
+# thousand levels; code that a person wrote stays below 100.
+MAX_DEPTH = 250
+# LibCST nests the parts of an imported module's name, the operands of `and` and `or`, and the loops
+# of a comprehension, which `ast` has in a row: from some thousand on it ends the process.
+MAX_PARTS = 1000
 ARRAY_MODULES = frozenset({"numpy", "cupy", "dask.array"})
 # Decorators whose function is compiled from its source or bytecode: a runtime call would not be.
 COMPILERS = frozenset(
@@ -157,12 +164,10 @@ class Scope:
             return None if base is None else frozenset(f"{name}.{expr.attr}" for name in base)
         if not isinstance(expr, ast.Name):
             return None
-        owner = self.owner(expr.id)
-        if owner is None:
-            return None
-        if expr.id not in owner.meaning_of:
-            owner.meaning_of[expr.id] = owner._meaning(expr.id)
-        return owner.meaning_of[expr.id]
+        if expr.id not in self.meaning_of:
+            owner = self.owner(expr.id)
+            self.meaning_of[expr.id] = None if owner is None else owner._meaning(expr.id)
+        return self.meaning_of[expr.id]
 
     def _meaning(self, name: str) -> frozenset[str] | None:
         """All possible meanings of a variable of this scope; None if they are not certain."""
@@ -256,8 +261,7 @@ def _may_compile(name: str) -> bool:
     return name.partition(".")[0] not in ARRAY_MODULES | TRACERS
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """A node of a kind that products are, with its scope.
 
     barred: why no runtime call can stand there, or None. string: the outermost f-string around it.
@@ -279,9 +283,13 @@ class Scopes:
     operations: list[Operation]
 
 
-def read_scopes(tree: ast.Module) -> Scopes:
-    """Read the scopes of a module, and every binding in them."""
-    reader = _Reader(tree)
+def read_scopes(tree: ast.Module, name: str = "") -> Scopes:
+    """Read the scopes of a module, and every binding in them.
+
+    Raises SourceError, with the module's name, if the tree is deeper than MAX_DEPTH or has more
+    than MAX_PARTS in a row.
+    """
+    reader = _Reader(tree, name)
     reader.visit_all(tree.body)
     for scope, name, binding in reader.late:
         home = scope.owner(name) or reader.scopes.module
@@ -292,7 +300,9 @@ def read_scopes(tree: ast.Module) -> Scopes:
 class _Reader:
     """Follows the compiler's rules for which scope evaluates which part of a statement."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, name: str) -> None:
+        self.name = name
+        self.depth = 1
         self.here = Scope(tree, None)
         self.top = frozenset(tree.body)  # run exactly once, in order, when the module is imported
         self.scopes = Scopes(self.here, {}, {tree: self.here}, [])
@@ -302,6 +312,11 @@ class _Reader:
         self.string: ast.expr | None = None
 
     def visit(self, node: ast.AST) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise SourceError(
+                f"{self.name}: nested more than {MAX_DEPTH} levels; the file is skipped"
+            )
         self.scope_of[node] = self.here
         kind = type(node)
         if kind in OPERATIONS:
@@ -311,12 +326,17 @@ class _Reader:
         method = METHODS.get(kind)
         if method is not None:
             method(self, node)
-            return
-        for child in children(node):  # as `generic_visit` does, for most of all nodes
-            self.visit(child)
+        else:
+            for child in children(node):  # as `generic_visit` does, for most of all nodes
+                self.visit(child)
+        self.depth -= 1
 
     def generic_visit(self, node: ast.AST) -> None:
         self.visit_all(children(node))
+
+    def require_few(self, parts: int) -> None:
+        if parts > MAX_PARTS:
+            raise SourceError(f"{self.name}: more than {MAX_PARTS} in a row; the file is skipped")
 
     def bind(self, name: str | None, binding: Binding | int) -> None:
         """Bind a name, if there is one. binding: a line stands for an unknown value set there."""
@@ -375,13 +395,19 @@ class _Reader:
         self.bind(node.target.id, node.lineno)
         self.here = inner
 
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        self.require_few(len(node.values))
+        self.visit_all(node.values)
+
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
+            self.require_few(alias.name.count(".") + 1)
             first = alias.name.partition(".")[0]
             target = alias.name if alias.asname else first
             self.bind(alias.asname or first, Binding(target, True, node.lineno, node in self.top))
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        self.require_few((node.module or "").count(".") + 1)
         module = "." * node.level + (node.module or "")
         for alias in node.names:
             if alias.name == "*":
@@ -461,6 +487,7 @@ class _Reader:
     def comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
     ) -> None:
+        self.require_few(len(node.generators))
         # The outermost iterable is evaluated in the scope around the comprehension.
         self.visit(node.generators[0].iter)
         outer = self.enter(node)

@@ -18,14 +18,6 @@ from mixpert_py.passes import MAX_BYTES
 
 # A syntax tree takes half a kilobyte for each word or sign of the text.
 MAX_TOKENS = 1_000_000
-# LibCST recurses several Python frames for every level of nesting, and `ast` accepts up to a
-# thousand levels; code that a person wrote stays below 100.
-MAX_DEPTH = 250
-# LibCST nests some parts that `ast` has in a row: from some thousand on it ends the process.
-MAX_PARTS = 1000
-COMPREHENSIONS = ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
-ROWS = frozenset((ast.BoolOp, ast.alias, ast.ImportFrom, *COMPREHENSIONS))
-
 # Fields of nodes that hold text or numbers; those named `name` and `names` are nodes in some.
 PLAIN_FIELDS = frozenset(
     {"arg", "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "kwd_attrs", "level"}
@@ -188,39 +180,6 @@ def parse_with_warnings(text: str, module: str) -> tuple[ast.Module, bool]:
         raise SourceError(f"{module}: nested too deeply for Python's parser") from None
     except ValueError as error:
         raise SourceError(f"{module}: cannot be parsed: {one_line(error)}") from None
-
-
-def require_shallow(tree: ast.Module, module: str) -> None:
-    """Raise SourceError if the tree is deeper than MAX_DEPTH, or has a node of more than MAX_PARTS
-    which LibCST nests. Does not recurse.
-    """
-    level: list[ast.AST] = [tree]
-    depth = 0
-    while level:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise SourceError(f"{module}: nested more than {MAX_DEPTH} levels; the file is skipped")
-        below: list[ast.AST] = []
-        for node in level:
-            if type(node) in ROWS and _parts(node) > MAX_PARTS:
-                raise SourceError(f"{module}: more than {MAX_PARTS} in a row; the file is skipped")
-            below += children(node)
-        level = below
-
-
-def _parts(node: ast.AST) -> int:
-    """Count the parts of a node of ROWS that `ast` has in a row and LibCST nests.
-
-    These are the parts of an imported module's name, the operands of `and` and `or`, and the loops
-    of a comprehension.
-    """
-    if isinstance(node, ast.BoolOp):
-        return len(node.values)
-    if isinstance(node, ast.alias):
-        return node.name.count(".") + 1
-    if isinstance(node, ast.ImportFrom):
-        return (node.module or "").count(".") + 1
-    return len(getattr(node, "generators", ()))
 
 
 @contextmanager

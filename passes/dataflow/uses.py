@@ -16,7 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 from mixpert_py.passes.dataflow.facts import APPENDING
-from mixpert_py.passes.scopes import Scope, Scopes, written_name
+from mixpert_py.passes.scopes import Scopes, written_name
 
 # Functions that measure an array, as a norm or a sum does. They change nothing.
 SIZES = frozenset(
@@ -63,13 +63,12 @@ def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) 
     if not sites:
         return NOT_KNOWN
     reader = _Reader(tree, scopes, sites)
-    steps = reader.steps
     feeds: dict[str, frozenset[str]] = defaultdict(frozenset)
     later: dict[str, frozenset[str]] = defaultdict(frozenset)
-    place = {step: number for number, step in enumerate(steps)}
-    last = {name: step for step in steps for name in step.writes}
+    place = {step: number for number, step in enumerate(reader.steps)}
+    last = {name: step for step in reader.steps for name in step.writes}
     for name in last:
-        for step in _made_by(name, steps):
+        for step in reader.made_by(name):
             for read in step.reads & last.keys() - {name}:
                 made = last[read]
                 if not step.branches <= made.branches:
@@ -78,14 +77,13 @@ def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) 
                     later[read] |= {name}
                 if place[made] < place[step] or made.loops & step.loops:
                     feeds[read] |= {name}
-    finder = _Differences(scopes, last, steps)
-    sizes = {name: finder.of_variable(name)[:MAX_EXPRESSIONS] for name in last}
+    sizes = {name: map(ast.unparse, reader.sizes(name)[:MAX_EXPRESSIONS]) for name in last}
     return Uses(
         dict(feeds),
         dict(later),
         frozenset(reader.shown),
-        {name: tuple(map(ast.unparse, several)) for name, several in sizes.items() if several},
-        frozenset(name for name in last if _is_sum(name, steps)),
+        {name: several for name, found in sizes.items() if (several := tuple(found))},
+        frozenset(filter(reader.is_sum, last)),
         sites,
         frozenset(reader.shown_attributes),
     )
@@ -107,109 +105,12 @@ class _Step:
     branches: frozenset[ast.AST]
 
 
-def _made_by(name: str, steps: Sequence[_Step]) -> Iterator[_Step]:
-    """The steps that made the last value of a variable, the last step first."""
-    for step in reversed(steps):
-        if name in step.writes:
-            yield step
-            if step.value and not step.branches and not step.writes & step.reads:
-                return  # nothing of the old value is left
-
-
 def _adds_to(node: ast.expr | None, name: str) -> bool:
     """Whether an expression adds something to a variable, or subtracts something from it."""
     match node:
         case ast.BinOp(left=ast.Name(id=left), op=ast.Sub() | ast.Add()):
             return left == name
     return False
-
-
-def _is_sum(name: str, steps: Sequence[_Step]) -> bool:
-    """Whether loops change a variable only by adding to it."""
-    repeated = [step for step in _made_by(name, steps) if step.loops]
-    return bool(repeated) and all(_adds_to(step.value, name) for step in repeated)
-
-
-def _owner(scopes: Scopes, node: ast.Name) -> Scope | None:
-    """The scope that a name in the source belongs to; None for a builtin."""
-    scope = scopes.scope_of.get(node)
-    return None if scope is None else scope.owner(node.id)
-
-
-class _Differences:
-    """Finds expressions for the size of the operands of variables that are differences."""
-
-    def __init__(self, scopes: Scopes, names: Collection[str], steps: Sequence[_Step]) -> None:
-        self._scopes, self._names, self._steps = scopes, names, steps
-        self._pending: set[str] = set()
-
-    def of_variable(self, name: str) -> list[ast.expr]:
-        """The sizes of a variable's operands; none unless its last value is a difference.
-
-        An update such as `r = r - alpha * ap` says nothing about the size of `r`; the value before
-        it does.
-        """
-        if name in self._pending:
-            return []
-        self._pending.add(name)
-        found: list[ast.expr] = []
-        for step in _made_by(name, self._steps):
-            sizes = self._of(step.value, name) if step.value and step.writes == {name} else []
-            if not sizes and not _adds_to(step.value, name):
-                found = []
-                break
-            found += sizes
-        self._pending.discard(name)
-        return found
-
-    def _of(self, value: ast.expr, name: str) -> list[ast.expr]:
-        """The expression with its difference replaced by each of the operands."""
-        for part in ast.walk(value):
-            match part:
-                case ast.BinOp(left=left, op=ast.Sub(), right=right):
-                    sizes = [side for side in (left, right) if self._is_variable(side, name)]
-                case ast.Name(id=other) if other != name and other in self._names:
-                    sizes = self.of_variable(other)
-                case _:
-                    continue
-            if sizes and self._measures(value, part):
-                return [deepcopy(value, {id(part): size}) for size in sizes]
-        return []
-
-    def _measures(self, node: ast.expr, part: ast.expr) -> bool:
-        """Whether an expression measures a part of it, and is cheap and changes nothing."""
-        match node:
-            case _ if node is part:
-                return True
-            case ast.Constant() | ast.Name():
-                return isinstance(node, ast.Constant) or self._is_variable(node)
-            case ast.UnaryOp(operand=inner):
-                return self._measures(inner, part)
-            case ast.BinOp(left=left, op=ast.Div() | ast.Mult() | ast.Pow(), right=right):
-                return self._measures(left, part) and self._measures(right, part)
-            case ast.Call(func=function, args=[*args], keywords=named):
-                if not self._is_function(function):
-                    if not isinstance(function, ast.Attribute):
-                        return False
-                    args.append(function.value)  # the object of a method
-                several = [*args, *(keyword.value for keyword in named)]
-                is_size = written_name(function) in SIZES
-                return is_size and all(self._measures(x, part) for x in several)
-        return False
-
-    def _is_variable(self, node: ast.expr, other: str = "") -> bool:
-        """Whether an expression is the name of a module's variable, and not another name."""
-        if not isinstance(node, ast.Name) or node.id == other:
-            return False
-        return _owner(self._scopes, node) is self._scopes.module
-
-    def _is_function(self, function: ast.expr) -> bool:
-        """Whether a function is of an array library or built in."""
-        word, module = written_name(function), self._scopes.module
-        if names := module.meanings(function):
-            return all(name.partition(".")[0] in LIBRARIES for name in names)
-        is_builtin = isinstance(function, ast.Name) and word in BUILTINS
-        return is_builtin and module.owner(word) is None
 
 
 class _Reader:
@@ -238,6 +139,78 @@ class _Reader:
         for node in ast.walk(tree):
             if isinstance(node, rare):
                 self.shown |= self._read(node)
+
+    def made_by(self, name: str) -> Iterator[_Step]:
+        """The steps that made the last value of a variable, the last step first."""
+        for step in reversed(self.steps):
+            if name in step.writes:
+                yield step
+                if step.value and not step.branches and not step.writes & step.reads:
+                    return  # nothing of the old value is left
+
+    def is_sum(self, name: str) -> bool:
+        """Whether loops change a variable only by adding to it."""
+        repeated = [step for step in self.made_by(name) if step.loops]
+        return bool(repeated) and all(_adds_to(step.value, name) for step in repeated)
+
+    def sizes(self, name: str, pending: frozenset[str] = NO_NAMES) -> list[ast.expr]:
+        """Expressions for the sizes of a difference's operands; none unless a variable is one.
+
+        An update such as `r = r - alpha * ap` says nothing about the size of `r`; the value before
+        it does.
+        """
+        found: list[ast.expr] = []
+        for step in self.made_by(name):
+            value = step.value if step.writes == {name} else None
+            sizes = self._sizes(value, pending | {name}) if value else []
+            if not sizes and not _adds_to(step.value, name):
+                return []
+            found += sizes
+        return found
+
+    def _sizes(self, value: ast.expr, pending: frozenset[str]) -> list[ast.expr]:
+        """The expression with its difference replaced by each of the operands."""
+        for part in ast.walk(value):
+            sizes: list[ast.expr] = []
+            match part:
+                case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                    sizes = [side for side in (left, right) if self._is_variable(side, pending)]
+                case ast.Name(id=other) if other in self._names and other not in pending:
+                    sizes = self.sizes(other, pending)
+            if sizes and self._measures(value, part):
+                return [deepcopy(value, {id(part): size}) for size in sizes]
+        return []
+
+    def _measures(self, node: ast.expr, part: ast.AST) -> bool:
+        """Whether an expression measures a part of it, and is cheap and changes nothing."""
+        match node:
+            case _ if node is part or isinstance(node, ast.Constant):
+                return True
+            case ast.Name():
+                return self._is_variable(node)
+            case ast.UnaryOp(operand=inner):
+                return self._measures(inner, part)
+            case ast.BinOp(left=left, op=ast.Div() | ast.Mult() | ast.Pow(), right=right):
+                return self._measures(left, part) and self._measures(right, part)
+            case ast.Call(func=function, args=[*several], keywords=named):
+                word, module = written_name(function), self._scopes.module
+                if names := module.meanings(function):
+                    is_known = all(name.partition(".")[0] in LIBRARIES for name in names)
+                elif is_known := isinstance(function, ast.Attribute):
+                    several.append(function.value)  # the object of a method
+                else:
+                    is_known = word in BUILTINS and module.owner(word) is None
+                several += [keyword.value for keyword in named]
+                return is_known and word in SIZES and all(self._measures(x, part) for x in several)
+        return False
+
+    def _is_variable(self, node: ast.expr, others: frozenset[str] = NO_NAMES) -> bool:
+        """Whether an expression is the name of a module's variable, and none of other names."""
+        return isinstance(node, ast.Name) and node.id not in others and self._is_global(node)
+
+    def _is_global(self, node: ast.Name) -> bool:
+        scope = self._scopes.scope_of.get(node)
+        return scope is not None and scope.owner(node.id) is self._scopes.module
 
     def _block(self, body: Iterable[ast.stmt], around: Around) -> None:
         for statement in body:
@@ -313,9 +286,7 @@ class _Reader:
         return frozenset(
             part.id
             for part in ast.walk(node)
-            if isinstance(part, ast.Name)
-            and part.id in self._names
-            and _owner(self._scopes, part) is self._scopes.module
+            if isinstance(part, ast.Name) and part.id in self._names and self._is_global(part)
         )
 
     def _targets(self, target: ast.expr) -> frozenset[str]:

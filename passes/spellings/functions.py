@@ -355,11 +355,10 @@ def find_handed_on(call: ast.Call, scope: Scope) -> tuple[Function, Match] | Non
         may_be = is_unknown and written_name(function) in _REDUCED_WORDS
         if handed <= _REDUCED if handed else may_be:
             return REDUCE, Match("reduce", REDUCE.refusal(call), REDUCE.names)
-    for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
-        if isinstance(argument, ast.Name | ast.Attribute):
-            for name in sorted(scope.meanings(argument) or ()):
-                row = _BY_NAME.get(name)
-                if row:
+    for argument in [*call.args, *[keyword.value for keyword in call.keywords]]:
+        if meanings := scope.meanings(argument):
+            for name in sorted(meanings):
+                if row := _BY_NAME.get(name):
                     return row, Match(_word(name), f"{name} is handed on as a function")
     return None
 

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from mixpert_py.passes.cross_check import Claim, refusals
+from mixpert_py.passes.scopes import read_scopes
 from mixpert_py.passes.source import decode
 
 NO_NAMES = frozenset[str]()
@@ -43,7 +44,7 @@ def test_a_claim_is_confirmed_or_refused(
     claim = Claim(
         (start, start + len(product)), operator, frozenset(names), re.split(r"\W", product)[0]
     )
-    [reason] = refusals(source, ast.parse(source.text), [claim])
+    [reason] = refusals(source, read_scopes(ast.parse(source.text)), [claim])
     if refusal is None:
         assert reason is None
     else:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes.source import MAX_PARTS, parse, require_shallow
+from mixpert_py.passes.scopes import MAX_PARTS, read_scopes
+from mixpert_py.passes.source import parse
 from tests.mixpert_py.command import forked
 
 ROWS = {
@@ -19,11 +20,11 @@ ROWS = {
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_long_rows_are_refused(kind: str) -> None:
-    require_shallow(parse(ROWS[kind](MAX_PARTS), "m"), "m")
+    read_scopes(parse(ROWS[kind](MAX_PARTS), "m"), "m")
     with pytest.raises(
         SourceError, match=f"m: more than {MAX_PARTS} in a row; the file is skipped"
     ):
-        require_shallow(parse(ROWS[kind](MAX_PARTS + 1), "m"), "m")
+        read_scopes(parse(ROWS[kind](MAX_PARTS + 1), "m"), "m")
 
 
 @pytest.mark.parametrize("kind", ROWS)

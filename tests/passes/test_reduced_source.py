@@ -7,6 +7,7 @@ import pytest
 
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.passes.reduced_source import reduced
+from mixpert_py.passes.scopes import read_scopes
 from mixpert_py.passes.source import decode
 
 SHORTENED = [
@@ -26,7 +27,7 @@ SHORTENED = [
     ("nothing", "print(x, (\n1))\nassert x\na @ b", '"""\n\n"""\na @ b'),
     ("loop", "for i, j in x:\n  k = 1\nelse: l = 2\na @ b", 'i = j = k = l = """\n\n"""\na @ b'),
     ("try", "try: x = 1\nexcept E as e: pass\nfinally: y = 1\na @ b",
-     'x = e = y = """\n\n"""\na @ b'),
+     'e = x = y = """\n\n"""\na @ b'),
     ("annotated", "x: f(1) = 1\ny: int\na @ b", 'x = y = """\n"""\na @ b'),
     ("decorated", "x\n@d(\n1)\n@e\ndef f(): a @ b", '"""\n\n\n"""\ndef f(): a @ b'),
     ("imports", "import p.q, r as s\nfrom t import u\na @ b", '"""\n"""\na @ b'),
@@ -35,12 +36,10 @@ KEPT = [
     ("star", "from x import *\na @ b\n"),
     ("bracket", "@(\nd)\ndef f(): a @ b\n"),
     ("decorator", "@d(a @ b)\ndef f(): 0\n"),
-    ("default", "def f(x=a @ b): 0\n"),
-    ("annotation", "def f(x: (a @ b)): 0\n"),
+    ("default", "def f(x=a @ b):\n  0\n"),
+    ("annotation", "def f(x: (a @ b)):\n  0\n"),
     ("global", "def f():\n    global np\n    import cupy as np\nnp.dot(a, b)\n"),
     ("lambda", "f = lambda: a @ b\n"),
-    ("walrus", "f((np := g))\nnp.dot(a, b)\n"),
-    ("deleted", "del np\nnp.dot(a, b)\n"),
     ("continued", "x = 1 \\\n\na @ b\n"),
     ("class", "class C(A, k=a @ b):\n    import numpy as np\n"),
 ]
@@ -50,14 +49,14 @@ ROOTS = {"np", *"Ccdefgijklxyz"}
 
 
 def shown(text: str) -> str:
-    source = decode(text.encode(), "m")
+    source, tree = decode(text.encode(), "m"), ast.parse(text)
     spans = sorted(
         source.span(node)
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(tree)
         if (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult))
         or (isinstance(node, ast.Call) and ast.unparse(node.func) == "np.dot")
     )
-    return reduced(source, ast.parse(text), spans, ROOTS)
+    return reduced(source, read_scopes(tree), spans, ROOTS)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +71,10 @@ def test_statements_without_a_product_are_one_assignment(text: str, expected: st
 @pytest.mark.parametrize("text", [pytest.param(t, id=name) for name, t in KEPT])
 def test_what_a_product_needs_is_kept(text: str) -> None:
     assert shown(text) == text
+
+
+def test_what_a_walrus_binds_and_what_is_deleted_is_assigned() -> None:
+    assert shown("f((np := g))\ndel np\nnp.dot(a, b)\n") == 'np = """\n"""\nnp.dot(a, b)\n'
 
 
 def test_a_name_that_a_function_left_out_binds_for_the_module() -> None:
