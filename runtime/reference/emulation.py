@@ -53,7 +53,10 @@ def multiply(request: Request) -> Product | Reason:
         product = _float32(a, b, native, request.out)
         return Reason.RANGE if product is None else Product(product, scheme)
     if scheme == "blas":
-        return Product(_blas(a, b), scheme)
+        if native in NUMPYS:
+            return Product(_blas(a, b, native), scheme)
+        with np.errstate(all="ignore"):  # as np.einsum has it
+            return Product(_blas(a, b, MATMUL), scheme)
     if scheme == "float64":
         product = native(widened(a), widened(b))
         with np.errstate(all="ignore"):
@@ -89,18 +92,20 @@ def _float32(a: Array, b: Array, native: Native, out: Array | None) -> Any:
         return out
 
 
-def _blas(a: Array, b: Array) -> Any:
+def _blas(a: Array, b: Array, native: Native) -> Any:
     """The product by BLAS, in the operands' own precision with the unit roundoff u: each element
     is off by at most K·u·(|A||B|)ij, and by the smallest number of the type for each underflow.
     Complex sums have √2·(K + 1) in place of K. Products of float16 are made in float32, u = 2^-24,
     and rounded once.
     """
     dtype = np.result_type(a, b)
-    with np.errstate(all="ignore"), Scratch() as scratch:
-        if dtype == np.float16:
-            left, right = (scratch.cast(x, np.dtype(np.float32)) for x in (a, b))
-            return np.matmul(left, right).astype(dtype)[()]
-        return np.matmul(*(x if _is_for_blas(x) else x.astype(dtype, "C") for x in (a, b)))
+    if dtype != np.float16:
+        left, right = (x if _is_for_blas(x) else x.astype(dtype, "C") for x in (a, b))
+        return warned.call(native if left is a and right is b else MATMUL, left, right)
+    with Scratch() as scratch:
+        left, right = (scratch.cast(x, np.dtype(np.float32)) for x in (a, b))
+        product = np.asarray(warned.call(MATMUL, left, right))
+        return warned.call(np.ndarray.astype, product, dtype)[()]
 
 
 def _is_for_blas(x: Array) -> bool:

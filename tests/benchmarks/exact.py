@@ -4,6 +4,7 @@ import operator
 import os
 from collections.abc import Callable
 from functools import partial
+from statistics import median
 from typing import Any, NamedTuple
 
 import click
@@ -18,6 +19,8 @@ from tests.benchmarks.timing import in_turn, summary
 
 SIZES = (128, 256, 512)
 ROUNDS = 3
+SHORT = 20e-6  # seconds of NumPy's product, below which a sweep does not judge
+MOST_WORK = 1 << 28  # multiplications of a random product
 MULTIPLIED = "ij,jk->ik"
 
 Record = dict[str, Any]
@@ -90,10 +93,66 @@ def markdown(result: Record) -> str:
     )
 
 
+def drawn(rng: np.random.Generator) -> tuple[Any, Any]:
+    """Two matrices, thin ones, or stacks, of any types and ranges, of 1 to 2,000 a side."""
+    m, k, n = (int(2000 ** rng.random()) for _ in range(3))
+    while m * k * n > MOST_WORK:
+        m, k, n = (max(1, size * 2 // 3) for size in (m, k, n))
+    stack = (
+        (int(rng.integers(2, 40)),) if m * k * n < MOST_WORK // 40 and rng.random() < 0.2 else ()
+    )
+    found = []
+    for shape in ((*stack, m, k), (*stack, k, n)):
+        dtype = np.dtype(rng.choice(["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8"]))
+        if dtype.kind == "b":
+            x = rng.random(shape) < rng.random() ** 3
+        else:
+            most = min(int(2 ** (63 * rng.random())), np.iinfo(dtype).max)
+            x = rng.integers(-most if dtype.kind == "i" else 0, most, shape, dtype, endpoint=True)
+        found.append(x if rng.random() < 0.7 else np.asfortranarray(x))
+    return found[0], found[1]
+
+
+def sweep(count: int, say: Callable[[str], None]) -> None:
+    """Random products: in how many ours take longer, and the worst of those above SHORT seconds.
+
+    Ratios are medians of pairs in turn. Below 0.95 a product is measured again, and the better
+    median counts.
+    """
+    rng, found = np.random.default_rng(count), []
+    for turn in range(count):
+        a, b = drawn(rng)
+        calls: dict[str, Callable[[], Any]] = {
+            "NumPy": partial(operator.matmul, a, b),
+            "exact": partial(matmul, a, b, site=f"sweep {turn}"),
+        }
+        if not np.array_equal(calls["NumPy"](), calls["exact"]()):
+            raise click.ClickException(f"other bits: {a.shape} {a.dtype} {b.shape} {b.dtype}")
+        ratio = 0.0
+        for rounds in (5, 25):
+            times = in_turn(calls, rounds)
+            pairs = zip(times["NumPy"], times["exact"], strict=True)
+            ratio = max(ratio, median(native / ours for native, ours in pairs))
+            if ratio >= 0.95:
+                break
+        found.append((ratio, median(times["NumPy"]), f"{a.shape} {a.dtype} · {b.shape} {b.dtype}"))
+    long = sorted(it for it in found if it[1] >= SHORT)
+    ratios = [it[0] for it in long]
+    slow = sum(it < 0.95 for it in ratios)
+    say(f"{len(long)} of {count} products take NumPy {1e6 * SHORT:.0f} µs and more.")
+    say(f"Worst {ratios[0]:.2f}×, median {median(ratios):.2f}×; below 0.95×: {slow}.")
+    for ratio, seconds, operands in long[:20]:
+        say(f"{ratio:5.2f}× {1e6 * seconds:9.0f} µs {operands}")
+
+
 @click.command()
+@click.option("--sweep", "count", type=int, metavar="N", help="N random products instead.")
 @machine.save_option
-def command(save: bool) -> None:
+def command(count: int | None, save: bool) -> None:
     """Products of integers and booleans beside NumPy's own."""
+    if count:
+        sweep(count, click.echo)
+        return
     threads = os.environ.get("OPENBLAS_NUM_THREADS", "all")
     result = {"machine": machine.machine(), "threads": threads, "rows": measure(SIZES, click.echo)}
     machine.finish("exact", result, save, markdown)

@@ -100,7 +100,7 @@ def test_layouts_and_half_precision(product: Any, native: Any, layout: Any, dtyp
 
 def test_half_precision_overflows_as_natively() -> None:
     a = np.full((4, 4), 200.0, np.float16)
-    with precision("blas"):
+    with precision("blas"), np.errstate(over="ignore"):
         assert np.isinf(matmul(a, 2 * a, site="s")).all()
 
 
@@ -135,3 +135,16 @@ def test_three_operands_of_integers_are_multiplied_in_pairs_by_default() -> None
     assert trace.sites["s"].calls == 2
     many = [x[:3, :3]] * 3
     np.testing.assert_array_equal(einsum("ij,jk,kl", *many), np.einsum("ij,jk,kl", *many))
+
+
+@pytest.mark.parametrize("dtype", "efd")
+def test_overflow_is_reported_as_the_program_wants(dtype: str) -> None:
+    a = np.full((64, 64), np.finfo(dtype).max)
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        ran(lambda: matmul(a, a, site="s"), "blas")
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        result, schemes, _ = ran(lambda: matmul(a, a, site="s"), "blas")
+    assert schemes == {"blas"}
+    assert np.isinf(result).all()
+    with np.errstate(over="ignore"):
+        assert np.isinf(ran(lambda: matmul(a, a, site="s"), "blas")[0]).all()
