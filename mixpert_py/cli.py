@@ -75,7 +75,7 @@ def _with_run(arguments: list[str]) -> list[str]:
     """
     word = arguments[0] if arguments else ""
     is_path = word.endswith(".py") or os.sep in word
-    if is_path and word not in MODULES and not word.startswith("-"):
+    if is_path and word not in ALONE and not word.startswith("-"):
         return ["run", *arguments]
     return arguments
 
@@ -110,23 +110,20 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-ALONE = (  # commands that have a module of their own
+# Each has a module of its own, which is imported when the command is called, or for `--help`.
+ALONE = (
     *("doctor", "estimate", "graph", "plan", "probe", "report"),
     *("rewrite", "run", "sites", "tune", "verify"),
 )
-# Each command's module is imported when it is called, or all of them for `--help`.
-MODULES = {
-    **{name: f"mixpert_py.commands.{name}" for name in ALONE},
-}
 
 
 class Commands(click.Group):
     """The group of commands; a script may stand in place of a command."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in MODULES:
+        if cmd_name not in ALONE:
             return None
-        command: click.Command = getattr(import_module(MODULES[cmd_name]), cmd_name)
+        command: click.Command = getattr(import_module(f"mixpert_py.commands.{cmd_name}"), cmd_name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -136,7 +133,7 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     # By these names click lists the commands, and proposes one where a word is none.
-    commands={name: click.Command(name) for name in MODULES},
+    commands={name: click.Command(name) for name in ALONE},
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="mixpert")

@@ -48,10 +48,16 @@ class BudgetError(MixPertError):
 
 def one_line(text: object) -> str:
     """Return a text from a file or a library as one line that a terminal can show."""
-    line = short(str(text))
-    if line.isprintable():
-        return line
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    return visible(short(str(text)), kept="")
+
+
+def visible(text: str, kept: str = "\n\t") -> str:
+    """A text whose invisible characters, and those that change its direction, are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def short(text: str) -> str:

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mixpert_py import config, files
-from mixpert_py.errors import MixPertError, SourceError, counted, named, writing
+from mixpert_py.errors import MixPertError, SourceError, counted, named, visible, writing
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies, dependencies
 from mixpert_py.passes.pipeline import analyze, require_syntax
@@ -115,13 +115,8 @@ def of_files(files: Iterable[SourceFile]) -> list[Graph]:
 
 def shown(text: str) -> str:
     """A text for display, with unprintable characters escaped, cut to MAX_TEXT characters."""
-    text = printable(text)
+    text = visible(text, kept="")
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
-
-
-def printable(text: str) -> str:
-    """A text with its unprintable characters escaped; XML and terminals take the rest as it is."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _of_file(file: SourceFile) -> Graph:
@@ -145,7 +140,7 @@ def _graph(path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Depend
             _function(site.id),
             site.line,
             site.column,
-            printable(site.expression),
+            visible(site.expression, kept=""),
             cell=cell,
         )
         for site, cell in rewritten
@@ -164,7 +159,7 @@ def text(graphs: Sequence[Graph]) -> str:
     console = Console(file=stream, width=WIDTH, color_system=None)
     for graph in graphs:
         if graph.operators:
-            console.print(Text(printable(graph.path)))
+            console.print(Text(visible(graph.path, kept="")))
             console.print(_table(graph))
             console.print()
     numbers = (
@@ -273,7 +268,9 @@ def _entities(value: str) -> str:
     """Escape a text for Mermaid: all characters except ASCII letters, digits and blanks become
     entities.
     """
-    return "".join(c if c.isalnum() or c in " .,:_/" else f"#{ord(c)};" for c in printable(value))
+    return "".join(
+        c if c.isalnum() or c in " .,:_/" else f"#{ord(c)};" for c in visible(value, kept="")
+    )
 
 
 def _table(graph: Graph) -> Table:
@@ -316,7 +313,7 @@ def _place(operator: Operator) -> str:
 
 
 def _quoted(value: str) -> str:
-    return f'"{_escaped(printable(value))}"'
+    return f'"{_escaped(visible(value, kept=""))}"'
 
 
 def _escaped(value: str) -> str:

@@ -128,15 +128,21 @@ def run(options: Options) -> int:
     trace = _trace(options, program, hook)
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()
-    named = running.tensor_core_schemes(plan if options.plan_path else None, options.scheme)
-    is_told = bool(named) and options.backend is None and _warn_without_device(named, options.quiet)
+    config.check_scheme(options.scheme)
+    named = [site.scheme for site in plan.site] if plan is not None and options.plan_path else []
+    named = [options.scheme] if options.scheme else list(dict.fromkeys(named))
+    missing = None if options.backend is not None else config.without_device(named)
+    if missing is not None and not options.quiet:
+        click.echo(f"mixpert: {missing}; --backend reference emulates", err=True)
     uses = None if options.scheme is None else SchemeUse(options.scheme)
     start = perf_counter()
     exit_code = running.run(program, hook, plan, uses, trace, options.backend)
     seconds = perf_counter() - start
     if os.getpid() != process:  # a child that the program forked says nothing
         return exit_code
-    is_silent = options.quiet or is_told or trace is not None  # a trace has the reason for each
+    is_silent = (
+        options.quiet or missing is not None or trace is not None
+    )  # a trace has the reason for each
     why_not = None if uses is None or is_silent else uses.why_not()
     if why_not is not None:
         click.echo(f"mixpert: --scheme {options.scheme}: {why_not}", err=True)
@@ -180,22 +186,3 @@ def _trace(options: Options, program: "Program", hook: "ImportHook") -> "Trace |
     if hook.packages:
         trace.caller = Callers(files_of(program, hook.folder), hook.packages)
     return trace
-
-
-def _warn_without_device(schemes: list[str], quiet: bool) -> bool:
-    """Say on stderr that named schemes cannot run here, which the output would not show.
-
-    Returns whether that is so. quiet: nothing is printed.
-    """
-    from mixpert_py.runtime.gpu import device
-
-    found = device.find()
-    if not isinstance(found, device.Absent):
-        return False
-    if not quiet:
-        click.echo(
-            f"mixpert: {', '.join(schemes)}: native here, since {found.sentence}; "
-            "--backend reference emulates",
-            err=True,
-        )
-    return True

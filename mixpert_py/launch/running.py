@@ -12,7 +12,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from mixpert_py import compiled, config, files
-from mixpert_py.errors import SourceError, named, writing
+from mixpert_py.errors import SourceError, counted, named, writing
 from mixpert_py.import_hook import ImportHook, SourceModule
 from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
@@ -112,16 +112,6 @@ def _exit_code(program: Program, rewritten: CodeType, context: Context, hook: Im
     except BaseException as error:
         code = tracebacks.report(error)
     return code
-
-
-def tensor_core_schemes(plan: Plan | None, scheme: str | None) -> list[str]:
-    """Those of the named schemes that need a tensor core or its emulation.
-
-    Raises PlanError for an unknown scheme.
-    """
-    config.check_scheme(scheme)
-    named = [scheme] if scheme else [site.scheme for site in plan.site] if plan else []
-    return [name for name in dict.fromkeys(named) if name not in config.ANYWHERE]
 
 
 def profile(program: Program, hook: ImportHook, trace: "Trace") -> list[dict[str, Any]]:
@@ -326,9 +316,8 @@ def fallback_lines(program: Program, records: list[dict[str, Any]]) -> list[str]
     lines = []
     for record in records:
         if record["reasons"].keys() - {Reason.FUNCTION}:  # which is no product of a plan
-            why = ", ".join(
-                f"{reason} ({n} call{'s' * (n != 1)})" for reason, n in record["reasons"].items()
-            )
+            reasons = record["reasons"].items()
+            why = ", ".join(f"{reason} ({counted(n, 'call')})" for reason, n in reasons)
             path = program.argv[0] if record["path"] == program.filename else record["path"]
             place = f"{path}:{record['line']}" if record["line"] else record["id"]
             lines.append(f"{place}: {record['expression']}: ran native: {why}")

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mixpert_py.tuner.report.summary import visible
+from mixpert_py.errors import visible
 
 if TYPE_CHECKING:
     from jinja2 import Template

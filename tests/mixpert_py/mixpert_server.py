@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from mixpert_py.cli import MODULES
+from mixpert_py.cli import ALONE
 from tests.mixpert_py import forked_runs
 from tests.mixpert_py.command_server import serve
 from tests.mixpert_py.fork_end import keep_imported
@@ -29,7 +29,7 @@ IMPORTS = (
 
 if __name__ == "__main__":
     keep_imported()
-    for name in (*IMPORTS, *MODULES.values()):
+    for name in (*IMPORTS, *(f"mixpert_py.commands.{name}" for name in ALONE)):
         import_module(name)
     forked_runs.use_here()
     serve()

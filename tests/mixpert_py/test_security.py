@@ -143,7 +143,7 @@ def test_environment_variables_are_named() -> None:
 
 
 def test_commands_are_named_on_one_side_or_the_other() -> None:
-    from mixpert_py.cli import MODULES
+    from mixpert_py.cli import ALONE
 
-    for name in MODULES:
+    for name in ALONE:
         assert re.search(rf"`(mixpert )?{name}`", TEXT), name

@@ -14,8 +14,7 @@ from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from mixpert_py.errors import MixPertError
-from mixpert_py.tuner.report.summary import visible
+from mixpert_py.errors import MixPertError, visible
 from mixpert_py.tuner.report.unit import budget_text
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from mixpert_py.errors import MixPertError, counted
+from mixpert_py.errors import MixPertError, counted, visible
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report import figures, summary
 from mixpert_py.tuner.report.figures import GROUND, INK, LEVELS, SOFT
@@ -90,7 +90,7 @@ def _shown(value: object) -> object:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, str) and not hasattr(value, "__html__"):
-        return summary.visible(value)
+        return visible(value)
     return value
 
 

@@ -268,12 +268,3 @@ def value_line(entry: ValueEntry) -> str:
     """An observed value's error and budget."""
     budget = "any" if entry.budget is None else budget_text(entry.budget)
     return f"{entry.name}: {entry.criterion} error {error_text(entry.error)} of {budget} allowed"
-
-
-def visible(text: str) -> str:
-    """A text whose invisible characters, and those that change its direction, are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
-    )

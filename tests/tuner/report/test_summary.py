@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from mixpert_py.errors import visible
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.page import page
 from mixpert_py.tuner.report.record import Gain, InputEntry, Record, ValueEntry, VerificationEntry
@@ -15,7 +16,6 @@ from mixpert_py.tuner.report.summary import (
     levels,
     tuning_facts,
     verified,
-    visible,
     whole_program,
 )
 from tests.tuner.report.records import many, small
