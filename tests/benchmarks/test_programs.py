@@ -13,6 +13,7 @@ from tests.benchmarks import programs, public_programs
 from tests.benchmarks.public_programs import Program
 
 SCRIPT = '"""Of a product."""\nfrom __future__ import annotations\nimport numpy as np\nN = 2\n'
+SEEN = "open('seen', 'a').write(f\"{'mixpert_py.runtime.api' in sys.modules} \")\n"
 USED = "import sys, part\nassert part.square(np.eye(N)).sum() == 3 == int(sys.argv[1])\n"
 PART = "def square(x):\n    return x @ x\n"
 
@@ -52,7 +53,7 @@ def test_the_list() -> None:
 def test_programs_run_in_both_ways_and_go_on(tmp_path: Path) -> None:
     sources, folder = tmp_path / "sources", tmp_path / "runs"
     folder.mkdir()
-    files = {"a/main.py": SCRIPT + USED, "a/part.py": PART}
+    files = {"a/main.py": SCRIPT + USED + SEEN, "a/part.py": PART}
     good = of(sources, "good", files, edits=[("N = 2", "N = 3")], arguments=["3"])
     bad = of(sources, "bad", {"main.py": "raise SystemExit('no')\n"})
     lines: list[str] = []
@@ -70,6 +71,7 @@ def test_programs_run_in_both_ways_and_go_on(tmp_path: Path) -> None:
         assert [len(clocks[name]) for name in programs.CLOCKS] == [1, 1, 1]
         assert 0 < clocks["inside"][0] < clocks["whole"][0]
     assert [line.split(":")[0] for line in lines] == ["0/1 bad", "0/1 good", "1/1 good"]
+    assert (folder / "good/a/seen").read_text().split() == ["True", "False", "False", "True"]
 
     assert measured(2, deadline=0.0) == first
     second = measured(2)
@@ -79,17 +81,6 @@ def test_programs_run_in_both_ways_and_go_on(tmp_path: Path) -> None:
 
     good = of(sources, "good", files, edits=[("N = 2", "N = 4")], arguments=["3"])
     assert "AssertionError" in measured(1)["good"]["error"]  # another program, which fails
-
-
-def test_the_rewritten_run_is_rewritten(tmp_path: Path) -> None:
-    seen = "import sys\nopen('seen', 'a').write(f\"{'mixpert_py.runtime.api' in sys.modules} \")\n"
-    program = of(
-        tmp_path, "seen", {"main.py": f"import numpy as np\nnp.eye(2) @ np.eye(2)\n{seen}"}
-    )
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    programs.measure([program], folder, 1, sources=tmp_path, report=lambda line: None)
-    assert (folder / "seen/seen").read_text().split() == ["True", "False", "False", "True"]
 
 
 def test_another_file_and_a_text_that_is_not_there(tmp_path: Path) -> None:

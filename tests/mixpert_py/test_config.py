@@ -7,7 +7,7 @@ import pytest
 
 from mixpert_py import config
 from mixpert_py.errors import PlanError
-from tests.mixpert_py.command import Mixpert, forked
+from tests.mixpert_py.command import Shell, forked
 
 PROGRAM = """\
 import numpy as np
@@ -18,59 +18,39 @@ print(float(np.float32(b[0, 0])) == b[0, 0])
 PLAN = '[[site]]\nid = "{site}"\nscheme = "{scheme}"\n'
 
 
-def python(path: Path, **environment: str) -> str:
-    done = forked(str(path), folder=path.parent, **environment)
+def python(sh: Shell, **environment: str) -> str:
+    done = forked(str(sh.folder / "net_mixpert.py"), folder=sh.folder, **environment)
     return done.out + done.err
 
 
-@pytest.fixture
-def rewritten(tmp_path: Path, mixpert: Mixpert) -> Path:
-    (tmp_path / "net.py").write_text(PROGRAM)
-    assert mixpert("rewrite", "net.py").code == 0
-    return tmp_path / "net_mixpert.py"
-
-
-def site_of(rewritten: Path) -> str:
-    return rewritten.read_text().partition('site="')[2].partition('"')[0]
-
-
-def test_a_rewritten_program_finds_the_plan_of_its_original(rewritten: Path) -> None:
-    assert python(rewritten) == "False\n"
-    beside = rewritten.with_name("net.mixpert.toml")
-    beside.write_text(PLAN.format(site=site_of(rewritten), scheme="float32"))
-    assert python(rewritten) == "True\n"
-
-
-def test_the_environment_comes_before_the_file_beside(rewritten: Path) -> None:
-    site = site_of(rewritten)
-    beside = rewritten.with_name("net.mixpert.toml")
-    beside.write_text(PLAN.format(site=site, scheme="float32"))
-    named = rewritten.with_name("other.toml")
-    named.write_text(PLAN.format(site=site, scheme="native"))
-    assert python(rewritten, MIXPERT_PLAN=str(named)) == "False\n"
-
-
-def test_a_stale_site_runs_natively_with_a_warning(rewritten: Path) -> None:
-    beside = rewritten.with_name("net.mixpert.toml")
-    beside.write_text(PLAN.format(site="net:f/matmul~ffff#0", scheme="float32"))
-    said = python(rewritten)
+def test_a_rewritten_program_finds_the_plan_of_its_original(sh: Shell) -> None:
+    sh.write({"net.py": PROGRAM})
+    sh("rewrite net.py")
+    site = sh.read("net_mixpert.py").partition('site="')[2].partition('"')[0]
+    assert python(sh) == "False\n"
+    sh.write({"net.mixpert.toml": PLAN.format(site=site, scheme="float32")})
+    assert python(sh) == "True\n"
+    # The environment comes before the file beside.
+    sh.write({"other.toml": PLAN.format(site=site, scheme="native")})
+    assert python(sh, MIXPERT_PLAN=str(sh.folder / "other.toml")) == "False\n"
+    # A stale site runs natively with a warning, and a malformed plan stops the program.
+    sh.write({"net.mixpert.toml": PLAN.format(site="net:f/matmul~ffff#0", scheme="float32")})
+    said = python(sh)
     assert said.startswith("False\n")
     assert "is not in the plan" in said
+    sh.write({"net.mixpert.toml": "colour = 1\n"})
+    assert "net.mixpert.toml:1: key 'colour': unknown key" in python(sh)
 
 
-def test_a_malformed_plan_beside_stops_the_program(rewritten: Path) -> None:
-    rewritten.with_name("net.mixpert.toml").write_text("colour = 1\n")
-    assert "net.mixpert.toml:1: key 'colour': unknown key" in python(rewritten)
-
-
-def test_a_program_may_say_where_its_plan_is(tmp_path: Path, mixpert: Mixpert) -> None:
-    (tmp_path / "net.py").write_text(
+def test_a_program_may_say_where_its_plan_is(sh: Shell) -> None:
+    text = (
         "import os\n"
         "from mixpert_py.runtime.context import current\n"
         "os.environ['MIXPERT_PLAN'] = 'other.toml'\n"
         "print(current().has_choices())\n"
     )
-    assert mixpert("run", "net.py").out == "True\n"
+    sh.write({"net.py": text})
+    sh("run net.py", out="True\n")
 
 
 def test_module_names(tmp_path: Path) -> None:

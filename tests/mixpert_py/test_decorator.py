@@ -23,11 +23,9 @@ from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
 from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.precision import precision
-from mixpert_py.runtime.tracing.trace import Trace
 from tests.mixpert_py.command import ROOT
+from tests.mixpert_py.squares import EXACT, A, is_emulated, sites
 
-A = np.random.default_rng(0).standard_normal((16, 16))
-EXACT = A @ A
 Load = Callable[..., Any]
 
 
@@ -52,21 +50,6 @@ def load(tmp_path: Path) -> Iterator[Load]:
         yield call
     for name in names:
         del sys.modules[name]
-
-
-def sites(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[str]:
-    """The call sites that a call of the function reaches."""
-    trace = Trace()
-    with use(Context(trace=trace)):
-        result = function(*args, **kwargs)
-        np.testing.assert_array_equal(result, EXACT)
-    return list(trace.sites)
-
-
-def is_emulated(result: Any) -> bool:
-    error = float(np.abs(result - EXACT).max())
-    assert error < 1e-2
-    return error > 0
 
 
 FUNCTIONS = {
@@ -152,23 +135,17 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("text", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_a_functions_products_are_rewritten(load: Load, text: str) -> None:
+def test_a_functions_products_are_rewritten_and_take_a_scheme(load: Load, text: str) -> None:
     module = load(text)
-    seen = set(sites(module.call, A))
+    seen = set(sites(module.call))
     known = {site.id for site in analyze(Path(module.__file__).read_bytes(), "program")}
     assert seen
     assert seen <= known | {"program:call/matmul~aa#0"}
-
-
-@pytest.mark.parametrize("text", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_a_scheme_holds_for_its_products(load: Load, text: str) -> None:
     for given in ("lambda", "C"):
         text = text.replace(f"accelerate({given}", f'accelerate(scheme="int8x6")({given}')
-    text = text.replace("@accelerate()", "@accelerate").replace(
-        "accelerate\n", """accelerate(scheme="int8x6")\n"""
-    )
+    text = text.replace("accelerate\n", """accelerate(scheme="int8x6")\n""")
     with pytest.warns(UserWarning, match="No GPU can be used here|int8x6: native here, since"):  # noqa: PT031 — either may warn
-        module = load(text)
+        module = load(text, "another")
         assert not is_emulated(module.call(A))
     with use(Context(backend="reference")):
         assert is_emulated(module.call(A))
@@ -299,7 +276,7 @@ def test_a_module_that_the_hook_rewrote_may_be_decorated(tmp_path: Path) -> None
             both = importlib.import_module("both")
         del sys.modules["both"]
     assert list(hook.rewritten) == ["both"]
-    assert [len(sites(function, A)) for function in (both.call, both.other)] == [1, 1]
+    assert [len(sites(function)) for function in (both.call, both.other)] == [1, 1]
     with use(Context(backend="reference")):
         assert is_emulated(both.call(A))
         assert not is_emulated(both.other(A))

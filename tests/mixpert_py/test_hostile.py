@@ -1,8 +1,6 @@
 """Hostile files: one clear line each, in bounded time and memory, and the run goes on."""
 
-from pathlib import Path
-
-from tests.mixpert_py.command import Mixpert, forked
+from tests.mixpert_py.command import Shell, forked
 
 REFUSED = {
     "brackets.py": (b"(" * 100_000 + b"a @ b" + b")" * 100_000, "too many nested"),
@@ -21,32 +19,28 @@ ACCEPTED = {
 }
 
 
-def test_the_run_goes_on_with_the_next_file(tmp_path: Path, mixpert: Mixpert) -> None:
-    for name, (content, _) in REFUSED.items():
-        (tmp_path / name).write_bytes(content)
-    for name, content in ACCEPTED.items():
-        (tmp_path / name).write_bytes(content)
-    said = mixpert("rewrite", "-w", ".")
-    assert said.code == 2
-    lines = said.err.splitlines()
+def test_the_run_goes_on_with_the_next_file(sh: Shell) -> None:
+    contents = {name: content for name, (content, _) in REFUSED.items()}
+    sh.write({**contents, **ACCEPTED})
+    lines = sh("rewrite -w .", 2).err.splitlines()
     assert len(lines) == len(REFUSED)
     for line, (name, (content, words)) in zip(lines, REFUSED.items(), strict=True):
         assert line.startswith(f"mixpert: ./{name}: ")
         assert words in line
         assert len(line) < 200
-        assert (tmp_path / name).read_bytes() == content
+        assert (sh.folder / name).read_bytes() == content
     for name, content in ACCEPTED.items():
-        assert (tmp_path / name).read_bytes() != content
+        assert (sh.folder / name).read_bytes() != content
 
 
-def test_a_file_that_takes_too_long(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text("x = 1\nx.dot(y)\n" * 2_000)
-    (tmp_path / "zuletzt.py").write_text("c = a @ b\n")
-    (tmp_path / "program.py").write_text(
+def test_a_file_that_takes_too_long(sh: Shell) -> None:
+    program = (
         "import sys; from mixpert_py.sources import rewriting; from mixpert_py.cli import main\n"
         "rewriting.MAX_SECONDS = 0.5\nmain()\n"
     )
-    said = forked(str(tmp_path / "program.py"), "rewrite", "-w", ".", folder=tmp_path)
-    assert said.code == 2
-    assert said.err == "mixpert: ./slow.py: takes more than 0.5 s; the file is skipped\n"
+    slow = "x = 1\nx.dot(y)\n" * 2_000
+    sh.write({"slow.py": slow, "zuletzt.py": "c = a @ b\n", "program.py": program})
+    said = forked(str(sh.folder / "program.py"), "rewrite", "-w", ".", folder=sh.folder)
+    told = "mixpert: ./slow.py: takes more than 0.5 s; the file is skipped\n"
+    assert (said.code, said.err) == (2, told)
     assert "zuletzt.py: 1 product rewritten" in said.out

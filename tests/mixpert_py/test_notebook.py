@@ -22,9 +22,8 @@ from mixpert_py.plan import Plan, Site, load, save
 from mixpert_py.runtime.context import Context, current, default, set_default, use
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources.notebook_file import rewrite_notebook
+from tests.mixpert_py.squares import EXACT, A, is_emulated
 
-A = np.random.default_rng(0).standard_normal((16, 16))
-EXACT = A @ A
 COLOR = re.compile("\x1b\\[[0-9;]*m")
 
 Run = Callable[[str], ExecutionResult]
@@ -63,12 +62,6 @@ def value(run: Run, cell: str) -> Any:
         result = run(cell)
     result.raise_error()
     return result.result
-
-
-def is_emulated(result: Any) -> bool:
-    error = float(np.abs(result - EXACT).max())
-    assert error < 1e-2
-    return error > 0
 
 
 SCHEME = "%%mixpert --scheme int8x6"

@@ -6,7 +6,7 @@ import pytest
 
 from mixpert_py import plan
 from mixpert_py.plan import Plan, Provenance
-from tests.mixpert_py.command import Mixpert
+from tests.mixpert_py.command import Mixpert, Shell
 
 PROGRAM = """\
 import os
@@ -32,18 +32,15 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_users_number_holds_in_every_run_and_stands_in_the_plan(
     tmp_path: Path, new_mixpert: Mixpert
 ) -> None:
-    (tmp_path / "s.py").write_text(PROGRAM)
+    sh = Shell(tmp_path, new_mixpert)
+    sh.write({"s.py": PROGRAM})
     said = new_mixpert("tune", "--error", "1e-4", "s.py", OPENBLAS_NUM_THREADS="3")
     assert said.code in (0, 1), said
-    assert set((tmp_path / "seen").read_text().splitlines()) == {"3 None None"}
+    assert set(sh.read("seen").splitlines()) == {"3 None None"}
     assert plan.load(tmp_path / "s.mixpert.toml").provenance.blas_threads == 3
-
-
-def test_a_run_with_another_number_says_so(tmp_path: Path, new_mixpert: Mixpert) -> None:
-    (tmp_path / "s.py").write_text(PROGRAM)
+    # A run with another number says so.
     tuned = Plan(provenance=Provenance(backend="native", blas_threads=3))
     plan.save(tuned, tmp_path / "p.toml")
-    assert new_mixpert("run", "--plan", "p.toml", "s.py", OMP_NUM_THREADS="1").err == OTHER
-    assert new_mixpert("run", "--plan", "p.toml", "s.py", OMP_NUM_THREADS="3").err == ""
-    said = new_mixpert("verify", "-q", "--error", "1", "p.toml", "s.py", OMP_NUM_THREADS="1")
-    assert said.err == OTHER
+    sh("run --plan p.toml s.py", err=OTHER, OMP_NUM_THREADS="1")
+    sh("run --plan p.toml s.py", err="", OMP_NUM_THREADS="3")
+    sh("verify -q --error 1 p.toml s.py", 1, err=OTHER, OMP_NUM_THREADS="1")
