@@ -16,8 +16,8 @@ from mixpert_py.errors import BudgetError, MixPertError, PlanError, ProgramError
 from mixpert_py.execution import outputs
 from mixpert_py.observation import observe, observed
 from mixpert_py.plan import Plan
+from mixpert_py.runtime.backends import of_this_machine
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
@@ -191,7 +191,7 @@ def _under(plan: Plan, name: str, function: Callable[[], Any]) -> tuple[Values, 
     """
     __tracebackhide__ = True
     # Small products, too, take their schemes there: a plan that no call takes is within any budget.
-    backend = "reference" if isinstance(device.find(), device.Absent) else "cuda"
+    backend = of_this_machine().name
     trace = Trace()
     try:
         values = _values(function, Context(plan=plan, backend=backend, trace=trace))

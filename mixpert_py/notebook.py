@@ -52,6 +52,7 @@ from mixpert_py.launch.running import Callers
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
+from mixpert_py.runtime.backends import require_backend
 from mixpert_py.runtime.context import SchemeUse
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import in_memory, project
@@ -263,7 +264,7 @@ class MixPertMagics(Magics):
         options = parse_argstring(self.mixpert, line)
         try:
             plan = config.given_plan(options.plan, options.scheme)
-            contexts.require_backend(options.backend)
+            require_backend(options.backend)
         except (DeviceError, PlanError) as error:
             raise UsageError(str(error)) from None
         if options.tune:

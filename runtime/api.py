@@ -17,7 +17,8 @@ from numpy import ndarray
 
 from mixpert_py.runtime import warned
 from mixpert_py.runtime.arrays import PRECISION, name_of
-from mixpert_py.runtime.context import Choice, Context, current, innermost, passes, require_backend
+from mixpert_py.runtime.backends import is_on_gpu, require_backend
+from mixpert_py.runtime.context import Choice, Context, current, innermost, passes
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host, wait_for
 from mixpert_py.runtime.packed_array import PackedArray, unpacked
@@ -341,7 +342,7 @@ def _traced(
         result = product.value
     seconds, has_come = perf_counter() - start, True
     is_unasked = choice.scheme in (None, "native") and settings.backend is None
-    counted = context.counted if is_unasked and context.backend != "cuda" else None
+    counted = context.counted if is_unasked and not is_on_gpu(context.backend) else None
     with below_modes():
         if may_be_on_device(type(result)):
             has_come, seconds = wait_for(result), perf_counter() - start

@@ -8,19 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Optional
 
-from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime.gpu import device
+from mixpert_py.runtime.backends import is_on_gpu
 from mixpert_py.runtime.program_frames import warn
 from mixpert_py.runtime.reasons import MEANING, Reason
 from mixpert_py.runtime.tracing.counted import NONE, CountedCalls
 
 if TYPE_CHECKING:
-    from mixpert_py.runtime.model.device_model import Accumulations
     from mixpert_py.runtime.plan_guard import PlanGuard
     from mixpert_py.runtime.signatures import Known
     from mixpert_py.runtime.tracing.trace import Trace
@@ -160,7 +157,8 @@ class Context:
             else:
                 found = UNCHOSEN if forward == site else self.choice(forward, forward=forward)
             self._choices[site] = found
-            if found.scheme in (None, "native") and self.trace is None and self.backend != "cuda":
+            is_native = found.scheme in (None, "native")
+            if is_native and self.trace is None and not is_on_gpu(self.backend):
                 self.passing.add(site)
         return found
 
@@ -306,38 +304,3 @@ def _end_out_of_turn(override: Override, seen: Override | None) -> None:
         override.ended = True
     else:
         seen.outer = override.outer
-
-
-def require_backend(name: str | None) -> None:
-    """Raise PlanError for an unknown backend, DeviceError for one that this machine lacks."""
-    if name == "cuda":
-        found = device.find()
-        if isinstance(found, device.Absent):
-            raise DeviceError(f"backend 'cuda': {found.sentence}; use 'reference'")
-    elif emulates(name):
-        accumulations(name)
-    elif name is not None:
-        raise PlanError(f"unknown backend {name!r}; known: reference, cuda, reference:DEVICE")
-
-
-def emulates(backend: str | None) -> bool:
-    """Whether a backend is NumPy's emulation: "reference", or "reference:" and a device's name."""
-    return backend is not None and backend.partition(":")[0] == "reference"
-
-
-@cache
-def accumulations(backend: str | None) -> "Accumulations | None":
-    """How the device that "reference:DEVICE" names accumulates products; None without a device.
-
-    Raises DeviceError if the device has no model, or its model does not describe accumulation.
-    """
-    device_name = (backend or "").partition(":")[2]
-    if not device_name:
-        return None
-    from mixpert_py.runtime.model.device_model import Accumulations
-    from mixpert_py.runtime.model.known_devices import find
-
-    found = find(device_name).accumulation
-    if found == Accumulations():
-        raise DeviceError(f"backend {backend!r}: its device model says nothing of accumulation")
-    return found

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mixpert_py.runtime import select
+from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.program_frames import warn
 from mixpert_py.runtime.worth import parameter_may_gain
 
@@ -253,7 +254,7 @@ def covered_for(backend: str | None, *, takes_small: bool) -> Iterator[None]:
     """As `modules_covered`, for a whole program: where its backend emulates, products of tensors in
     the host's memory are covered instead of a GPU's.
     """
-    is_emulated = backend is not None and backend.startswith("reference") and not _state.users
+    is_emulated = emulates(backend) and not _state.users
     with on_host() if is_emulated else nullcontext(), modules_covered(takes_small=takes_small):
         yield
 

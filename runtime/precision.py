@@ -4,15 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from mixpert_py.runtime.context import (
-    Choice,
-    Modules,
-    SchemeUse,
-    checked,
-    current,
-    require_backend,
-    use,
-)
+from mixpert_py.runtime.backends import require_backend
+from mixpert_py.runtime.context import Choice, Modules, SchemeUse, checked, current, use
 from mixpert_py.runtime.modules import modules_covered
 from mixpert_py.runtime.program_frames import warn
 

@@ -14,7 +14,15 @@ from mixpert_py.runtime.arrays import (
     default_scheme,
     name_of,
 )
-from mixpert_py.runtime.context import Choice, Context, accumulations, emulates
+from mixpert_py.runtime.backends import (
+    CUDA,
+    REFERENCE,
+    accumulations,
+    backend_of,
+    emulates,
+    product_of,
+)
+from mixpert_py.runtime.context import Choice, Context
 from mixpert_py.runtime.gpu import device, foreign
 from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.reasons import Reason, Shape
@@ -184,21 +192,16 @@ def _on_host(
             return Declined(None)
         request = request._replace(scheme=scheme)
     is_asked = backend is not None
-    is_on_host = request.scheme in ON_HOST or emulates(backend)
+    made_by = REFERENCE if request.scheme in ON_HOST else backend_of(backend) or CUDA
     reason = _unsuited(call, request.scheme)
     if reason is None and request.scheme == "float32":
         reason = worth.why_not_cast(call.a, call.b, shape)
-    elif reason is None and not is_on_host:
+    elif reason is None and made_by.is_on_gpu:
         reason = worth.why_not_moved(call.a, call.b, shape, request.scheme, is_asked=is_asked)
     if reason is not None:
         return Declined(reason if is_chosen or is_asked else None)
-    if is_on_host:
-        request = request._replace(accumulation=accumulations(backend))
-        return Selection(emulation.multiply, request)
-    # Imported when a product needs it: it brings more with it than all that a host needs.
-    from mixpert_py.runtime.gpu import transfer
-
-    return Selection(transfer.multiply, request)
+    request = request._replace(accumulation=accumulations(backend))
+    return Selection(product_of(made_by), request)
 
 
 def why_not_lower(call: Call, shape: Shape | Reason) -> Reason | None:

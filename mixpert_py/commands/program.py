@@ -43,8 +43,7 @@ def _completing(module: str, name: str) -> Complete:
     return complete
 
 
-BACKENDS = ("reference", "cuda")
-complete_backends = _completing(__name__, "BACKENDS")
+complete_backends = _completing("mixpert_py.runtime.backends", "BACKENDS")
 complete_criteria = _completing("mixpert_py.tuner.criterion", "CRITERIA")
 complete_devices = _completing("mixpert_py.runtime.model.known_devices", "names")
 complete_schemes = _completing("mixpert_py.runtime.schemes", "schemes")

@@ -320,7 +320,7 @@ def settings_of(options: Options, taken: list[str]) -> "TuningOptions":
 
     taken: those that the project gave, as words of the command line.
     """
-    from mixpert_py.runtime.context import emulates, require_backend
+    from mixpert_py.runtime.backends import emulates, require_backend
     from mixpert_py.tuning.options import TuningOptions, limits_from, parse_budgets, parse_named
 
     options, stricter = options.stricter()

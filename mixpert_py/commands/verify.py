@@ -146,7 +146,7 @@ def _settings(options: Options, plan: "Plan") -> "TuningOptions":
     """The options as the verification takes them; those that were left out are the plan's own."""
     from mixpert_py.budget import limits_of
     from mixpert_py.errors import PlanError
-    from mixpert_py.runtime.context import emulates, require_backend
+    from mixpert_py.runtime.backends import backend_of, require_backend
     from mixpert_py.tuning.judge import resolve
     from mixpert_py.tuning.options import TuningOptions, parse_budgets, parse_named
 
@@ -159,7 +159,7 @@ def _settings(options: Options, plan: "Plan") -> "TuningOptions":
     except PlanError as error:
         raise PlanError(f"{options.plan}: {error} (--error BUDGET)") from None
     backend, made_by = options.backend, plan.provenance.backend
-    if backend is None and (made_by == "cuda" or emulates(made_by)):
+    if backend is None and backend_of(made_by) is not None:
         backend = made_by
     require_backend(backend)
     reference = options.reference

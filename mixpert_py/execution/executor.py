@@ -29,7 +29,7 @@ from mixpert_py.execution.process import ForkServer
 from mixpert_py.execution.worker import Job, Result, SiteResult
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.arrays import PRECISION
-from mixpert_py.runtime.context import emulates
+from mixpert_py.runtime.backends import emulates, is_on_gpu
 from mixpert_py.runtime.gpu import device
 from mixpert_py.tuner.records import Measurement
 
@@ -172,7 +172,7 @@ def usable_gpu(backend: str | None) -> device.Device | None:
 
 def would_run(result: Result, gpu: device.Device, backend: str | None) -> bool:
     """Whether products of a native run would run on the GPU: its arrays are there, or are moved."""
-    if backend == "cuda" or result.on_gpu:
+    if is_on_gpu(backend) or result.on_gpu:
         return True
     figures = worth.figures(gpu.name)
     for site in result.sites.values():

@@ -359,6 +359,7 @@ def _make_once(scheme: str, m: int, k: int, n: int, dtype: str, *, moved: bool) 
 
     from mixpert_py.runtime.api import matmul
     from mixpert_py.runtime.arrays import PRECISION
+    from mixpert_py.runtime.backends import CUDA
 
     xp: ModuleType = np if moved else cupy
     draw = xp.random.default_rng(0)
@@ -368,7 +369,7 @@ def _make_once(scheme: str, m: int, k: int, n: int, dtype: str, *, moved: bool) 
             draw.standard_normal(shape, dtype=real).astype(dtype, copy=False)
             for shape in ((m, k), (k, n))
         )
-        matmul(a, b, scheme=scheme, backend="cuda")
+        matmul(a, b, scheme=scheme, backend=CUDA.name)
 
 
 def _imported(job: Job) -> tuple[str, ...]:

@@ -18,7 +18,8 @@ from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan, is_in_source, module_of
 from mixpert_py.runtime import context as contexts
-from mixpert_py.runtime.context import Context, Modules, SchemeUse, require_backend
+from mixpert_py.runtime.backends import require_backend
+from mixpert_py.runtime.context import Context, Modules, SchemeUse
 from mixpert_py.runtime.modules import covered_for
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.sources import project, source_files

@@ -20,7 +20,7 @@ from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import project_folder
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime.context import emulates
+from mixpert_py.runtime.backends import emulates
 from mixpert_py.tuner.records import Measurement
 from mixpert_py.tuning.judge import NO_FLOW, Comparison
 from mixpert_py.tuning.options import TuningOptions

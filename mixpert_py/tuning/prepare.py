@@ -14,7 +14,7 @@ from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import processor
 from mixpert_py.runtime.arrays import is_wide
-from mixpert_py.runtime.context import emulates
+from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.schemes import emulation_of, ladder
 from mixpert_py.sources.packages import described, unused_line

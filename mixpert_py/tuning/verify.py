@@ -18,7 +18,7 @@ from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.outputs import Values
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Criterion, Plan, Site, module_of
-from mixpert_py.runtime.context import emulates
+from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.tuner.ratio import OF_RUNS, SMALLEST_GAIN, Pace, Ratio
 from mixpert_py.tuner.records import largest_of_each

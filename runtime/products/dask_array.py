@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime.arrays import AnyArray, is_single
-from mixpert_py.runtime.context import Context, current, require_backend, use
+from mixpert_py.runtime.backends import is_on_gpu, require_backend
+from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.products.contraction import expand, read
 from mixpert_py.runtime.products.rearranged import pairs_of
 from mixpert_py.runtime.reasons import Reason
@@ -167,7 +168,7 @@ def _may_differ(arrays: Sequence[AnyArray], settings: Settings) -> bool:
     context = current()
     scheme = settings.scheme or context.choice(settings.site).scheme
     backend = settings.backend or context.backend
-    if backend != "cuda":  # which is for each worker to have
+    if not is_on_gpu(backend):  # which is for each worker to have
         require_backend(backend)
     get(scheme or "native")
     if context.trace is not None or scheme not in (None, "native"):

@@ -15,6 +15,7 @@ from numpy import ndarray
 
 from mixpert_py.runtime.api import carry_out, in_force
 from mixpert_py.runtime.arrays import PRECISION, AnyArray, are_whole, is_wide, name_of
+from mixpert_py.runtime.backends import is_on_gpu
 from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.products.contraction import Pair, Step, Sum, contraction, expand, path, read
@@ -251,7 +252,7 @@ def _is_emulated(settings: Settings, found: Problem) -> bool:
         return scheme != "native" and (scheme != "exact" or is_whole)
     backend = settings.backend or current().backend
     is_single = not is_wide(*(name_of(x.dtype) for x in found.arrays))
-    return is_single and (backend == "cuda" or type(found.arrays[0]) is not ndarray)
+    return is_single and (is_on_gpu(backend) or type(found.arrays[0]) is not ndarray)
 
 
 def _by_steps(

@@ -14,7 +14,7 @@ import numpy as np
 
 from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.arrays import default_scheme, name_of
-from mixpert_py.runtime.context import emulates
+from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.gpu import foreign
 from mixpert_py.runtime.products.below_autograd import on_arrays
 from mixpert_py.runtime.products.tensors import SHAPES, torch_matmul

@@ -25,7 +25,8 @@ from mixpert_py.passes.dataflow.graph import dependencies
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.arrays import is_single
-from mixpert_py.runtime.context import Context, emulates, use
+from mixpert_py.runtime.backends import emulates
+from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import in_memory, source_files
