@@ -20,31 +20,30 @@ class AnyArray(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]: ...
-
     @property
     def ndim(self) -> int: ...
-
     @property
     def size(self) -> int: ...
-
     @property
     def dtype(self) -> Any: ...
-
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def itemsize(self) -> int: ...
     @property
     def T(self) -> Any: ...  # noqa: N802 — the libraries' name
-
     @property
     def reshape(self) -> Callable[..., Any]: ...
-
     @property
     def transpose(self) -> Callable[..., Any]: ...
-
     @property
     def astype(self) -> Callable[..., Any]: ...
-
+    @property
+    def swapaxes(self) -> Callable[..., Any]: ...
     @property
     def __getitem__(self) -> Callable[..., Any]: ...
-
+    @property
+    def __setitem__(self) -> Callable[..., None]: ...
     @property
     def __matmul__(self) -> Callable[..., Any]: ...
 
@@ -76,42 +75,19 @@ class DeviceArray(Protocol):
     def itemsize(self) -> int: ...
 
 
-class GpuArray(DeviceArray, Protocol):
+class GpuArray(DeviceArray, AnyArray, Protocol):
     """A CuPy array, as far as products use it."""
 
     @property
-    def ndim(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
     def nbytes(self) -> int: ...
-
     @property
     def flags(self) -> Any: ...
-
     @property
     def base(self) -> Any: ...
-
-    @property
-    def T(self) -> Any: ...  # noqa: N802 — the library's name
-
-    @property
-    def reshape(self) -> Callable[..., Any]: ...
-
-    @property
-    def astype(self) -> Callable[..., Any]: ...
-
     @property
     def fill(self) -> Callable[..., None]: ...
-
     @property
-    def __getitem__(self) -> Callable[..., Any]: ...
-
-    @property
-    def __setitem__(self) -> Callable[..., None]: ...
-
+    def get(self) -> Callable[..., Any]: ...
     def __len__(self) -> int: ...
 
 
@@ -120,22 +96,22 @@ class Tensor(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]: ...
-
     @property
     def dtype(self) -> Any: ...
-
     @property
     def requires_grad(self) -> bool: ...
-
     def numel(self) -> int: ...
-
     def get_device(self) -> int: ...
-
+    @property
+    def device(self) -> Any: ...
+    @property
+    def layout(self) -> Any: ...
+    @property
+    def is_cuda(self) -> bool: ...
+    def data_ptr(self) -> int: ...
     def detach(self) -> Any: ...
-
-    def mul_(self, other: Any, /) -> Any: ...
-
-    def add_(self, other: Any, /, *, alpha: float = 1) -> Any: ...
+    def mul_(self, other: object, /) -> Any: ...
+    def add_(self, other: object, /, *, alpha: float = 1) -> Any: ...
 
 
 # The types that take schemes, and of what precision they are.
@@ -178,7 +154,7 @@ def are_whole(*names: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def name_of(dtype: Any) -> str:
+def name_of(dtype: object) -> str:
     """A dtype's name, which NumPy composes anew each time; PyTorch's without its module."""
     return str(dtype).rpartition(".")[2]
 
@@ -194,7 +170,7 @@ def shares(x: Array, y: Array) -> bool:
         return True
 
 
-def shares_on_device(x: Any, y: Any) -> bool:
+def shares_on_device(x: GpuArray, y: GpuArray) -> bool:
     """The same of CuPy arrays of one device; nothing of them is read."""
     return shares(np.asarray(_Addresses(x)), np.asarray(_Addresses(y)))
 
@@ -202,7 +178,7 @@ def shares_on_device(x: Any, y: Any) -> bool:
 class _Addresses:
     """The addresses of a CuPy array's elements, as if they were in host memory."""
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: GpuArray) -> None:
         self.__array_interface__ = {
             "data": (x.data.ptr, True),
             "shape": x.shape,

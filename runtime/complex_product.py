@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.arrays import Array
+from mixpert_py.runtime.arrays import AnyArray, Array
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
 
@@ -33,25 +33,25 @@ class Way(NamedTuple):
     join: Callable[[Any, Any], None]
 
 
-def is_complex(*operands: Any) -> bool:
+def is_complex(*operands: AnyArray) -> bool:
     """Whether any of some arrays is."""
     return any(x.dtype.kind == "c" for x in operands)
 
 
-def widened(x: Any) -> Any:
+def widened(x: AnyArray) -> Any:
     """An array in float64, or complex128; itself if it is."""
     return x.astype(np.complex128 if is_complex(x) else np.float64, copy=False)
 
 
 def multiply(
     way: Way,
-    a: Any,
-    b: Any,
+    a: AnyArray,
+    b: AnyArray,
     product: Callable[[Any, Any], Product | Reason],
     *,
-    left: Any = None,
-    right: Any = None,
-    out: Any = None,
+    left: AnyArray | None = None,
+    right: AnyArray | None = None,
+    out: AnyArray | None = None,
 ) -> Product | Reason:
     """A·B, at least one of them complex, by a product of real operands; or why that is not made.
 
@@ -82,7 +82,7 @@ def multiply(
     return made.with_value(out)
 
 
-def parts(way: Way, x: Any) -> Any:
+def parts(way: Way, x: AnyArray) -> Any:
     """The real and the imaginary part of x (…, rows, columns) as one array, (2, *x.shape).
 
     A stack that repeats itself along an axis does so here, too.
@@ -91,7 +91,7 @@ def parts(way: Way, x: Any) -> Any:
     return way.xp.broadcast_to(way.split(x[once]), (2, *x.shape))
 
 
-def _lifted(both: Any, axes: int) -> Any:
+def _lifted(both: AnyArray, axes: int) -> Any:
     """Parts with more axes of one before their stack's own."""
     return both[(slice(None), *(None,) * axes)]
 
@@ -126,7 +126,7 @@ SUMS = {
 }
 
 
-def split_on_device(z: Any) -> Any:
+def split_on_device(z: AnyArray) -> Any:
     """Split z, complex64 or complex128 of shape s with any strides, into (2, *s) float32 or
     float64.
     """
@@ -140,7 +140,7 @@ def split_on_device(z: Any) -> Any:
     return parts
 
 
-def join_on_device(products: Any, out: Any) -> None:
+def join_on_device(products: AnyArray, out: AnyArray) -> None:
     """Join products of parts, (2, 2, *s) or (2, *s), into the complex array `out` of shape s."""
     real = products.dtype.name
     text, made = f"z = {IN_CUDA[real]}(x, y);", f"{COMPLEX[real]} z"

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import Choice, Context
 from mixpert_py.runtime.plan_guard import PlanGuard
 from mixpert_py.runtime.reasons import Reason
@@ -106,7 +107,7 @@ def _rest(call: Call, settings: Settings, context: Context, signature: object) -
         keep(context, signature, lambda *_: next(calls, None))
 
 
-def _into(out: Any, value: Any) -> Any:
+def _into(out: AnyArray | None, value: object) -> Any:
     """Return `out` with a product in it, which `select` has checked; without `out`, the product."""
     if out is None:
         return value
@@ -122,7 +123,7 @@ class _Watched:
     def __init__(self, launches: Known, guard: PlanGuard) -> None:
         self.launches, self.guard = launches, guard
 
-    def __call__(self, a: Any, b: Any) -> Any:
+    def __call__(self, a: AnyArray, b: AnyArray) -> Any:
         if self.guard.refuses():
             return NATIVE
         value = self.launches(a, b)
@@ -135,7 +136,7 @@ def _by_prepared(
     selection: Selection,
     call: Call,
     context: Context,
-    signature: Any,
+    signature: object,
     guard: PlanGuard | None,
 ) -> Any:
     """The product by launches that are cached for its signature from now on; None if launches

@@ -118,12 +118,12 @@ class _State:
                 warnings.filterwarnings("ignore", GLOBAL_HOOKS, UserWarning)
                 self.calls = getattr(module, CALLS)(self.see_call)
 
-    def see_parameter(self, module: Any, name: str, parameter: Any) -> None:
+    def see_parameter(self, module: object, name: str, parameter: object) -> None:
         """Put the hook in place if products with a module's new parameter may take a scheme."""
         if self.hook is None and parameter_may_gain(parameter):
             self.cover()
 
-    def see_call(self, module: Any, operands: Any) -> None:
+    def see_call(self, module: Any, operands: object) -> None:
         """Put the hook in place if products of a called module may take a scheme.
 
         A module that was loaded whole has registered no parameter.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from mixpert_py.errors import PlanError, ShapeError
-from mixpert_py.runtime.arrays import PRECISION, default_scheme, name_of
+from mixpert_py.runtime.arrays import PRECISION, AnyArray, default_scheme, name_of
 from mixpert_py.runtime.context import Choice, current
 from mixpert_py.runtime.gpu import foreign
 from mixpert_py.runtime.reasons import Reason
@@ -47,7 +47,7 @@ class PackedArray:
 UNPACKED = ("native", "float32", "float64")  # schemes whose operands are kept as they are
 
 
-def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray:
+def pack(b: AnyArray, scheme: str | None = None, side: Side = "right") -> PackedArray:
     """An operand packed once, for `matmul` to take in place of the array.
 
     b: (…, k, n), or (…, m, k) with side "left"; float32, float64 or complex, on a GPU; arrays
@@ -82,7 +82,7 @@ def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray
     return PackedArray(b, name, side, None if isinstance(packed, Reason) else packed)
 
 
-def _default(b: Any) -> str:
+def _default(b: object) -> str:
     """Return the scheme for which `pack` packs an operand if none is given or in force."""
     dtype = name_of(getattr(b, "dtype", None))
     return default_scheme(dtype) or ("native" if dtype in PRECISION else "faithful")

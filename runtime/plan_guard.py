@@ -15,7 +15,7 @@ product, all are checked before they are used.
 """
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -84,7 +84,7 @@ class PlanGuard:
         self._report(error)
         return False
 
-    def watch(self, a: Any, b: Any, product: Any) -> bool:
+    def watch(self, a: AnyArray, b: AnyArray, product: AnyArray) -> bool:
         """Look at a product of arrays on a GPU, without waiting; `refuses` tells what was found.
 
         One that is made after entries were off is waited for. Returns whether it may be used, and
@@ -105,7 +105,9 @@ class PlanGuard:
             self._sample = self._sample or sample(a, b, product, self._calls)
         return True
 
-    def _whole_error(self, a: Any, b: Any, product: Any, entries_error: float) -> float | None:
+    def _whole_error(
+        self, a: AnyArray, b: AnyArray, product: AnyArray, entries_error: float
+    ) -> float | None:
         """The error of a product, or a stack of them, some of whose entries are off by so much: of
         these alone where no more is known. None where a CUDA graph is being captured.
         """

@@ -29,7 +29,7 @@ def sampled_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> flo
         return error_of(*entries(a, b, product, turn))
 
 
-def entries(a: Any, b: Any, product: Any, turn: int) -> tuple[Any, Any]:
+def entries(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> tuple[Any, Any]:
     """A few entries of a product in float64 or complex128, and those of the array that was made,
     on the device where the arrays are; NumPy's, or CuPy's.
     """
@@ -63,7 +63,9 @@ def error_of(exact: Array, found: Array) -> float:
     return off / size if size else math.inf if off else 0.0
 
 
-def projections(xp: ModuleType, a: Any, b: Any, product: Any, turn: int) -> tuple[Any, Any]:
+def projections(
+    xp: ModuleType, a: AnyArray, b: AnyArray, product: AnyArray, turn: int
+) -> tuple[Any, Any]:
     """A (B X) and Ĉ X in float64 or complex128, X of VECTORS columns of random numbers.
 
     E(‖C X‖²) is ‖C‖² times a constant wherever C has its mass, and so it is of C − Ĉ. xp: NumPy, or
@@ -95,7 +97,7 @@ def _vectors(xp: ModuleType, length: int, turn: int) -> Any:
     return unit.reshape(length, VECTORS)
 
 
-def _times(xp: ModuleType, x: Any, vectors: Any) -> Any:
+def _times(xp: ModuleType, x: AnyArray, vectors: AnyArray) -> Any:
     """x @ vectors in float64 or complex128; of x, some rows at a time are widened."""
     wide = np.result_type(x.dtype, np.float64)
     if x.dtype == wide:
@@ -106,7 +108,7 @@ def _times(xp: ModuleType, x: Any, vectors: Any) -> Any:
     return xp.concatenate(tuple(parts), axis=-2)
 
 
-def _matrices(a: Any, b: Any, product: Any) -> tuple[Any, Any, Any]:
+def _matrices(a: AnyArray, b: AnyArray, product: AnyArray) -> tuple[Any, Any, Any]:
     """Operands and the product as matrices, or stacks of them, where some are vectors."""
     left = a if a.ndim > 1 else a[np.newaxis]
     right = b if b.ndim > 1 else b[:, np.newaxis]
@@ -114,7 +116,7 @@ def _matrices(a: Any, b: Any, product: Any) -> tuple[Any, Any, Any]:
     return left, right, product.reshape(*stack, left.shape[-2], right.shape[-1])
 
 
-def _matrix(x: Any, index: tuple[int, ...]) -> Any:
+def _matrix(x: AnyArray, index: tuple[int, ...]) -> Any:
     """A matrix of an operand that is broadcast to a stack."""
     stack = x.shape[:-2]
     places = index[len(index) - len(stack) :]
@@ -161,7 +163,7 @@ class DeviceSample:
             return error_of(self._exact, self._found)
 
 
-def sample(a: Any, b: Any, product: Any, turn: int) -> DeviceSample | None:
+def sample(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> DeviceSample | None:
     """Enqueue the check of a product of arrays on one GPU, on the stream that made it.
 
     a, b, product: arrays of one library. turn: the seed of the choice of entries. Returns None
@@ -170,7 +172,7 @@ def sample(a: Any, b: Any, product: Any, turn: int) -> DeviceSample | None:
     return _beside(a, b, product, lambda x, y, z: DeviceSample(x, y, z, turn), full=None)
 
 
-def whole_error(a: Any, b: Any, product: Any, turn: int) -> float | None:
+def whole_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> float | None:
     """About ‖C − Ĉ‖F / ‖C‖F of a whole product, or a whole stack; of one on a GPU it is waited for.
 
     a, b, product: arrays of one library, NumPy's or on one GPU. turn: other vectors for another.
@@ -191,7 +193,12 @@ def _whole_error(a: GpuArray, b: GpuArray, product: GpuArray, turn: int) -> floa
 
 
 def _beside(
-    a: Any, b: Any, product: Any, work: Callable[[Any, Any, Any], T], *, full: T | None
+    a: AnyArray,
+    b: AnyArray,
+    product: AnyArray,
+    work: Callable[[Any, Any, Any], T],
+    *,
+    full: T | None,
 ) -> T | None:
     """The result of `work` for the arrays as CuPy arrays, on the stream that made the product.
 

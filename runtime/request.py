@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.program_frames import pass_over
 from mixpert_py.runtime.reasons import Reason, Shape
 
@@ -76,7 +77,7 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
         return self.shape_of(self.a, self.b)
 
 
-def call_native(native: Native, *operands: Any, **options: Any) -> Any:
+def call_native(native: Native, *operands: object, **options: object) -> Any:
     """native(*operands, **options), called from here: in `warned` warnings are errors at first."""
     return native(*operands, **options)
 
@@ -138,18 +139,18 @@ class Product(NamedTuple):
     outliers: Callable[[], float] = no_outliers
     transfer: float = 0.0
 
-    def with_value(self, value: Any) -> "Product":
+    def with_value(self, value: object) -> "Product":
         """The same product, in another array."""
         return self._replace(value=value)
 
 
-def is_dask(*operands: Any) -> bool:
+def is_dask(*operands: object) -> bool:
     """Whether any operand is a Dask array."""
     array = getattr(sys.modules.get("dask.array"), "Array", None)
     return array is not None and any(isinstance(x, array) for x in operands)
 
 
-def matmul_shape(a: Any, b: Any) -> Shape | Reason:
+def matmul_shape(a: AnyArray, b: AnyArray) -> Shape | Reason:
     """(m, k, n) of a product as np.matmul makes it, or Reason.SHAPE."""
     m, k = a.shape[-2:] if a.ndim > 1 else (1, a.shape[0])
     inner, n = b.shape[-2:] if b.ndim > 1 else (b.shape[0], 1)
@@ -164,26 +165,26 @@ def matmul_shape(a: Any, b: Any) -> Shape | Reason:
     return math.prod(stack) * m, k, n
 
 
-def dot_shape(a: Any, b: Any) -> Shape | Reason:
+def dot_shape(a: AnyArray, b: AnyArray) -> Shape | Reason:
     """(m, k, n) of a product as np.dot makes it, or why there is none."""
     if b.ndim > 2 and a.ndim > 1:
         return Reason.DIMENSIONS  # every matrix of a with every one of b, not in pairs
     return matmul_shape(a, b)
 
 
-def mm_shape(a: Any, b: Any) -> Shape | Reason:
+def mm_shape(a: AnyArray, b: AnyArray) -> Shape | Reason:
     """(m, k, n) of a product as torch.mm makes it, or why there is none."""
     return matmul_shape(a, b) if a.ndim == b.ndim == 2 else Reason.DIMENSIONS
 
 
-def bmm_shape(a: Any, b: Any) -> Shape | Reason:
+def bmm_shape(a: AnyArray, b: AnyArray) -> Shape | Reason:
     """(m, k, n) of a product as torch.bmm makes it, or why there is none."""
     if not a.ndim == b.ndim == 3:
         return Reason.DIMENSIONS
     return matmul_shape(a, b) if a.shape[0] == b.shape[0] else Reason.SHAPE
 
 
-def result_shape(a: Any, b: Any) -> tuple[int, ...]:
+def result_shape(a: AnyArray, b: AnyArray) -> tuple[int, ...]:
     """The shape that np.matmul gives its result."""
     rows = a.shape[-2:-1] if a.ndim > 1 else ()
     columns = b.shape[-1:] if b.ndim > 1 else ()

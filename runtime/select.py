@@ -11,6 +11,8 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import exact_integers, worth
 from mixpert_py.runtime.arrays import (
     PRECISION,
+    AnyArray,
+    GpuArray,
     default_scheme,
     name_of,
 )
@@ -256,7 +258,7 @@ def _dtypes(call: Call) -> tuple[str, str]:
     return name_of(call.a.dtype), name_of(call.b.dtype)
 
 
-def _takes_result(out: Any, call: Call) -> bool:
+def _takes_result(out: AnyArray, call: Call) -> bool:
     """Whether `out` is an array of the result's shape and type, which np.dot wants in C order,
     np.matmul in any order. Anything else is for the native product to judge.
     """
@@ -357,7 +359,7 @@ def takes_tensors(call: Call) -> bool:
     return call.takes_tensors or call.native is operator.matmul
 
 
-def takes_result_on_device(out: Any, call: Call) -> bool:
+def takes_result_on_device(out: GpuArray, call: Call) -> bool:
     """Return whether `out` is an array of the operands' library, of the result's shape and type."""
     if type(out) is not type(call.a) or tuple(out.shape) != result_shape(call.a, call.b):
         return False

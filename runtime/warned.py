@@ -22,7 +22,7 @@ CALLERS = r"mixpert_py\.runtime\.(api|warned)\Z"
 warnings.filterwarnings("error", category=RuntimeWarning, module=CALLERS)
 
 
-def call(native: Native, a: Any, b: Any, *rest: Any, **options: Any) -> Any:
+def call(native: Native, a: object, b: object, *rest: object, **options: object) -> Any:
     """native(a, b, *rest, **options), with its warnings as from the program's frame.
 
     Warnings name our own frame if the result may lie in memory of an operand: NumPy's `dot` then
@@ -38,12 +38,12 @@ def call(native: Native, a: Any, b: Any, *rest: Any, **options: Any) -> Any:
         return again(warning, partial(native, **options), a, b, *rest)
 
 
-def call_method(a: Any, b: Any, *rest: Any, **options: Any) -> Any:
+def call_method(a: Any, b: object, *rest: object, **options: object) -> Any:
     """a.dot(b, *rest, **options), called as a function by `call`."""
     return a.dot(b, *rest, **options)
 
 
-def _is_apart(out: Any, a: Any, b: Any) -> bool:
+def _is_apart(out: object, a: object, b: object) -> bool:
     """Whether arrays share no memory; False if that takes more than a look at their bounds."""
     if not (type(out) is type(a) is type(b) is np.ndarray):
         return False
@@ -52,7 +52,7 @@ def _is_apart(out: Any, a: Any, b: Any) -> bool:
     return not (np.may_share_memory(out, a) or np.may_share_memory(out, b))
 
 
-def again(warning: RuntimeWarning, native: Native, *operands: Any) -> Any:
+def again(warning: RuntimeWarning, native: Native, *operands: object) -> Any:
     """The product whose warning became an error, with its warnings as from the program's frame.
 
     A warning that code of the program has raised is raised.

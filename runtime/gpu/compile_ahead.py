@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu.gemm import gemm
 from mixpert_py.runtime.gpu.guard import safe, wider_of
 from mixpert_py.runtime.packing import (
@@ -85,7 +86,7 @@ def _compilations(request: Request) -> list[Callable[[], None]]:
     return [partial(on_device, compile) for compile in tasks]
 
 
-def _compile_gemm(scheme: Scheme, a: Form, b: Form, c: Any) -> None:
+def _compile_gemm(scheme: Scheme, a: Form, b: Form, c: GpuArray) -> None:
     block = scheme.lengths(a.k)[1]
     left, right = (
         _Unpacked(layout(splitter, x.batch, x.rows, x.k, block, False))

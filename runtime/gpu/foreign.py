@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from mixpert_py.runtime import signatures
+from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.gpu import native
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.signatures import NATIVE, Known, device_of
@@ -67,7 +68,7 @@ class Apart(NamedTuple):
         return f"operands are on {self.first} and {self.second}: move one, {self.move}"
 
 
-def may_be_on_device(kind: Any) -> bool:
+def may_be_on_device(kind: object) -> bool:
     """Whether instances of a type can be arrays on a GPU."""
     try:
         return _may_be_on_device(kind)
@@ -116,7 +117,7 @@ def placement(a: Any, b: Any) -> Placement | Apart | Reason | None:
         return Reason.NOT_AN_ARRAY  # it has no memory: it is traced, batched, deleted …
 
 
-def borrow(placement: Placement, a: Any, b: Any) -> Borrowed | Reason:
+def borrow(placement: Placement, a: object, b: object) -> Borrowed | Reason:
     """The operands as CuPy arrays that share memory, or the reason why their library does not
     allow that.
     """
@@ -146,7 +147,7 @@ def on_host(x: Any) -> Any:
         return tensor.float().numpy()  # bfloat16, which NumPy has not
 
 
-def wait_for(x: Any) -> bool:
+def wait_for(x: object) -> bool:
     """Wait until the current stream of an array's library has reached this point.
 
     While the stream is captured nothing runs: then return False without waiting.
@@ -182,25 +183,25 @@ def torch_is_full() -> bool:
         return False
 
 
-def native_if_reduced(a: Any, b: Any) -> Known | None:
+def native_if_reduced(a: object, b: object) -> Known | None:
     """Return NATIVE while PyTorch, or CuPy, may make float32 products in lower precision (TF32)."""
     torch = sys.modules.get("torch")
     is_tensor = torch is not None and isinstance(a, torch.Tensor)
     return None if (torch_is_full if is_tensor else cupy_is_full)() else NATIVE
 
 
-def native_if_sparse(a: Any, b: Any) -> Known | None:
+def native_if_sparse(a: Tensor, b: Tensor) -> Known | None:
     """Return NATIVE if a tensor is sparse; dense tensors of its shape may take a scheme."""
     torch: Any = sys.modules["torch"]
     return None if a.layout is b.layout is torch.strided else NATIVE
 
 
-def native_if_needed(a: Any, b: Any) -> Known | None:
+def native_if_needed(a: Tensor, b: Tensor) -> Known | None:
     """Return NATIVE if only PyTorch can make a product of tensors, see `needed_by_torch`."""
     return None if needed_by_torch(sys.modules["torch"], a, b) is None else NATIVE
 
 
-def needed_by_torch(torch: Any, a: Any, b: Any) -> Reason | None:
+def needed_by_torch(torch: Any, a: Tensor, b: Tensor) -> Reason | None:
     """Why only PyTorch can make a product of tensors: gradients or autocast; None: others can."""
     if torch.is_autocast_enabled("cuda"):
         return Reason.AUTOCAST
@@ -246,7 +247,7 @@ class _Stream(NamedTuple):
         return 0, self.address
 
 
-def _borrow_tensors(a: Any, b: Any) -> Borrowed | Reason:
+def _borrow_tensors(a: Tensor, b: Tensor) -> Borrowed | Reason:
     torch = sys.modules["torch"]
     reason = needed_by_torch(torch, a, b)
     if reason is not None:
@@ -271,7 +272,7 @@ def _borrow_tensors(a: Any, b: Any) -> Borrowed | Reason:
     return Borrowed(left, right, scope, torch.from_dlpack)
 
 
-def _as_written(tensor: Any) -> Any:
+def _as_written(tensor: Tensor) -> Any:
     """A tensor whose memory holds its values, because PyTorch conjugates and negates lazily."""
     return tensor.detach().resolve_conj().resolve_neg()
 
@@ -288,7 +289,7 @@ def _by_dlpack(a: Any, b: Any) -> Placement | Apart | Reason | None:
     return Placement(number, _nobody_knows, _borrow_by_dlpack)
 
 
-def _borrow_by_dlpack(a: Any, b: Any) -> Borrowed:
+def _borrow_by_dlpack(a: Any, b: object) -> Borrowed:
     import cupy
 
     number = a.__dlpack_device__()[1]

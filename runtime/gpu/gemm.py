@@ -5,6 +5,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu import residues
 from mixpert_py.runtime.kernels import abi
 from mixpert_py.runtime.kernels.abi import STEP
@@ -75,7 +76,7 @@ def gemm(
     left: KernelOperand,
     right: KernelOperand,
     scheme: Scheme,
-    out: Any,
+    out: GpuArray,
     *,
     stream: Stream = 0,
     family: Family | None = None,

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.runtime import worth
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
@@ -49,12 +50,12 @@ class Guard(NamedTuple):
         return bool(found[0])
 
 
-def wider_of(scheme: Scheme, a: Any, b: Any) -> Scheme | None:
+def wider_of(scheme: Scheme, a: GpuArray, b: GpuArray) -> Scheme | None:
     """The wider scheme for which these matrices, or stacks, are also packed; None: no other one."""
     return scheme.wider if _count(a, b) >= worth.MIN_GUARDED else None
 
 
-def safe(scheme: Scheme, a: Any, b: Any, device: int) -> Scheme:
+def safe(scheme: Scheme, a: GpuArray, b: GpuArray, device: int) -> Scheme:
     """The scheme by which a device multiplies these matrices: the given one if a guard decides
     whether its slices represent them, else the wider one.
     """
@@ -64,7 +65,7 @@ def safe(scheme: Scheme, a: Any, b: Any, device: int) -> Scheme:
     return wider if state.has_wider and wider.name not in state.refused else scheme
 
 
-def _count(a: Any, b: Any) -> int:
+def _count(a: GpuArray, b: GpuArray) -> int:
     """The number of multiplications in a product or a stack of products."""
     return int(max(a.size * b.shape[-1], b.size * a.shape[-2]))
 

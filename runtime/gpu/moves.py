@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.arrays import Array
+from mixpert_py.runtime.arrays import AnyArray, Array, GpuArray
 from mixpert_py.runtime.gpu import result_memory, staging
 from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.gpu.staging import Job, Place, Stager, lacking_memory, pieces, stager
@@ -61,7 +61,7 @@ class Moves:
 
         return Sent(array, self.stream, self._job(put, stored.shape, dtype), events)
 
-    def fetch(self, target: Array, x: Any) -> "Fetched":
+    def fetch(self, target: Array, x: GpuArray) -> "Fetched":
         """Begin to copy a computed array of the device to a NumPy array of its shape."""
         if target.flags.c_contiguous and result_memory.is_locked(target):
             x.get(stream=self._back, out=target, blocking=False)
@@ -98,7 +98,7 @@ class Sent:
     job: the copy, which appends to `events`; None: `events` are complete.
     """
 
-    def __init__(self, array: Any, stream: Any, job: Job | None, events: list[Any]) -> None:
+    def __init__(self, array: AnyArray, stream: Any, job: Job | None, events: list[Any]) -> None:
         self._array, self._stream, self._job, self._events = array, stream, job, events
 
     def arrived(self) -> Any:
@@ -116,7 +116,7 @@ class Fetched:
     end: waits until the copy is complete.
     """
 
-    def __init__(self, x: Any, end: Callable[[], None]) -> None:
+    def __init__(self, x: AnyArray, end: Callable[[], None]) -> None:
         self._x, self.end = x, end
 
 
@@ -140,7 +140,7 @@ def moves(xp: ModuleType) -> Iterator[Moves]:
         idle += streams
 
 
-def same(x: Array, y: Array, there: Any) -> Any:
+def same(x: Array, y: Array, there: AnyArray) -> Any:
     """The view of `there`, the copy of y on the device, that equals x.
 
     None unless x and y are the same memory, x being y or its transpose.

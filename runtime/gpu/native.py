@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.arrays import GpuArray
+from mixpert_py.runtime.arrays import AnyArray, GpuArray
 from mixpert_py.runtime.signatures import native_product_of
 
 # By type: cuBLAS's numbers for its elements, and for sums of them in full precision.
@@ -118,7 +118,7 @@ def _direct(cupy: ModuleType, linalg: Any) -> Callable[..., None] | None:
 def _product(empty: type, call: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     gemms: dict[Layouts, Gemm | None] = {}
 
-    def product(a: Any, b: Any) -> Any:
+    def product(a: AnyArray, b: AnyArray) -> Any:
         """A·B, or None if CuPy's own operator has to make it."""
         dtype = a.dtype
         layouts = a.shape, b.shape, a.strides, b.strides, dtype, b.dtype

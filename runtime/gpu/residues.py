@@ -8,6 +8,7 @@ results bit for bit. A product of digits (`schemes.integers`) is one launch of a
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
@@ -71,7 +72,7 @@ def gemm(
     left: "KernelOperand",
     right: "KernelOperand",
     scheme: Scheme,
-    out: Any,
+    out: GpuArray,
     stream: Stream,
     family: Family | None = None,
 ) -> Any:

@@ -147,7 +147,7 @@ def multiply(
     return SliceProduct(result, scheme, *known)
 
 
-def keep_for_graph(result: GpuArray, used: Any) -> None:
+def keep_for_graph(result: GpuArray, used: object) -> None:
     """Keep what a product has used alive as long as its result, because replayed graphs use it
     again.
     """
@@ -286,7 +286,7 @@ def _launches(
     )
 
 
-def _nothing(kept: Any) -> None:
+def _nothing(kept: object) -> None:
     """Do nothing. The finalizer with this call keeps its argument alive until then."""
 
 

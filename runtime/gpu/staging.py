@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime import processor
-from mixpert_py.runtime.arrays import Array
+from mixpert_py.runtime.arrays import AnyArray, Array
 from mixpert_py.runtime.gpu.device import state_of
 
 SLOT_BYTES = 1 << 22  # half or twice as much is slower, with 8 threads on 16 cores
@@ -51,7 +51,7 @@ class Stager:
         self._used[self._turn] = event = self.stream.record()
         return event
 
-    def put(self, target: Any, x: Array, places: Iterator[Place]) -> None:
+    def put(self, target: AnyArray, x: Array, places: Iterator[Place]) -> None:
         """Begin to copy parts of a NumPy array to one of the device."""
         for place in places:
             part = target[place]
@@ -60,7 +60,7 @@ class Stager:
             part.set(held, stream=self.stream)
             self.use()
 
-    def get(self, target: Array, x: Any, places: Iterator[Place]) -> None:
+    def get(self, target: Array, x: AnyArray, places: Iterator[Place]) -> None:
         """Copy parts of an array of the device to a NumPy array."""
         end = None
         for place in places:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime import worth
-from mixpert_py.runtime.arrays import Array, shares
+from mixpert_py.runtime.arrays import Array, GpuArray, shares
 from mixpert_py.runtime.gpu import device, result_memory
 from mixpert_py.runtime.gpu import multiply as gpu
 from mixpert_py.runtime.gpu.moves import Fetched, Moves, Sent, moves, same
@@ -263,7 +263,9 @@ class _Pipeline:
         self._part = self.strips.popleft().arrived()
         return self._part
 
-    def multiply(self, left: Any, right: Any, ready: PackedOperand, target: Array) -> Reason | None:
+    def multiply(
+        self, left: GpuArray, right: GpuArray, ready: PackedOperand, target: Array
+    ) -> Reason | None:
         """Begin a product for `target`, and fetch the previous one. ready: `right`, packed."""
         how, stream = self.how, self.moves.stream
         with stream:
@@ -293,8 +295,8 @@ class _Pipeline:
     def _fetch(
         self,
         done: Any,
-        left: Any,
-        result: Any,
+        left: object,
+        result: GpuArray,
         target: Array,
         outliers: Callable[[], float],
     ) -> None:

@@ -240,7 +240,7 @@ def _table(table: dict[str, Any], path: str) -> Iterator[str]:
             yield from _table(row, here)
 
 
-def _line(key: str, value: Any) -> str:
+def _line(key: str, value: object) -> str:
     bare = key if re.fullmatch(r"\w+", key) else _quoted(key)
     if isinstance(value, str):
         value = _quoted(value)

@@ -128,7 +128,7 @@ def _first(x: AnyArray, axis: int) -> Any:
     return x[..., :count, :] if axis == -2 else x[..., :count]
 
 
-def _copies(a: Any, b: Any) -> tuple[Any, Any]:
+def _copies(a: AnyArray, b: AnyArray) -> tuple[Any, Any]:
     """Copies of two operands; where they share all memory, these do too: X·Xᵀ is made quicker."""
     left = _copy(a)
     if b is a:
@@ -174,7 +174,7 @@ def _has_rows(shape: tuple[int, ...], itemsize: int, strides: tuple[int, ...]) -
     return least == itemsize and LEAST_ROW <= length * itemsize <= most
 
 
-def _bytes(x: Any) -> int:
+def _bytes(x: AnyArray) -> int:
     """The memory of an operand's copy."""
     itemsize: int = x.itemsize
     if isinstance(x, np.ndarray) and _has_rows(x.shape, itemsize, x.strides):
