@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.api import dot as dot
     from mixpert_py.runtime.api import dot_method as dot_method
     from mixpert_py.runtime.api import matmul as matmul
+    from mixpert_py.runtime.modules import precision as precision
     from mixpert_py.runtime.packed_array import pack as pack
-    from mixpert_py.runtime.precision import precision as precision
     from mixpert_py.runtime.products.blas import blas_gemm as blas_gemm
     from mixpert_py.runtime.products.einsum import einops_einsum as einops_einsum
     from mixpert_py.runtime.products.einsum import einsum as einsum
@@ -74,7 +74,7 @@ _NAMES = {
     "mixpert_py.observation": "observe",
     "mixpert_py.runtime.api": "dot dot_method matmul",
     "mixpert_py.runtime.packed_array": "pack",
-    "mixpert_py.runtime.precision": "precision",
+    "mixpert_py.runtime.modules": "precision",
     "mixpert_py.runtime.products.blas": "blas_gemm",
     "mixpert_py.runtime.products.einsum": "einops_einsum einsum",
     "mixpert_py.runtime.products.in_place": "imatmul target",

@@ -1,11 +1,12 @@
-"""Covers PyTorch's own products: `modules_covered` keeps the hook in place while it is entered.
+"""`precision`: one scheme for all products of a block, and the cover of PyTorch's own products.
 
-What the hook does is in `products.below_autograd`, which is imported when PyTorch is there and
-somebody wants its products covered. Each product then takes some microseconds more, small ones too.
-So it is put in place as late as can be, where only large products are to be covered and PyTorch is
-not imported yet: with the first parameter of a module that is a matrix of some size, the first call
-of a module with parameters if it was loaded whole and has one, or the first large product of
-rewritten code that PyTorch makes itself.
+`modules_covered` keeps the hook in place while it is entered. What the hook does is in
+`products.below_autograd`, which is imported when PyTorch is there and somebody wants its products
+covered. Each product then takes some microseconds more, small ones too. So it is put in place as
+late as can be, where only large products are to be covered and PyTorch is not imported yet: with
+the first parameter of a module that is a matrix of some size, the first call of a module with
+parameters if it was loaded whole and has one, or the first large product of rewritten code that
+PyTorch makes itself.
 """
 
 import sys
@@ -13,13 +14,15 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from mixpert_py.runtime import select
-from mixpert_py.runtime.backends import emulates
+from mixpert_py.runtime.backends import emulates, require_backend
+from mixpert_py.runtime.context import Choice, Modules, SchemeUse, checked, current, use
 from mixpert_py.runtime.program_frames import warn
 from mixpert_py.runtime.worth import parameter_may_gain
 
@@ -286,3 +289,33 @@ def when_imported(name: str, act: Callable[[], None]) -> None:
 def is_in_place() -> bool:
     """Whether PyTorch's kernels are replaced now."""
     return _state.hook is not None
+
+
+@contextmanager
+def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
+    """Run every product inside under one scheme: in this thread or task, and in tasks begun here.
+
+    It comes before every plan, and before schemes that comments, `accelerate`, `install` or
+    `mixpert rewrite` have put at a call site; of several, the innermost counts. Only a call with a
+    `scheme` and without a `site`, which a person wrote, keeps its own. Warns at the end if no
+    product inside took the scheme.
+    Raises PlanError for an unknown scheme or backend, DeviceError for an absent device.
+    """
+    checked(Choice(scheme))
+    require_backend(backend)
+    outer = current()
+    backend = backend or outer.backend
+    uses = SchemeUse(scheme, outer.uses)
+    inner = replace(
+        outer, scheme=scheme, backend=backend, overrides_sites=True, modules=Modules(), uses=uses
+    )
+    with modules_covered(takes_small=True), use(inner):
+        yield
+    why_not = uses.why_not()
+    if not uses.has_products and scheme != "native":
+        why_not = (
+            "no product inside reached MixPert-Py; @mixpert_py.accelerate and `mixpert run` "
+            "rewrite code"
+        )
+    if why_not is not None:
+        warn(f"precision({scheme!r}): {why_not}")

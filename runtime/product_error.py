@@ -6,6 +6,7 @@ A sample of a product on a GPU does not wait for the device; the error of a whol
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
@@ -74,11 +75,6 @@ def projections(
     left, right, made = _matrices(a, b, product)
     x = _vectors(xp, right.shape[-1], turn)
     return _times(xp, left, _times(xp, right, x)), _times(xp, made, x)
-
-
-def error_of_projections(exact: Array, found: Array) -> float:
-    """`error_of`, but NaN where no entry is finite."""
-    return error_of(exact, found) if np.isfinite(exact).any() else math.nan
 
 
 def _vectors(xp: ModuleType, length: int, turn: int) -> Any:
@@ -169,7 +165,7 @@ def sample(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> DeviceSamp
     a, b, product: arrays of one library. turn: the seed of the choice of entries. Returns None
     while a CUDA graph is being captured, whose launches have no results yet, or if memory is full.
     """
-    return _beside(a, b, product, lambda x, y, z: DeviceSample(x, y, z, turn), full=None)
+    return _beside(a, b, product, partial(DeviceSample, turn=turn), full=None)
 
 
 def whole_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> float | None:
@@ -179,17 +175,19 @@ def whole_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> float
     NaN if entries are not finite, or memory is full; None while a CUDA graph is being captured.
     """
     if type(product) is np.ndarray:
-        with np.errstate(all="ignore"):
-            return error_of_projections(*projections(np, a, b, product, turn))
-    return _beside(a, b, product, lambda x, y, z: _whole_error(x, y, z, turn), full=math.nan)
-
-
-def _whole_error(a: GpuArray, b: GpuArray, product: GpuArray, turn: int) -> float:
+        return _projected_error(np, a, b, product, turn)
     import cupy
 
-    exact, found = (x.get() for x in projections(cupy, a, b, product, turn))
+    work = partial(_projected_error, cupy, turn=turn)
+    return _beside(a, b, product, work, full=math.nan)
+
+
+def _projected_error(
+    xp: ModuleType, a: AnyArray, b: AnyArray, product: AnyArray, turn: int
+) -> float:
     with np.errstate(all="ignore"):
-        return error_of_projections(exact, found)
+        exact, found = (x if xp is np else x.get() for x in projections(xp, a, b, product, turn))
+        return error_of(exact, found) if np.isfinite(exact).any() else math.nan
 
 
 def _beside(

@@ -2,7 +2,6 @@
 result.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -156,33 +155,6 @@ class Scheme:
         )
         found = [_runs(tuple(terms)) for _, terms in grouped]
         return tuple(sorted(found, key=lambda entry: entry[0]))
-
-    def rounding(self, k: int, unit: float = UNIT32) -> dict[tuple[int, int], float]:
-        """(left, right) of every term → bound on the rounding of the sums that it enters.
-
-        Relative to the sum of its products by absolute value. Integer terms: one rounding when an
-        accumulator is converted, one per accumulator combined, one per promotion, and one by the
-        significands of fitted digits, in the result's precision (`unit`). Residues: of (0, 0), the
-        product of both operands as rounded to integers, which is rounded to float64, and of float32
-        operands to that. Floating-point terms: in
-        FP32, the chain over a chunk, in any order, then one addition per run and chunk.
-        """
-        if self.moduli:
-            return {(0, 0): unit if unit == UNIT64 else unit + UNIT64}
-        chunk, block, k_segment = self.lengths(k)
-        sums = self.accumulators()
-        pieces = math.ceil(k / block) * math.ceil(block / k_segment)
-        bounds = {}
-        for _, runs in sums:
-            additions = pieces if self.exact else len(runs) * math.ceil(k / chunk)
-            for run in runs:
-                chain = 0 if self.exact else run.length * chunk
-                # Two more: the cast to the result's type, and the addition of outliers.
-                count = chain + additions + len(sums) + self.fitted + 2
-                steps = count * (unit if self.exact else UNIT32)
-                for step in range(run.length):
-                    bounds[run.left + step, run.right - step] = steps / (1 - steps)
-        return bounds
 
 
 AS_ACCURATE = ("exact", "own")  # kinds of alternatives in the operands' own precision

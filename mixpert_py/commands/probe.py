@@ -25,8 +25,8 @@ def probe(output: Path | None, as_json: bool) -> None:
 
     Clock, memory, instructions and their numerics become a device model, in a minute or two.
     """
+    from mixpert_py.runtime.probes import PROBES
     from mixpert_py.runtime.probes.gpu import Gpu
-    from mixpert_py.runtime.probes.registry import PROBES
 
     gpu = Gpu.current()
     found = {}
@@ -42,7 +42,7 @@ def probe(output: Path | None, as_json: bool) -> None:
 def _written(found: "dict[str, Found]", output: Path | None) -> Path:
     from mixpert_py import files
     from mixpert_py.runtime.model import device_model, known_devices
-    from mixpert_py.runtime.probes.registry import measured_model
+    from mixpert_py.runtime.probes import measured_model
 
     model = measured_model(found.values(), datetime.date.today())
     if output is None:

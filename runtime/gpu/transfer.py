@@ -7,7 +7,7 @@ of the time, so no array is moved twice: if A is B, or the transpose of B, only 
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -59,11 +59,6 @@ class Busy:
         return float(sum(elapsed(*span) for span in self._spans)) / 1000  # CUDA's are milliseconds
 
 
-def noted(busy: Busy | None) -> AbstractContextManager[None]:
-    """A span, if times are wanted."""
-    return nullcontext() if busy is None else busy.span()
-
-
 def multiply(request: Request) -> Product | Reason:
     """A·B of NumPy arrays, on the current device, or the reason why the device cannot make it.
 
@@ -102,7 +97,7 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
         if right is None:
             right = on_their_way.send(b, b.dtype).arrived()
         there = request._replace(a=left, b=right, out=None)
-        with on_their_way.stream, noted(busy):
+        with on_their_way.stream, busy.span() if busy else nullcontext():
             product = gpu.multiply(there)
             if product is Reason.SPREAD and request.scheme == "crt" and not stays:
                 product = gpu.multiply(there._replace(scheme="float64"))
@@ -224,7 +219,7 @@ def _in_turn(
     waiting = iter([] if alike else strips)
     pipeline.strips.extend(moves.send(a[rows], dtype) for rows in islice(waiting, AHEAD))
     right = pipeline.right.arrived()
-    with moves.stream, noted(how.busy):
+    with moves.stream, how.busy.span() if how.busy else nullcontext():
         ready = gpu.pack_operand(right, how.scheme, "right")
     if isinstance(ready, Reason):
         return ready
@@ -270,7 +265,7 @@ class _Pipeline:
         how, stream = self.how, self.moves.stream
         with stream:
             result = how.xp.empty((len(left), right.shape[1]), left.dtype)
-            with noted(how.busy):
+            with how.busy.span() if how.busy else nullcontext():
                 product = gpu.multiply(
                     Request(
                         *(left, right, how.name),

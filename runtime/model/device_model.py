@@ -24,6 +24,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Quantity = Annotated[float, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 FORMAT = 1
+FIGURE = re.compile(r"(?<= = )[\d.]+(e[+-]\d+)?$", re.MULTILINE)  # not an integer
 UNEXPLAINED = ("accumulation",)  # may lack something: a probe may find no explanation
 SHIPPED = files("mixpert_py.runtime.model") / "devices"
 
@@ -223,36 +224,10 @@ def load(path: str | Traversable) -> DeviceModel:
 
 def dumps(model: DeviceModel) -> str:
     """The model as TOML, figures to four digits. `loads` reads it."""
-    tables = msgspec.to_builtins(model, builtin_types=[datetime.date])
-    return "\n".join(_table(tables, "")).lstrip() + "\n"
+    import tomlkit  # not above: models are read at every start, and written by `mixpert probe`
 
-
-def _table(table: dict[str, Any], path: str) -> Iterator[str]:
-    """The lines of a table, then the lines of the tables in it."""
-    inner = {key: value for key, value in table.items() if isinstance(value, dict | list)}
-    for key, value in table.items():
-        if key not in inner:
-            yield _line(key, value)
-    for key, value in inner.items():
-        here = f"{path}.{key}" if path else key
-        for row in value if isinstance(value, list) else [value]:
-            yield f"\n[[{here}]]" if isinstance(value, list) else f"\n[{here}]"
-            yield from _table(row, here)
-
-
-def _line(key: str, value: object) -> str:
-    bare = key if re.fullmatch(r"\w+", key) else _quoted(key)
-    if isinstance(value, str):
-        value = _quoted(value)
-    elif isinstance(value, bool):
-        value = str(value).lower()
-    elif isinstance(value, float):
-        value = f"{value:.4g}"
-    return f"{bare} = {value}"
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    text = tomlkit.dumps(msgspec.to_builtins(model, builtin_types=[datetime.date]))
+    return FIGURE.sub(lambda found: f"{float(found[0]):.4g}", text)
 
 
 def _figures(model: DeviceModel) -> Iterator[tuple[list[str], Any]]:

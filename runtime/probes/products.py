@@ -173,7 +173,7 @@ def _packing(cupy: ModuleType, clock: Clock, scheme: Scheme) -> Packing:
 
 def _vendor(cupy: ModuleType, clock: Clock) -> Vendor:
     from mixpert_py.runtime.api import matmul
-    from mixpert_py.runtime.precision import precision
+    from mixpert_py.runtime.modules import precision
 
     n, least = LARGE[1], SMALL[1]
     a, b = _random(cupy, least, least), _random(cupy, least, least)

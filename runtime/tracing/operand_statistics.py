@@ -33,9 +33,8 @@ MIN_ROWS, MAX_ELEMENTS = 8, 1 << 19
 MAX_CANCELLATION = 2.0**53  # no bit of float64 is left
 UNIT = 2.0**-24  # u
 SUMS = 0.5  # of u · |A||B|: by how much an FP32 product of random numbers is off
-ROUNDINGS = (
-    3.5  # of u · √((A∘A)(B∘B)): an error that counts as none, as in tests/benchmarks/contract.py
-)
+# of u · √((A∘A)(B∘B)): an error that counts as none, as in tests/benchmarks/contract.py
+ROUNDINGS = 3.5
 
 
 class OperandStatistics(NamedTuple):

@@ -22,7 +22,7 @@ from mixpert_py.errors import PlanError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
 from mixpert_py.runtime.context import Context, current, use
-from mixpert_py.runtime.precision import precision
+from mixpert_py.runtime.modules import precision
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.squares import EXACT, A, is_emulated, sites
 

@@ -1,5 +1,6 @@
 """The bound that schemes state of a product, from norms that splitting measured."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,15 +115,42 @@ def certify(
     ρ the rounding of the term's sums; each product by Cauchy–Schwarz from norms of its factors.
     """
     left, right = _raised(left), _raised(right)
-    rounding = scheme.rounding(k, UNIT32 if dtype.itemsize == 4 else UNIT64)
     weights = np.ones((len(left.slices), len(right.slices)))
-    for term, bound in rounding.items():
+    for term, bound in rounding(scheme, k, UNIT32 if dtype.itemsize == 4 else UNIT64).items():
         weights[term] = bound
     return Certificate(
         np.stack([left.residual, left.norm + left.residual, *left.slices], axis=1),
         np.stack([right.norm, right.residual, *raised(weights @ right.slices, right.norm)]),
         (k + 2) * float(np.finfo(dtype).smallest_subnormal),
     )
+
+
+def rounding(scheme: Scheme, k: int, unit: float) -> dict[tuple[int, int], float]:
+    """(left, right) of every term → bound on the rounding of the sums that it enters.
+
+    Relative to the sum of its products by absolute value. Integer terms: one rounding when an
+    accumulator is converted, one per accumulator combined, one per promotion, and one by the
+    significands of fitted digits, in the result's precision (`unit`). Residues: of (0, 0), the
+    product of both operands as rounded to integers, which is rounded to float64, and of float32
+    operands to that. Floating-point terms: in
+    FP32, the chain over a chunk, in any order, then one addition per run and chunk.
+    """
+    if scheme.moduli:
+        return {(0, 0): unit if unit == UNIT64 else unit + UNIT64}
+    chunk, block, k_segment = scheme.lengths(k)
+    sums = scheme.accumulators()
+    pieces = math.ceil(k / block) * math.ceil(block / k_segment)
+    bounds = {}
+    for _, runs in sums:
+        additions = pieces if scheme.exact else len(runs) * math.ceil(k / chunk)
+        for run in runs:
+            chain = 0 if scheme.exact else run.length * chunk
+            # Two more: the cast to the result's type, and the addition of outliers.
+            count = chain + additions + len(sums) + scheme.fitted + 2
+            steps = count * (unit if scheme.exact else UNIT32)
+            for step in range(run.length):
+                bounds[run.left + step, run.right - step] = steps / (1 - steps)
+    return bounds
 
 
 def raised(x: Array, size: Array) -> Array:

@@ -22,7 +22,7 @@ from mixpert_py.runtime.context import (
     passes,
     use,
 )
-from mixpert_py.runtime.precision import precision
+from mixpert_py.runtime.modules import precision
 from mixpert_py.runtime.tracing.trace import Trace
 
 SITE = "m:f/matmul~aa#0"

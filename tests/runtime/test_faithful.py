@@ -16,10 +16,10 @@ from mixpert_py.runtime.schemes.floats import WIDER
 from tests.benchmarks.contract import Sums, allowed, errors
 from tests.benchmarks.judgement import Exact
 from tests.every_check import some, sweep
-from tests.runtime.chains import chained
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import EVERYDAY, FAMILIES, Array
 from tests.runtime.grades import grades
+from tests.runtime.operands import chained
 
 ALL = {**FAMILIES, **EVERYDAY}
 UNIT = 2.0**-24

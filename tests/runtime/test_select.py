@@ -16,11 +16,11 @@ from mixpert_py.runtime import api, worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu import multiply as gpu_backend
-from mixpert_py.runtime.precision import precision
+from mixpert_py.runtime.modules import precision
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, on_device, pays_from
-from tests.runtime.gpu.fake.watch import FakeWatch
+from tests.runtime.gpu.fake.gpu import FakeWatch
 
 SITE = "m:f/matmul~aa#0"
 MIN_K = worth.MIN_K  # that of a fake GPU is 1

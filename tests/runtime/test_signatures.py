@@ -13,7 +13,7 @@ from mixpert_py.runtime import plan_guard, signatures, worth
 from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.gpu import prepared
-from mixpert_py.runtime.precision import precision
+from mixpert_py.runtime.modules import precision
 from mixpert_py.runtime.request import Request, matmul_shape
 from mixpert_py.runtime.signatures import NATIVE, kept_product
 from mixpert_py.runtime.tracing.trace import Trace

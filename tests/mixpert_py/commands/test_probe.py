@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 
 from mixpert_py.commands.probe import probe
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import probes
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.model.device_model import Instruction, Kernel, load
-from mixpert_py.runtime.probes import registry
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 from tests.mixpert_py.command import Mixpert
 
@@ -90,7 +90,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def found(name: str) -> Any:
         return lambda gpu: names.append(name) or FOUND[name]
 
-    monkeypatch.setattr(registry, "PROBES", {name: found(name) for name in FOUND})
+    monkeypatch.setattr(probes, "PROBES", {name: found(name) for name in FOUND})
     monkeypatch.setattr(Gpu, "current", lambda: SimpleNamespace())
     return names
 
@@ -145,7 +145,7 @@ def test_json_is_all_that_stands_on_stdout(ran: list[str], tmp_path: Path) -> No
 def test_what_is_missing_is_named() -> None:
     found = [one for name, one in FOUND.items() if name != "transfer"]
     with pytest.raises(DeviceError, match=r"what was probed.*'transfer\.staged': missing"):
-        registry.measured_model(found, TODAY)
+        probes.measured_model(found, TODAY)
     broken = Found("", {"transfer": {"staged": -1.0}})
     with pytest.raises(DeviceError, match=r"no device model: Expected `float` > 0.*transfer"):
-        registry.measured_model([*FOUND.values(), broken], TODAY)
+        probes.measured_model([*FOUND.values(), broken], TODAY)

@@ -6,7 +6,7 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.gpu.device import Absent, Device, find
-from mixpert_py.runtime.precision import precision
+from mixpert_py.runtime.modules import precision
 from mixpert_py.runtime.reasons import Reason
 from tests.runtime.gpu.fake import CUDARuntimeError, FakeGpu, on_device
 

@@ -19,8 +19,7 @@ from mixpert_py.runtime.gpu import device, result_memory, staging
 from mixpert_py.runtime.gpu.moves import moves
 from mixpert_py.runtime.gpu.staging import Job, pieces
 from tests.runtime.gpu.fake import CUDARuntimeError, OutOfMemoryError, on_device
-from tests.runtime.gpu.fake.late import LateStream
-from tests.runtime.gpu.fake.stream import Stream
+from tests.runtime.gpu.fake.stream import LateStream, Stream
 
 SLOT = 1 << 9  # bytes
 

@@ -9,7 +9,7 @@ import pytest
 
 from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import current, use
-from mixpert_py.runtime.precision import precision
+from mixpert_py.runtime.modules import precision
 from mixpert_py.runtime.signatures import NATIVE
 from mixpert_py.runtime.tracing.trace import Trace
 

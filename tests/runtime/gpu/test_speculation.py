@@ -16,8 +16,8 @@ from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import NONE, Rows
 from mixpert_py.runtime.schemes.integers import Bounds, scheme_for
 from tests.runtime.gpu.fake import FakeGpu, ndarray, pays_from
+from tests.runtime.gpu.fake.gpu import FakeWatch
 from tests.runtime.gpu.fake.stream import Stream
-from tests.runtime.gpu.fake.watch import FakeWatch
 from tests.runtime.gpu.requested import multiplied, transferred
 
 A, B = (np.random.default_rng(seed).standard_normal((20, 20)) for seed in range(2))

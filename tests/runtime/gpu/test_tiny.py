@@ -13,9 +13,9 @@ from mixpert_py.runtime.kernels.tiny_block import EDGE, Memory
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.tracing.trace import Trace
-from tests.runtime.chains import chained
 from tests.runtime.gpu.fake import FakeGpu, ndarray
 from tests.runtime.gpu.requested import multiplied
+from tests.runtime.operands import chained
 
 Array = Any
 

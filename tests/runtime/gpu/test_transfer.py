@@ -18,7 +18,7 @@ from mixpert_py.runtime.gpu.transfer import GRANULE, panel_rows
 from mixpert_py.runtime.request import Product
 from tests.every_check import sweep
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray
-from tests.runtime.gpu.fake.late import LateStream
+from tests.runtime.gpu.fake.stream import LateStream
 from tests.runtime.gpu.requested import multiplied, transferred
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.precision import precision
+from mixpert_py.runtime.modules import precision
 from mixpert_py.runtime.products.in_place import imatmul, target
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.operands import OPERANDS, outcome, same

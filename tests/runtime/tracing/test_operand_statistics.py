@@ -23,9 +23,9 @@ from mixpert_py.runtime.tracing.operand_statistics import (
 from mixpert_py.runtime.tracing.operand_statistics import MAX_SAMPLED_ROWS as MAX_SAMPLED
 from tests.benchmarks.contract import Sums, errors
 from tests.benchmarks.judgement import Exact
-from tests.runtime.chains import chained
 from tests.runtime.families import EVERYDAY, FAMILIES
 from tests.runtime.gpu.fake import FakeGpu, ndarray
+from tests.runtime.operands import chained
 
 
 def direct(a: Any, b: Any, scheme: str) -> float:

@@ -4,22 +4,13 @@
 them, and live on a numbered device; memory can be made short, kernels can be made not to compile.
 """
 
-from tests.runtime.gpu.fake.array import Pointer, ndarray, wrapped
-from tests.runtime.gpu.fake.current import on_device
-from tests.runtime.gpu.fake.errors import CUDADriverError, CUDARuntimeError, OutOfMemoryError
-from tests.runtime.gpu.fake.figures import pays_from
-from tests.runtime.gpu.fake.gpu import FakeGpu
-from tests.runtime.gpu.fake.stream import Stream
-
-__all__ = [
-    "CUDADriverError",
-    "CUDARuntimeError",
-    "FakeGpu",
-    "OutOfMemoryError",
-    "Pointer",
-    "Stream",
-    "ndarray",
-    "on_device",
-    "pays_from",
-    "wrapped",
-]
+from tests.runtime.gpu.fake.array import Pointer as Pointer
+from tests.runtime.gpu.fake.array import ndarray as ndarray
+from tests.runtime.gpu.fake.array import wrapped as wrapped
+from tests.runtime.gpu.fake.gpu import FakeGpu as FakeGpu
+from tests.runtime.gpu.fake.gpu import pays_from as pays_from
+from tests.runtime.gpu.fake.stream import CUDADriverError as CUDADriverError
+from tests.runtime.gpu.fake.stream import CUDARuntimeError as CUDARuntimeError
+from tests.runtime.gpu.fake.stream import OutOfMemoryError as OutOfMemoryError
+from tests.runtime.gpu.fake.stream import Stream as Stream
+from tests.runtime.gpu.fake.stream import on_device as on_device

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from tests.runtime.gpu.fake.current import Current
-from tests.runtime.gpu.fake.stream import Stream
+from tests.runtime.gpu.fake.stream import Current, Stream
 
 
 class ndarray(NDArrayOperatorsMixin):  # noqa: N801, it has its original's name

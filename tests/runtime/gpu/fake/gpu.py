@@ -1,7 +1,9 @@
-"""The GPU: how it is, what it holds, and its kernels, which are the reference engine."""
+"""What is found of the operands of `crt`, by the word of a test."""
 
 import ctypes
+import math
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,18 +19,60 @@ from mixpert_py.runtime.gpu import (
 )
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.guard import Guard
+from mixpert_py.runtime.gpu.speculation import MAX_UNSEEN, NEITHER, Known, Record, UnfitError
 from mixpert_py.runtime.kernels.tiny_block import EDGE
 from mixpert_py.runtime.packing import Operand, rows
 from mixpert_py.runtime.packing.operand import layout
-from tests.runtime.chains import chained
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes.crt import NONE, Rows
+from mixpert_py.runtime.schemes.integers import Bounds, is_exact, scheme_for
+from mixpert_py.runtime.worth import Dims, Figures
 from tests.runtime.gpu.fake.array import ndarray, wrapped
-from tests.runtime.gpu.fake.current import Current
-from tests.runtime.gpu.fake.errors import CUDARuntimeError, OutOfMemoryError
-from tests.runtime.gpu.fake.memory import Memory
 from tests.runtime.gpu.fake.modules import cupy_of
-from tests.runtime.gpu.fake.packed import FakePacked
-from tests.runtime.gpu.fake.product import add_what_left, matrices, slices_product
-from tests.runtime.gpu.fake.stream import Stream
+from tests.runtime.gpu.fake.product import FakePacked, add_what_left, matrices, slices_product
+from tests.runtime.gpu.fake.stream import (
+    CUDARuntimeError,
+    Current,
+    Memory,
+    OutOfMemoryError,
+    Stream,
+)
+from tests.runtime.operands import chained
+
+
+class FakeWatch:
+    """Finds what the test says, once operands are packed."""
+
+    found: Iterator[int | None]
+    bounds: Iterator[tuple[Bounds, Bounds] | None] | None = None
+    alone: Rows = NONE  # of an operand that is packed beforehand
+
+    def __init__(self, xp: Any, known: Known = NEITHER, most: int | None = None) -> None:
+        self.records, self._most = (0, 0), most
+        self._is_packed = None not in known
+        self._seen: list[int | None] = []
+
+    def packed(self, now: Any) -> None:
+        self._is_packed = True
+        if self._most is not None and (self.moduli() or MAX_UNSEEN) > self._most:
+            raise UnfitError
+
+    def left(self) -> Record:
+        assert self._is_packed
+        return Record(None, [*self.alone, 0.0, 0.0])
+
+    def moduli(self) -> int | None:
+        assert self._is_packed
+        self._seen = self._seen or [next(self.found)]
+        return self._seen[0]
+
+    def integers(self, k: int) -> Scheme | None:
+        assert self._is_packed
+        self._bounds = None if self.bounds is None else next(self.bounds)
+        return None if self._bounds is None else scheme_for(*self._bounds, k)
+
+    def is_exact(self, made: Scheme, k: int) -> bool:
+        return self._bounds is not None and is_exact(made, *self._bounds, k)
 
 
 @dataclass
@@ -218,3 +262,23 @@ def needed(scheme: Any, packed: tuple[FakePacked, FakePacked]) -> int:
         layout(splitter, x.batch, x.rows, x.k, length, False).bytes
         for splitter, x in zip(splitters, forms, strict=True)
     )
+
+
+def pays_from(
+    volume: float,
+    thickness: float = 0.0,
+    staging: float = 8e9,
+    latency: float = 0.0,
+    host: float = 1e12,
+) -> Figures:
+    """Figures by which products of at least that size are faster, and no thinner."""
+
+    def times(
+        scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+    ) -> tuple[float, float]:
+        m, k, n = math.prod(a[:-1]), a[-1], b[-1] if len(b) > 1 else 1
+        area = m * k + math.prod(b) + m * n - packed
+        is_faster = m * k * n >= volume and m * k * n >= thickness * area
+        return (0.0 if is_faster else math.inf), 1.0
+
+    return Figures(staging, latency, host, times)

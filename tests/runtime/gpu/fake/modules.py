@@ -6,9 +6,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from tests.runtime.gpu.fake.array import ndarray, wrapped
-from tests.runtime.gpu.fake.current import Current, on_device
-from tests.runtime.gpu.fake.errors import CUDADriverError, CUDARuntimeError, OutOfMemoryError
-from tests.runtime.gpu.fake.stream import Event, Stream, get_elapsed_time
+from tests.runtime.gpu.fake.stream import (
+    CUDADriverError,
+    CUDARuntimeError,
+    Current,
+    Event,
+    OutOfMemoryError,
+    Stream,
+    get_elapsed_time,
+    on_device,
+)
 
 SAME = (
     "abs",

@@ -1,15 +1,80 @@
-"""What the kernels make, by the reference engine."""
+"""Packed operands that are split when somebody looks, and what the kernels make of them."""
 
+import ctypes
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime.packing import Operand
+from mixpert_py.runtime.packing.operand import Layout
 from mixpert_py.runtime.reference import reference, residues
 from mixpert_py.runtime.reference.engine import execute
 from mixpert_py.runtime.reference.packed import kept_part, outlier_part
 from tests.runtime.gpu.fake.array import ndarray
-from tests.runtime.gpu.fake.packed import FakePacked
+from tests.runtime.gpu.fake.stream import Current
+
+
+class FakePacked(NamedTuple):
+    """A DevicePacked that is split when somebody looks. `origin`: the packed stack it is of."""
+
+    operand: Operand
+    splitter: Any
+    layout: Layout
+    slices: int
+    scales: int
+    flags: int
+    outliers: int
+    norms: int
+    scheme: Any
+    rule: Any
+    origin: Any = None
+    memory: Any = None
+
+    @property
+    def owner(self) -> Any:
+        return self.memory
+
+    def array(self) -> Any:
+        """(batch, rows, k) in the operand's own memory."""
+        address, it, item = self.operand.address, self.operand.form, self.operand.form.itemsize
+        strides = it.batch_stride * item, it.row_stride * item, it.k_stride * item
+        low = sum(min(s * (n - 1), 0) for s, n in zip(strides, self._shape, strict=True))
+        high = sum(max(s * (n - 1), 0) for s, n in zip(strides, self._shape, strict=True)) + item
+        memory = (ctypes.c_byte * (high - low)).from_address(address + low)
+        return np.ndarray(self._shape, it.memory, memory, -low, strides)
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        return self.operand.batch, self.operand.rows, self.operand.k
+
+    def check(self) -> None:
+        """Whether what the kernels would read belongs to this part of the stack."""
+        it, whole = self.operand, self.origin
+        apart = it.form.batch_stride * it.form.itemsize
+        index = (it.address - whole.operand.address) // apart if apart else 0
+        place = whole.layout
+        each = place.steps * place.count * place.rows8 * 64
+        assert self.slices - whole.slices == index * each
+        assert self.scales - whole.scales == index * place.blocks * place.rows * 4
+        assert self.flags - whole.flags == index * place.rows
+        assert self.layout.batch == it.batch
+
+    def view(self, name: str) -> Any:
+        assert self.operand.device == Current.device
+        packed = []
+        for matrix in self.array():
+            with np.errstate(all="ignore"):
+                if self.scheme.moduli:
+                    packed.append(residues.pack(matrix, matrix.T, self.scheme).left)
+                    continue
+                packed.append(reference.pack(matrix, matrix.T, self.scheme, self.rule)[0])
+        if name == "flags":
+            return ndarray(
+                np.array([one.nonfinite + 2 * one.outlier.any(axis=1) for one in packed], np.uint8)
+            )
+        assert name == "outliers"
+        return ndarray(np.array([one.outlier.T for one in packed], np.uint8))
 
 
 def matrices(left: FakePacked, right: FakePacked, out: ndarray) -> Iterator[tuple[Any, Any, Any]]:

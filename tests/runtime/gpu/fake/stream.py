@@ -1,9 +1,60 @@
-"""Streams and events of a device that does everything at once."""
+"""The current device, streams and events of a fake GPU, and its errors.
 
+A stream does everything at once; a late one does it as late as it may, whatever others do.
+"""
+
+from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
-from tests.runtime.gpu.fake.current import Current
+
+class Current:
+    """What CUDA and CuPy keep of a thread: each device has a current stream of its own."""
+
+    device = 0
+    streams: ClassVar[dict[int, Any]] = {}
+
+
+class on_device:  # noqa: N801, it is a verb
+    """cupy.cuda.Device."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def use(self) -> None:
+        Current.device = self.number
+
+    def __enter__(self) -> None:
+        self.before = Current.device
+        self.use()
+
+    def __exit__(self, *error: object) -> None:
+        Current.device = self.before
+
+
+class OutOfMemoryError(MemoryError):
+    """As cupy.cuda.memory's, which cannot be made without sizes."""
+
+    def __init__(self, size: int, total: int) -> None:
+        super().__init__(
+            f"Out of memory allocating {size} bytes (allocated so far: {total} bytes)."
+        )
+
+
+class CUDARuntimeError(RuntimeError):
+    """As cupy.cuda.runtime's."""
+
+    def __init__(self, status: int, message: str = "CUDA said no") -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class CUDADriverError(RuntimeError):
+    """As cupy.cuda.driver's."""
+
+    def __init__(self, status: int, message: str = "CUDA said no") -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Here:
@@ -68,3 +119,59 @@ class Event:
 def get_elapsed_time(begin: Event, end: Event) -> float:
     """Milliseconds, as cupy.cuda's."""
     return 1000 * (end.at - begin.at)
+
+
+class LateStream(Stream):
+    """What nobody waits for does not happen; unless the stream hurries."""
+
+    def __init__(self, non_blocking: bool, hurries: bool = False) -> None:
+        super().__init__(non_blocking=non_blocking)
+        self.hurries = hurries
+        self.steps: list[Callable[[], Any]] = []
+        self.done = 0
+
+    def do(self, step: Callable[[], Any]) -> None:
+        self.steps.append(step)
+        if self.hurries:
+            self.synchronize()
+
+    def record(self) -> Any:
+        return LateEvent(self, len(self.steps))
+
+    def wait_event(self, event: Any) -> None:
+        self.do(event.synchronize)
+
+    def synchronize(self) -> None:
+        self.record().synchronize()
+
+
+class LateEvent:
+    """The moment after the first steps of a stream."""
+
+    def __init__(self, stream: LateStream, count: int) -> None:
+        self.stream, self.count = stream, count
+
+    def synchronize(self) -> None:
+        while self.stream.done < self.count:
+            self.stream.done += 1
+            with self.stream:
+                self.stream.steps[self.stream.done - 1]()
+
+
+class Account(Protocol):
+    """held: bytes that are taken; peak: the most that these have been."""
+
+    held: int
+    peak: int
+
+
+class Memory:
+    """An allocation, for as long as somebody has it."""
+
+    def __init__(self, account: Account, size: int) -> None:
+        self.account, self.size = account, size
+        account.held += size
+        account.peak = max(account.peak, account.held)
+
+    def __del__(self) -> None:
+        self.account.held -= self.size

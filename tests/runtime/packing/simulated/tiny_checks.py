@@ -13,8 +13,8 @@ from numba import cuda
 from mixpert_py.runtime.gpu.tiny import plan
 from mixpert_py.runtime.kernels.tiny_block import Memory
 from mixpert_py.runtime.kernels.tiny_kernels import tiny_kernel
-from tests.runtime.chains import chained
 from tests.runtime.families import Array
+from tests.runtime.operands import chained
 from tests.runtime.packing.simulated.launches import flat, operand
 from tests.runtime.packing.simulated.simulation import simulation
 
