@@ -24,7 +24,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Quantity = Annotated[float, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 FORMAT = 1
-FIGURE = re.compile(r"(?<= = )[\d.]+(e[+-]\d+)?$", re.MULTILINE)  # not an integer
+FIGURE = re.compile(r"(?<= = )\d+(?=[.e])[\d.]*(e[+-]\d+)?$", re.MULTILINE)  # not an integer
 UNEXPLAINED = ("accumulation",)  # may lack something: a probe may find no explanation
 SHIPPED = files("mixpert_py.runtime.model") / "devices"
 

@@ -11,21 +11,18 @@ import msgspec
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model.device_model import FORMAT, DeviceModel, dumps, loads
+from mixpert_py.runtime.probes import instructions, numerics, products, resources
 from mixpert_py.runtime.probes.gpu import Found, Gpu
-from mixpert_py.runtime.probes.instructions import instructions
-from mixpert_py.runtime.probes.numerics import numerics
-from mixpert_py.runtime.probes.products import products, transfer
-from mixpert_py.runtime.probes.resources import memory, resources
 
 Probe = Callable[[Gpu], Found]
 
 PROBES: Final[Mapping[str, Probe]] = {
-    "resources": resources,
-    "memory": memory,
-    "transfer": transfer,
-    "instructions": instructions,
-    "numerics": numerics,
-    "products": products,
+    "resources": resources.resources,
+    "memory": resources.memory,
+    "transfer": products.transfer,
+    "instructions": instructions.instructions,
+    "numerics": numerics.numerics,
+    "products": products.products,
 }
 
 
