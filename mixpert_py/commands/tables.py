@@ -13,6 +13,7 @@ from rich.text import Text
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
+from mixpert_py.runtime.reasons import Reason
 from mixpert_py.sources.source_files import shown_path
 from mixpert_py.tuner.report.record import Record, value_entries
 from mixpert_py.tuner.report.summary import (
@@ -185,7 +186,7 @@ def print_profile(
             *[callers_text(record.get("callers") or {})] * called,
             str(record["calls"]),
             f"{m} × {k} × {n}{more}" if m or k or n else "–",
-            ", ".join(record["schemes"]) + _outliers(record["outliers"]),
+            ", ".join(record["schemes"]) + _outliers(record["outliers"]) + _in_loops(record),
             unit.number(record["seconds"]),
             *[unit.number(record["transfer_seconds"])] * moved,
             bits_text(record["spread"]),
@@ -208,8 +209,16 @@ def _meanings(shown: Sequence[object], records: Records) -> Iterator[str]:
     for name, meaning in OPERANDS.items():
         if name in shown:
             yield f"{' '.join(name.split())}: {meaning}"
-    for reason in dict.fromkeys(reason for record in records for reason in record["reasons"]):
+    reasons = [reason for record in records for reason in record["reasons"]]
+    if any(map(_in_loops, records)):
+        reasons.append(Reason.LOOP)
+    for reason in dict.fromkeys(reasons):
         yield f"{reason}: {MEANING_OF_REASONS[reason]}"
+
+
+def _in_loops(record: Mapping[str, Any]) -> str:
+    """What a profile says of native products that NumPy makes without BLAS."""
+    return f", {Reason.LOOP}" if record.get("in_loops") else ""
 
 
 def _line(record: Mapping[str, Any], several: bool) -> str:

@@ -154,6 +154,7 @@ def records(
                 "shapes": [[*shape, count] for shape, count in record.shapes.most_common()],
                 "schemes": dict(record.schemes.most_common()),
                 "reasons": {str(reason): n for reason, n in record.reasons.most_common()},
+                "in_loops": record.unsuited[Reason.LOOP],
                 "outliers": record.outliers,
                 "transfer_seconds": record.transfer,
                 "sampled": record.sampled,

@@ -235,3 +235,12 @@ def test_a_scheme_that_no_product_took_is_told(sh: Shell) -> None:
     assert sh("run --scheme int8x6 s.py").one_clear_line()
     sh("run -q --scheme float32 s.py", err="")
     sh("run --scheme float32 large.py", err="")
+
+
+def test_products_that_numpy_makes_in_loops_are_told(sh: Shell) -> None:
+    lines = ["import numpy as np", "x = np.ones((200, 200))", 'np.einsum("ij,jk", x, x)', "x @ x"]
+    sh.write({"s.py": "\n".join(lines)})
+    meaning = "made in a loop: NumPy makes it in a loop; `blas` makes it by BLAS"
+    said = sh("run --profile --json p.json s.py", err=("native, made in a loop", meaning))
+    assert said.err.count("native, made") == 1
+    assert {it["line"]: it["in_loops"] for it in json.loads(sh.read("p.json"))} == {3: 1, 4: 0}
