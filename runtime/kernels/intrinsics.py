@@ -147,10 +147,6 @@ if SIMULATED:
         """Until all that was expected is there."""
         cuda.syncthreads()
 
-    def larger(x, y):
-        """The larger of two float32, NaN if either is."""
-        return np.maximum(x, y)
-
 else:
     from llvmlite import ir
     from numba.cuda import libdevice, types
@@ -395,15 +391,6 @@ else:
             return context.get_dummy_value()
 
         return types.void(boxes, i), generate
-
-    larger = _fixed(
-        lambda builder, x, y: _assembly(
-            builder, "max.NaN.f32 $0, $1, $2;", SINGLE, "=f,f,f", [x, y]
-        ),
-        types.float32,
-        types.float32,
-        types.float32,
-    )
 
 
 @device

@@ -10,12 +10,10 @@ decides whether a row leaves the slices. `launch.PackingConfig` records a launch
 - `row_kernels` is for K as one block and operands that are contiguous along it: each row is read
   once and held in registers;
 - `panel_kernels` is for K as one block where rows are contiguous: read twice, in one launch;
-- `cluster_kernels` does the same reading once, where a cluster's registers hold K;
-- `tile_kernels` is for exponents of small tiles, as the schemes of the MixPert paper have them.
+- `cluster_kernels` does the same reading once, where a cluster's registers hold K. It only saves
+  time: without its branch in `_kernel_for`, `panel_kernels` packs the same bits.
 
-The last two only save time: without their branches in `_kernel_for` and `_choices`, `panel_kernels`
-and `strip_kernels` pack the same bits. Afterwards `repair` puts back what packing took out of
-slices.
+Afterwards `repair` puts back what packing took out of slices.
 """
 
 from collections.abc import Callable
@@ -59,7 +57,7 @@ __all__ = [
 LARGE = 1 << 22  # elements from which a second launch costs less than the general kernel
 UNIT = 512  # bytes, of which CuPy's memory pool gives whole numbers
 
-KernelName = Literal["strips", "tiles", "rows", "panels", "clusters"]
+KernelName = Literal["strips", "rows", "panels", "clusters"]
 
 
 class PreparedLaunches(NamedTuple):
@@ -180,7 +178,6 @@ def _config(kernel: KernelName, task: PackingTask) -> PackingConfig:
     if kernel == "strips":
         return blocks.strip_config(task, blocks.shared_memory(task.device))
     configs: dict[str, Callable[[PackingTask], PackingConfig]] = {
-        "tiles": blocks.tile_config,
         "rows": rows.row_config,
         "clusters": rows.cluster_config,
         "panels": rows.panel_config,
@@ -192,8 +189,6 @@ def _choices(task: PackingTask) -> tuple[tuple[KernelName, PackingTask], ...]:
     """The kernel that packs all operands of a task at once, or one for each."""
     forms = task.forms
     _require_one_k(forms[0], forms[-1])
-    if blocks.tiles_suit(task):
-        return (("tiles", task),)
     each = task.each()
     kernels = [_kernel_for(one) for one in each]
     is_same_kernel = kernels[0] == kernels[-1]

@@ -1,13 +1,8 @@
-"""The launches that split blocks of K.
-
-`strip_config` makes the general one, for every splitter, block length and stride. `tile_config` is
-for tiles of rows × 32 of K that share an exponent.
-"""
+"""The launch of the general kernel, for every splitter, block length and stride."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, has_vectors
+from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask
 from mixpert_py.runtime.packing.operand import (
     CACHE_LANES,
     DEPTH,
@@ -15,10 +10,9 @@ from mixpert_py.runtime.packing.operand import (
     ITEM,
     MOST_THREADS,
     REDUCTIONS,
-    Form,
 )
 from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.splitter import Digits, Splitter
+from mixpert_py.runtime.splitter import Digits
 
 
 def strip_config(task: PackingTask, shared: int = HOPPER, threads: int = 0) -> PackingConfig:
@@ -154,107 +148,3 @@ def _most(sides: tuple[Side, ...]) -> int:
         return MOST_THREADS // 4
     lean = sides[0] == sides[-1] and sides[0].wide == "float32" and not sides[0].measure
     return MOST_THREADS if lean else MOST_THREADS // 2
-
-
-WARP = 32
-WARP_ROWS = 16
-STRETCH = 32  # of K, of a tile
-LONGEST_TILE = 1 << 30  # of K, so that places along it fit 32 bits
-
-
-class TileTuning(NamedTuple):
-    """Sizes of launches that change no bit.
-
-    threads: of a block; resident: for how many a multiprocessor is to have room, and so registers.
-    broad: blocks from which on those of contiguous rows take two neighbouring strips of them, which
-    memory reads better than one.
-    """
-
-    threads: int = 256
-    resident: int = 768
-    broad: int = 256
-
-
-TILES = TileTuning()
-
-
-def tiles_suit(task: PackingTask) -> bool:
-    """Whether the tile kernel packs the operands of a task.
-
-    Left to the general kernel: double precision, operands that are contiguous neither along K nor
-    along rows, rule "ratio", and norms.
-    """
-    return (
-        task.result == "float32"
-        and not task.measure
-        and task.rule in ("loss", "none")
-        and all(_sevens(splitter) for splitter in task.splitters)
-        and all(x.memory == "float32" and 0 < x.k <= LONGEST_TILE for x in task.forms)
-        and all(task.block == min(STRETCH, x.k) for x in task.forms)
-        and all(x.k_stride == 1 or x.row_stride == 1 for x in task.forms)
-    )
-
-
-def _sevens(splitter: Splitter) -> bool:
-    """Whether a splitter makes the 7-bit digits that the tile kernel makes."""
-    return (
-        isinstance(splitter, Digits)
-        and splitter.width == 7
-        and splitter.group in (8, 16)
-        and splitter.digits <= 4
-        and not splitter.fitted
-    )
-
-
-def tile_config(task: PackingTask, tuning: TileTuning = TILES) -> PackingConfig:
-    """The launch of the tile kernel, for a task that `tiles_suit`. Raises ShapeError where an
-    operand is empty.
-    """
-    layouts, sides = task.layouts, task.sides
-    covers = tuple(_cover(x, layouts[0].steps, tuning) for x in task.forms)
-    grids = [x.batch * cover.strips for x, cover in zip(task.forms, covers, strict=True)]
-    return PackingConfig(
-        task,
-        layouts,
-        ("tile_kernels", "tile_kernel"),
-        (sides[0], sides[-1], tuning.threads, tuning.resident // tuning.threads),
-        covers,
-        (grids[0], layouts[0].k, layouts[0].steps),
-        sum(grids),
-        tuning.threads,
-        pointers=4,
-    )
-
-
-class TileCover(NamedTuple):
-    """Thread blocks cover one operand so, as the kernel takes it. Strides are in elements.
-
-    stride: from row to row if K is contiguous (along), else from place to place along K. vector:
-    whether four neighbours are always 16-byte aligned. strips: blocks next to each other; deep:
-    logarithm of how many of a block's warps lie along K, the others along rows.
-    """
-
-    rows: int
-    batch_stride: int
-    stride: int
-    along: int
-    vector: int
-    strips: int
-    deep: int
-
-
-def _cover(x: Form, steps: int, tuning: TileTuning) -> TileCover:
-    along = x.k_stride == 1
-    stride = x.row_stride if along else x.k_stride
-    vector = has_vectors(x, stride)
-    warps = tuning.threads // WARP
-    deep = min(warps.bit_length(), steps.bit_length()) - 1
-    if not along and 1 << deep == warps > 1 and _strips(x, 2) * x.batch >= tuning.broad:
-        deep -= 1
-    strips = _strips(x, warps >> deep)
-    return TileCover(x.rows, x.batch_stride, stride, int(along), int(vector), strips, deep)
-
-
-def _strips(x: Form, warps: int) -> int:
-    """Blocks that cover the rows, so many warps of each side by side."""
-    return -(-x.rows // (WARP_ROWS * warps))

@@ -1,7 +1,6 @@
 """Elements into integer digits, stored where the GEMM wants them: units, rounding, sums of squares.
 
-`digit_item` serves the general kernel, `row_octet` and `safe_octet` the kernels of whole rows,
-`tile_octet` those of tiles.
+`digit_item` serves the general kernel, `row_octet` and `safe_octet` the kernels of whole rows.
 """
 
 # The bodies of kernels are Numba's to type, and what it offers is made at run time.
@@ -39,7 +38,6 @@ from mixpert_py.runtime.kernels.intrinsics import (
     product64,
     store_two,
 )
-from mixpert_py.runtime.packing.operand import ITEM, QUAD
 from mixpert_py.runtime.packing.side import Side
 from mixpert_py.runtime.splitter import FIT
 
@@ -494,87 +492,3 @@ def squares_put(crowded: bool) -> Any:
             squares[p] = np.int32(squares[p] + squared_sum(first, second))
 
     return device(put)
-
-
-def tile_units(side: Side) -> Any:
-    """The device function for a tile's exponent e, and 2^(shift − e) as two factors."""
-    SHIFT = side.shift
-    # From the threshold on, rounding needs the room, and adding this carries into the exponent.
-    CARRY = np.uint32((1 << 23) - math.ceil((2 * side.threshold - 1) * (1 << 23)))
-    # From this on, one factor does, and largest magnitudes are normal.
-    LEAST = np.float32(math.ldexp(1.0, SHIFT - 128))
-    ABOVE = 64  # bits that smaller ones are brought up by
-
-    def units(largest):
-        if largest >= LEAST:
-            exponent = np.int32(np.uint32(bits32(largest) + CARRY) >> np.uint32(23)) - 126
-            return np.int32(exponent), power(SHIFT - exponent), np.float32(1)
-        if largest > np.float32(0):
-            normal = np.float32(largest * np.float32(2.0**ABOVE))
-            exponent = np.int32(np.uint32(bits32(normal) + CARRY) >> np.uint32(23)) - 126 - ABOVE
-            return np.int32(exponent), power(127), power(SHIFT - exponent - 127)
-        return np.int32(0), power(SHIFT), np.float32(1)
-
-    return device(units)
-
-
-@device
-def power(exponent):
-    """2^exponent as float32, −126 ≤ exponent ≤ 127."""
-    return float32_of(np.uint32(np.int32(exponent + 127) << 23))
-
-
-def tile_octet(side: Side) -> Any:
-    """The device function that cuts eight elements of a row into digits and stores them.
-
-    It adds to sums of squares, of the row and of what it loses, in units of 4^(e − shift).
-    """
-    COUNT, LOSSY = side.slices, side.rule == "loss"
-    DROPPED = np.uint32(7 * side.dropped)
-    # Below 2^23, adding 2^23 rounds a float32 to an integer, and its last 24 bits are that integer;
-    # what is above them never comes down to a byte that is stored.
-    CORNER = np.float32(2.0**23)
-    FAST = side.shift < 23
-    EACH = np.uint32(0x80808080)
-    BIAS = np.uint32(0x80808080 & (256**COUNT - 1))
-    # A digit p places above the last moves from bit 7 p to bit 8 p, with all that is above it.
-    ABOVE = [np.uint32((1 << 32) - (1 << 7 * p)) for p in range(4)]
-    FIRST, SECOND, THIRD = ABOVE[1:]
-
-    def octet(values, at, one, norms, words, slices, index, slice_words):
-        norm = norms[0]
-        loss = norms[1]
-        for j in range(ITEM):
-            x = np.float32(values[at + QUAD * j] * one)
-            size = abs(x)
-            if FAST:
-                rounded = np.float32(size + CORNER)
-                q = np.float32(rounded - CORNER)
-                n = np.uint32(bits32(rounded))
-            else:
-                q = nearest32(size)
-                n = np.uint32(np.int32(q))
-            if LOSSY:
-                left = np.float32(size - q)
-                norm = fused(x, x, norm)
-                loss = fused(left, left, loss)
-            n = np.uint32(n >> DROPPED)
-            word = n
-            if COUNT > 1:
-                word = np.uint32(word + (n & FIRST))
-            if COUNT > 2:
-                word = np.uint32(word + np.uint32((n & SECOND) << np.uint32(1)))
-            if COUNT > 3:
-                word = np.uint32(word + np.uint32((n & THIRD) << np.uint32(2)))
-            # Adding 128 to every digit, none borrows; an exclusive or takes it off again.
-            sign = np.uint32(np.int32(np.int32(bits32(x)) >> np.int32(31)) | np.int32(1))
-            words[j] = np.uint32(np.uint32(word * sign) + BIAS)
-        norms[0] = norm
-        norms[1] = loss
-        store(words, slices, index, slice_words, 0)
-
-    def put(slices, index, first, second, state, p):
-        store_two(slices, index, np.uint32(first ^ EACH), np.uint32(second ^ EACH))
-
-    store = digit_store(COUNT, device(put))
-    return device(octet)

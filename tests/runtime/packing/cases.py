@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.packing.blocks import strip_config, tile_config, tiles_suit
+from mixpert_py.runtime.packing.blocks import strip_config
 from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, Which
 from mixpert_py.runtime.packing.operand import Operand
-from mixpert_py.runtime.packing.rows import cluster_config, panel_config, row_config, rows_suit
+from mixpert_py.runtime.packing.rows import cluster_config, panel_config, row_config
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.floats import WIDER
 from mixpert_py.runtime.splitter import BF16, FP16, TF32, Digits, FloatSlices, OutlierRule
@@ -18,22 +18,20 @@ from tests.every_check import EVERY_CHECK
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
 
-Kernel = Literal["strips", "rows", "panels", "clusters", "tiles"]
+Kernel = Literal["strips", "rows", "panels", "clusters"]
 Order = Literal["C", "F"]  # whether K is the contiguous direction, or rows are
 KERNELS: dict[Kernel, Callable[..., PackingConfig]] = {
     "strips": strip_config,
     "rows": row_config,
     "panels": panel_config,
     "clusters": cluster_config,
-    "tiles": tile_config,
 }
 WHOLE: tuple[Kernel, ...] = ("rows", "panels", "clusters")
 ANY = ("CC", "FF", "CF", "FC")
-ORDERS = {"strips": ANY, "rows": ("CC",), "panels": ("FF",), "clusters": ("FF",), "tiles": ANY}
+ORDERS = {"strips": ANY, "rows": ("CC",), "panels": ("FF",), "clusters": ("FF",)}
 DEFAULT: dict[Kernel, tuple[str, ...]] = {
     "strips": ("int8x6", "fp16x3", "int8x10", "mixpert-IV", "tf32x3"),
     **dict.fromkeys(WHOLE, ("int8x6", "fp16x3", "tf32x3")),
-    "tiles": ("mixpert-IV", "mixpert-full"),
 }
 
 
@@ -229,8 +227,6 @@ OPERANDS: dict[str, Callable[[type], Any]] = {
 
 def suited(kernel: Kernel) -> list[str]:
     """The schemes whose slices a kernel makes."""
-    if kernel == "tiles":
-        return [name for name in SCHEMES if name.startswith("mixpert")]
     if kernel == "strips":
         return [*SCHEMES]
     return [name for name in SCHEMES if not name.startswith(("mixpert", "fitted", "int8x10"))]
@@ -238,17 +234,16 @@ def suited(kernel: Kernel) -> list[str]:
 
 def every(kernel: Kernel) -> list[Case]:
     """Each scheme on what is difficult, each family and shape; all pairs with EVERY_CHECK=1."""
-    orders, types = ORDERS[kernel], ("float32", "float64")[: 1 if kernel == "tiles" else 2]
-    hard, defaults = "losing tiles" if kernel == "tiles" else "difficult", DEFAULT[kernel]
+    orders, types, defaults = ORDERS[kernel], ("float32", "float64"), DEFAULT[kernel]
     if EVERY_CHECK:
-        pairs = [(hard, name) for name in suited(kernel)]
+        pairs = [("difficult", name) for name in suited(kernel)]
         pairs += product([*FAMILIES, *map(str, SHAPES)], defaults)
         return [Case(kernel, *it, t, order) for it in pairs for t in types for order in orders]
     # Panels and clusters share what they do to elements with rows: each meets a third of it.
     third = {"panels": slice(0, None, 3), "clusters": slice(1, None, 3)}.get(kernel, slice(None))
     each = slice(None, None, 1 if kernel == "strips" else 3)
     others = [*[*FAMILIES][each], *map(str, SHAPES)]
-    pairs = [(hard, name) for name in suited(kernel)[third]]
+    pairs = [("difficult", name) for name in suited(kernel)[third]]
     pairs += [(name, defaults[i % len(defaults)]) for i, name in enumerate(others)]
     return [
         Case(kernel, *pair, types[i % len(types)], orders[i // 2 % len(orders)])
@@ -288,11 +283,12 @@ CASES: list[Case] = [
     Case("strips", "integers", "fitted tiles"),
     Case("strips", "difficult", "fp16x3", "float64", measure=True),
     Case("strips", "difficult", "legemm", order="FF", measure=True),
-    Case("tiles", "losing tiles", "mixpert-IV", order="FF", rule="none"),
-    Case("tiles", "apart", "mixpert-IV"),
-    Case("tiles", "apart", "mixpert-full", order="FF"),
-    Case("tiles", "near a power", "mixpert-IV"),
-    Case("tiles", "near a power", "mixpert-full", order="FF", rule="none"),
+    Case("strips", "losing tiles", "mixpert-IV"),
+    Case("strips", "losing tiles", "mixpert-full", order="FF", rule="none"),
+    Case("strips", "apart", "mixpert-IV"),
+    Case("strips", "apart", "mixpert-full", order="FF"),
+    Case("strips", "near a power", "mixpert-IV"),
+    Case("strips", "near a power", "mixpert-full", order="FF", rule="none"),
 ]
 CASES_OF_A_GPU = [
     Case(kernel, f"difficult, {k} long", name, dtype, order)
@@ -306,7 +302,7 @@ CASES_OF_A_GPU = [
 
 
 def parts(kernel: Kernel, task: PackingTask, xs: list[Operand]) -> list[Any]:
-    """The launches that a task takes: only rows, strips and tiles are packed together unlike."""
+    """The launches that a task takes: only rows and strips are packed together unlike."""
     if len(xs) == 2 and kernel in WHOLE[1:] and task.sides[0] != task.sides[1]:
         return [(one, [x]) for one, x in zip(task.each(), xs, strict=True)]
     return [(task, xs)]
@@ -321,10 +317,3 @@ def task_of(
     return PackingTask(
         scheme, which, tuple(x.form for x in xs), result, rule, measure, xs[0].device
     )
-
-
-def suits(kernel: Kernel, task: PackingTask) -> bool:
-    """Whether a kernel packs a task's operands."""
-    if kernel == "tiles":
-        return tiles_suit(task)
-    return kernel == "strips" or rows_suit(task)

@@ -16,17 +16,13 @@ import pytest
 
 from mixpert_py.runtime.kernels.tiny_block import RESIDENT, Memory, block
 from mixpert_py.runtime.kernels.tiny_kernels import tiny_kernel
-from mixpert_py.runtime.packing.blocks import TILES, tile_config
 from mixpert_py.runtime.packing.cluster_kernels import cluster_kernel
-from mixpert_py.runtime.packing.launch import PackingTask, Which
-from mixpert_py.runtime.packing.operand import REDUCTIONS, Form
+from mixpert_py.runtime.packing.operand import REDUCTIONS
 from mixpert_py.runtime.packing.panel_kernels import panel_kernel
 from mixpert_py.runtime.packing.repair_kernels import repair_kernel
 from mixpert_py.runtime.packing.row_kernels import row_kernel
 from mixpert_py.runtime.packing.side import Side, side
 from mixpert_py.runtime.packing.strip_kernels import strip_kernel
-from mixpert_py.runtime.packing.tile_kernels import tile_kernel
-from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import OutlierRule
 from tests.every_check import EVERY_CHECK
 from tests.runtime.emulations import EMULATIONS
@@ -127,27 +123,6 @@ def test_whole_rows(name: str, memory: str, kernel: str, tmp_path: Path) -> None
     # Four blocks of 256 threads to a multiprocessor are quicker than three without a spill.
     spilled = {"clusters": 64}.get(kernel, 160 if x.wide == "float32" else 0)
     assert registers(ptx, tmp_path, spilled=spilled) <= (64 if x.wide == "float32" else 128)
-
-
-TILED: list[tuple[str, OutlierRule, Which]] = [("mixpert-full", "none", "left")]
-if EVERY_CHECK:
-    rules: tuple[OutlierRule, ...] = ("loss", "none")
-    TILED = [*product(["mixpert-II", "mixpert-full", "mixpert-IV"], rules, ("left", "both"))]
-
-
-@pytest.mark.parametrize(("name", "rule", "which"), TILED)
-def test_tiles(name: str, rule: OutlierRule, which: Which, tmp_path: Path) -> None:
-    x = Form("float32", 1, 64, 128, 0, 128, 1, True)
-    forms, scheme = (x, x)[: 1 + (which == "both")], EMULATIONS[name]
-    assert isinstance(scheme, Scheme)
-    how = tile_config(PackingTask(scheme, which, forms, "float32", rule))
-    ptx = compiled(tile_kernel, *how.constants)
-    for text in ("ld.global.v4", "st.global.v2.u32", "max.NaN.f32", "bar.warp.sync"):
-        assert text in ptx
-    assert not ATOMICS.search(ptx)
-    # The driver takes 1024 bytes of a multiprocessor's shared memory for each block.
-    room = 227 * 1024 * TILES.threads // TILES.resident - 1024
-    assert registers(ptx, tmp_path, min(room, SHARED), 16) <= REGISTERS // TILES.resident
 
 
 REPAIRED = [("float32",) * 3, ("float64",) * 3, *[("float32", "float64", "float64")] * EVERY_CHECK]

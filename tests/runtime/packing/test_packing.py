@@ -14,12 +14,7 @@ import pytest
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing import launch as launching
-from mixpert_py.runtime.packing.blocks import (
-    TILES,
-    TileTuning,
-    shared_memory,
-    strip_config,
-)
+from mixpert_py.runtime.packing.blocks import shared_memory, strip_config
 from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, prepare
 from mixpert_py.runtime.packing.operand import (
     CACHE_LANES,
@@ -37,6 +32,7 @@ from mixpert_py.runtime.packing.rows import (
     RowTuning,
     cluster_shape,
     has_clusters,
+    rows_suit,
 )
 from mixpert_py.runtime.packing.side import side
 from mixpert_py.runtime.splitter import FloatSlices, OutlierRule
@@ -54,13 +50,12 @@ from tests.runtime.packing.cases import (
     difficult,
     normal,
     parts,
-    suits,
     task_of,
 )
 from tests.runtime.packing.child import run
 from tests.runtime.packing.expected import compare, reference
 
-INT8X6, MIXPERT = EMULATIONS["int8x6"], EMULATIONS["mixpert-IV"]
+INT8X6 = EMULATIONS["int8x6"]
 
 
 @pytest.mark.parametrize("checks", ["packing", "repair", "tiny"])
@@ -73,7 +68,7 @@ def test_kernels_compile_as_meant() -> None:
 
 
 def test_the_table_meets_all_that_can_become_of_a_row() -> None:
-    """Not finite, left out, in bare units, and in fitted ones, which tiles do not have."""
+    """Not finite, left out, in bare units, and in fitted ones."""
     for kernel in KERNELS:
         cases = (case for case in CASES if case.kernel == kernel)
         rows = [
@@ -83,7 +78,7 @@ def test_the_table_meets_all_that_can_become_of_a_row() -> None:
         assert any(one.nonfinite.any() for one in rows)
         assert any(one.outlier.any() for one in rows)
         assert any((one.significands == 1).any() for one in rows)
-        assert kernel == "tiles" or any((one.significands != 1).any() for one in rows)
+        assert any((one.significands != 1).any() for one in rows)
 
 
 def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: int = 1) -> Form:
@@ -92,10 +87,9 @@ def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: in
 
 
 def configured(kernel: Kernel, *forms: Form, rule: OutlierRule = "loss") -> PackingConfig:
-    scheme = MIXPERT if kernel == "tiles" else INT8X6
     which: Any = "both" if len(forms) == 2 else "left"
     result = max(x.memory for x in forms)
-    return KERNELS[kernel](PackingTask(scheme, which, forms, result, rule))
+    return KERNELS[kernel](PackingTask(INT8X6, which, forms, result, rule))
 
 
 @pytest.mark.parametrize("k", [1, 64, 65, 100, 1024, 8192])
@@ -105,19 +99,13 @@ def test_every_row_is_some_blocks(kernel: Kernel, order: str, rows: int, k: int)
     forms = form(rows, k, order[0], batch=2), form(33, k, order[1])
     how = configured(kernel, *forms)
     counts, per_block = [], 1
-    for x, words, place in zip(forms, how.words, how.layouts, strict=True):
+    for x, words in zip(forms, how.words, strict=True):
         match kernel:
             case "strips":
                 height, count = 1 << words[5], words[6]
                 assert how.threads >= height
             case "rows":
                 height, count = how.threads >> how.lengths[1], words[-1]
-            case "tiles":
-                height, count = 16 * (how.threads // 32 >> words[6]), words[5]
-                # No more warps along K than it has steps, and all of them where it has, or half.
-                broad = x.k_stride != 1 and count * x.batch >= TILES.broad
-                assert 1 << words[6] <= place.steps
-                assert 32 << words[6] == how.threads >> broad or 2 << words[6] > place.steps
             case _:
                 height, count = 32, words[-1]
         assert (count - 1) * height < x.rows <= count * height
@@ -174,33 +162,16 @@ def test_a_cluster_holds_k(one: Any, k: int, shape: tuple[int, int] | None) -> N
     assert cluster_shape(SINGLE, 4096, ClusterTuning(shapes=((256, 16),))) == (256, 16)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "names"),
-    [
-        ("tiles", {name for name in EMULATIONS if name.startswith("mixpert")}),
-        (
-            "rows",
-            {"int8x1", "int8x3", "int8x6", "int8x8"}
-            | {name for name, x in EMULATIONS.items() if isinstance(x.left, FloatSlices)},
-        ),
-    ],
-)
-def test_what_suits(kernel: Kernel, names: set[str]) -> None:
+def test_what_suits_the_kernels_of_whole_rows() -> None:
+    names = {"int8x1", "int8x3", "int8x6", "int8x8"}
+    names |= {name for name, x in EMULATIONS.items() if isinstance(x.left, FloatSlices)}
     task = PackingTask(INT8X6, "both", (form(64, 1000), form(40, 1000)), "float32")
-    assert {n for n, x in EMULATIONS.items() if suits(kernel, task._replace(scheme=x))} == names
-    scheme = MIXPERT if kernel == "tiles" else INT8X6
-    task = task._replace(scheme=scheme)
-    assert suits(kernel, task._replace(rule="none"))
+    assert {n for n, x in EMULATIONS.items() if rows_suit(task._replace(scheme=x))} == names
+    assert rows_suit(task._replace(rule="none"))
+    assert rows_suit(task._replace(scheme=EMULATIONS["fp16x3"], rule="ratio"))
     unlike: list[dict[str, Any]] = [{"measure": True}, {"rule": "ratio"}]
-    if kernel == "rows":
-        unlike += [{"scheme": scheme.with_block(512)}]
-        assert suits(kernel, task._replace(scheme=EMULATIONS["fp16x3"], rule="ratio"))
-    else:
-        strided = {"row_stride": 2000, "k_stride": 2}
-        changes: list[dict[str, Any]] = [{"memory": "float64"}, strided, {"k": 0}]
-        unlike += [{"forms": (form(64, 1000)._replace(**x), form(40, 1000))} for x in changes]
-        unlike += [{"result": "float64"}]
-    assert not any(suits(kernel, task._replace(**change)) for change in unlike)
+    unlike += [{"scheme": INT8X6.with_block(512)}]
+    assert not any(rows_suit(task._replace(**change)) for change in unlike)
 
 
 @pytest.mark.parametrize(
@@ -221,12 +192,9 @@ def test_what_is_contiguous_decides_who_reads_what(x: Form, mapping: int) -> Non
     ("change", "vector"),
     [({}, 1), ({"aligned": False}, 0), ({"row_stride": 101}, 0), ({"batch_stride": 6402}, 0)],
 )
-@pytest.mark.parametrize(("kernel", "place"), [("tiles", 4), ("rows", 3)])
-def test_wide_loads_only_where_all_are_aligned(
-    kernel: Kernel, place: int, change: dict[str, Any], vector: int
-) -> None:
-    how = configured(kernel, form(64, 100, batch=2)._replace(**change))
-    assert how.words[0][place] == vector
+def test_wide_loads_only_where_all_are_aligned(change: dict[str, Any], vector: int) -> None:
+    how = configured("rows", form(64, 100, batch=2)._replace(**change))
+    assert how.words[0][3] == vector
 
 
 @pytest.mark.parametrize("empty", [(0, 5, 1), (5, 0, 1), (5, 5, 0)])
@@ -309,14 +277,13 @@ def test_what_is_packed_lies_in_one_allocation(
     """And the kernel is told where."""
     order = ORDERS[kernel][0][0]
     forms = (form(70, 900, order, batch=3), form(50, 900, order))[:count]
-    scheme = MIXPERT if kernel == "tiles" else INT8X6.with_block(block)
+    scheme = INT8X6.with_block(block)
     which: Any = "both" if count == 2 else "left"
     config = KERNELS[kernel](PackingTask(scheme, which, forms, "float32", "loss", measure))
     operands = tuple(Operand(64 << i, x, 0, None) for i, x in enumerate(forms))
     packed = prepare(config).pack(operands, 7)
     start, size = next(iter(no_device.memory.items()))
     places = []
-    blocked = block is not None or kernel == "tiles"
     for one in packed:
         place = one.layout
         rows = place.batch * place.rows
@@ -324,7 +291,7 @@ def test_what_is_packed_lies_in_one_allocation(
             "slices": place.batch * place.steps * place.count * place.rows8 * STEP + SLACK,
             "scales": 4 * place.blocks * rows,
             "flags": rows,
-            "outliers": place.blocks * rows if blocked else 0,
+            "outliers": place.blocks * rows if block is not None else 0,
             "norms": 8 * (2 + place.count) * rows if measure else 0,
         }
         assert all((getattr(one, name) != 0) == (size > 0) for name, size in ends.items())
@@ -461,8 +428,6 @@ def test_bits_of_the_reference(case: Case) -> None:
         *(("panels", PanelTuning(128)), ("panels", PanelTuning(512))),
         *(("panels", PanelTuning(patience=0)), ("panels", PanelTuning(longest=3, blocks=1))),
         *(("clusters", ClusterTuning(((n, 16),))) for n in (128, 256, 1024)),
-        *(("tiles", TileTuning(128, 896)), ("tiles", TileTuning(256, 1024, broad=1))),
-        ("tiles", TileTuning(512, 512)),
     ],
     ids=str,
 )

@@ -8,7 +8,6 @@ import numpy as np
 from numba import cuda
 
 from mixpert_py.runtime.packing import Operand
-from mixpert_py.runtime.packing.blocks import TileTuning
 from mixpert_py.runtime.packing.launch import PACKAGE, PackingConfig
 from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout
 from mixpert_py.runtime.packing.rows import ClusterTuning, PanelTuning, RowTuning, Workspace
@@ -27,7 +26,6 @@ SMALL: dict[Kernel, dict[str, Any]] = {
     "rows": {"tuning": RowTuning(32, 32)},
     "panels": {"tuning": PanelTuning(32, 1, 2, 1)},
     "clusters": {"tuning": ClusterTuning(HELD, HELD)},
-    "tiles": {"tuning": TileTuning(threads=32)},
 }
 
 

@@ -15,7 +15,6 @@ from mixpert_py.runtime.kernels.intrinsics import (
     nearest_halves,
     second_half,
 )
-from mixpert_py.runtime.packing.blocks import TileTuning
 from mixpert_py.runtime.packing.rows import PanelTuning, RowTuning
 from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
@@ -31,7 +30,6 @@ from tests.runtime.packing.cases import (
     WHOLE,
     Case,
     difficult,
-    losing_tiles,
     normal,
 )
 from tests.runtime.packing.cases import Kernel as Name
@@ -82,8 +80,8 @@ TUNINGS: list[tuple[Name, str, int, dict[str, Any]]] = [
     ("panels", "int8x6", 140, {"tuning": PanelTuning(32, 1, 3, 1)}),
     ("panels", "fp16x3", 200, {"tuning": PanelTuning(128, 1, 2, 1)}),
     ("panels", "int8x6", 400, {"tuning": PanelTuning(patience=1)}),
-    ("tiles", "mixpert-IV", 200, {"tuning": TileTuning(64)}),
-    ("tiles", "mixpert-full", 40, {"tuning": TileTuning(256)}),
+    ("strips", "mixpert-IV", 200, {"threads": 32}),
+    ("strips", "mixpert-full", 40, {"threads": 128}),
 ]
 
 
@@ -91,7 +89,7 @@ TUNINGS: list[tuple[Name, str, int, dict[str, Any]]] = [
 def test_sizes_of_launches_change_no_bit(
     kernel: Name, name: str, k: int, tuning: dict[str, Any]
 ) -> None:
-    m = {"panels": 34, "tiles": 20}.get(kernel, 5 if k < 2000 else 2)
+    m = {"panels": 34}.get(kernel, 5 if k < 2000 else 2)
     a, b = normal(m, k).astype(np.float32), normal(4, k, 1).astype(np.float32)
     a[1, -1], a[m - 1, 2] = 100, np.nan  # what is largest is read last
     b[2], b[3] = np.rint(b[2] * 10), CROWDED
@@ -146,15 +144,14 @@ def test_batches_and_operands_of_two_types(kernel: Name, shared: bool) -> None:
     assert pack(kernel, a, b.swapaxes(1, 2), scheme)[1].layout.batch == (1 if shared else 2)
     gone = sum(int(one.nonfinite.sum()) for one in check(kernel, a, b.swapaxes(1, 2), scheme))
     assert gone == (2 if shared else 3)
-    if kernel != "tiles" and not shared:
+    if not shared:
         check(kernel, a[0], b[1].astype(np.float64).T, scheme)
         check(kernel, a[0].astype(np.float64) * (1 + 1e-12), b[1].T, other)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_one_operand_alone(kernel: Name) -> None:
-    made = losing_tiles if kernel == "tiles" else difficult
-    a, b = (np.asarray(x[-11:], order=ORDERS[kernel][0][0]) for x in made(np.float32))
+    a, b = (np.asarray(x[-11:], order=ORDERS[kernel][0][0]) for x in difficult(np.float32))
     scheme = SCHEMES[DEFAULT[kernel][0]]
     (alone,), (both, _) = pack(kernel, a, None, scheme), pack(kernel, a, b.T, scheme)
     for name in ("scales", "flags", "outliers"):
