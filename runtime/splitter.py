@@ -22,11 +22,6 @@ class Element:
     smallest: float
     largest: float
 
-    @property
-    def normal(self) -> float:
-        """The smallest that is not subnormal, of a floating-point type."""
-        return self.smallest * 2.0 ** (self.bits - 1)
-
 
 INT8 = Element("int8", INT8_RATE, 8, 1.0, 127.0)
 FP16 = Element("float16", FP16_RATE, 11, 2.0**-24, 65504.0)
@@ -34,11 +29,8 @@ BF16 = Element("bfloat16", FP16_RATE, 8, 2.0**-133, 2.0**128 - 2.0**120)
 TF32 = Element("tf32", TF32_RATE, 11, 2.0**-136, 2.0**128 - 2.0**117)
 
 
-# Rows, columns or tiles that leave integer slices: those that lose too much, those that the rule of
-# MixPert §3.3.3 names (by `RATIO`), or none.
-OutlierRule = Literal["loss", "ratio", "none"]
-RATIO = 32  # of the largest and the smallest entry; names nearly every tile of normal data
-UNSEEN = 2.0**-120  # squared, in units of the last digit; what squares and scaling may lose is less
+# Rows, columns or tiles that leave integer slices: those that lose too much, or none.
+OutlierRule = Literal["loss", "none"]
 FIT = 257.25  # above 256 · 256 / 255, so that digits in fitted units never overflow
 
 
@@ -138,11 +130,6 @@ class FloatSlices:
     def range(self) -> float:
         """A row with an entry beyond this leaves the slices."""
         return math.inf if self.scaled else self.element.largest
-
-    @property
-    def normals(self) -> tuple[float, ...]:
-        """What the smallest element of each slice is worth that is not subnormal, in row units."""
-        return tuple(self.element.normal * 2.0 ** (-self.step * p) for p in range(self.count))
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ def gemm_texts(scheme: Scheme, architecture: str) -> list[str]:
     chip = Chip(family, 1, CUBIN_SHARED[architecture])
     found = []
     for n in SIDES:
-        place = layout(scheme.left, 1, n, n, scheme.lengths(n)[1], False)
+        place = layout(scheme.left, 1, n, n, scheme.lengths(n)[1])
         depth = Depth(place.steps, place.blocks, place.steps_per_block)
         for tile in candidates(scheme, depth, wide=False, chip=chip):
             steps = depth.steps_per_block

@@ -89,7 +89,7 @@ def _compilations(request: Request) -> list[Callable[[], None]]:
 def _compile_gemm(scheme: Scheme, a: Form, b: Form, c: GpuArray) -> None:
     block = scheme.lengths(a.k)[1]
     left, right = (
-        _Unpacked(layout(splitter, x.batch, x.rows, x.k, block, False))
+        _Unpacked(layout(splitter, x.batch, x.rows, x.k, block))
         for splitter, x in ((scheme.left, a), (scheme.right, b))
     )
     gemm(left, right, scheme, c, prepare=True)

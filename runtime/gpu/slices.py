@@ -317,5 +317,4 @@ def part(packed: DevicePacked, start: int, count: int) -> DevicePacked:
         scales=packed.scales + start * place.scales_stride,
         flags=packed.flags + rows,
         outliers=packed.outliers and packed.outliers + rows * place.blocks,
-        norms=packed.norms and packed.norms + 8 * rows * (2 + place.count),
     )

@@ -134,7 +134,7 @@ def joining(
 
 def depth_of(scheme: Scheme, k: int) -> Depth:
     """K as the scheme's packed operands have it."""
-    place = layout(scheme.left, 1, 1, k, scheme.lengths(k)[1], False)
+    place = layout(scheme.left, 1, 1, k, scheme.lengths(k)[1])
     return Depth(place.steps, place.blocks, place.steps_per_block)
 
 

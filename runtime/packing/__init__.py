@@ -6,7 +6,7 @@ decides whether a row leaves the slices. `launch.PackingConfig` records a launch
 `launch.PackingLaunch.pack` enqueues any of them. What is done to elements is in `digits` and
 `floats`, for every kernel; the kernels differ in how they read:
 
-- `strip_kernels` packs whatever a scheme may ask for: any block of K, any strides, norms;
+- `strip_kernels` packs whatever a scheme may ask for: any block of K, any strides;
 - `row_kernels` is for K as one block and operands that are contiguous along it: each row is read
   once and held in registers;
 - `panel_kernels` is for K as one block where rows are contiguous: read twice, in one launch;
@@ -40,7 +40,7 @@ from mixpert_py.runtime.packing.operand import (
     up,
 )
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import OutlierRule, Residues
+from mixpert_py.runtime.splitter import Residues
 
 __all__ = [
     "DevicePacked",
@@ -72,8 +72,6 @@ def pack(
     b: Operand,
     scheme: Scheme,
     *,
-    rule: OutlierRule = "loss",
-    measure: bool = False,
     stream: Stream = 0,
     room_for: Scheme | None = None,
     memory: DeviceMemory | None = None,
@@ -85,8 +83,7 @@ def pack(
     One launch, or two where K is one block and only one operand is contiguous along it. Where it
     is one block, flagged rows of digits hold anything, in units of zero.
 
-    rule: what leaves integer slices, see `reference.multiply`. measure: whether 2-norms are
-    computed too. room_for: a scheme by which they may be packed again, in the same memory, which
+    room_for: a scheme by which they may be packed again, in the same memory, which
     both share: `memory`. gate: the address of an int32; where that is 0 nothing is done.
     records: of residues, see `residues.pack`. Does not wait for the device. Raises ShapeError where
     K differs or anything is empty.
@@ -98,10 +95,10 @@ def pack(
             residues.pack(b, scheme.right, "right", stream, records[1]),
         )
     forms = a.form, b.form
-    task = PackingTask(scheme, "both", forms, result_type(forms), rule, measure, a.device)
+    task = PackingTask(scheme, "both", forms, result_type(forms), a.device)
     how = _prepared_launches(task, gate != 0)
     if room_for is not None:
-        other = _prepared_launches(task._replace(scheme=room_for, measure=False), True)
+        other = _prepared_launches(task._replace(scheme=room_for), True)
         memory = allocate(max(how.bytes, other.bytes), stream)
     if len(how.launches) == 1:
         left, right = how.launches[0].pack((a, b), stream, memory, gate)
@@ -121,8 +118,6 @@ def pack_one(
     which: Literal["left", "right"],
     result: str,
     *,
-    rule: OutlierRule = "loss",
-    measure: bool = False,
     stream: Stream = 0,
     record: int = 0,
 ) -> DevicePacked:
@@ -132,7 +127,7 @@ def pack_one(
     splitter = scheme.left if which == "left" else scheme.right
     if isinstance(splitter, Residues):
         return residues.pack(x, splitter, which, stream, record)
-    task = PackingTask(scheme, which, (x.form,), result, rule, measure, x.device)
+    task = PackingTask(scheme, which, (x.form,), result, x.device)
     return _prepared_launches(task, False).launches[0].pack((x,), stream)[0]
 
 

@@ -42,7 +42,7 @@ def strip_config(task: PackingTask, shared: int = HOPPER, threads: int = 0) -> P
         1 << how.threads_log,
         how.shared,
         shared - REDUCTIONS,
-        pointers=5,
+        pointers=4,
     )
 
 
@@ -146,5 +146,5 @@ def _most(sides: tuple[Side, ...]) -> int:
     """
     if any(one.group > 1 for one in sides):
         return MOST_THREADS // 4
-    lean = sides[0] == sides[-1] and sides[0].wide == "float32" and not sides[0].measure
+    lean = sides[0] == sides[-1] and sides[0].wide == "float32"
     return MOST_THREADS if lean else MOST_THREADS // 2

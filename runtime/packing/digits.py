@@ -46,29 +46,25 @@ LOW_PAIRS, HIGH_PAIRS = 0x5140, 0x7362
 LOW_HALVES, HIGH_HALVES = 0x5410, 0x7632
 
 
-def digit_item(side: Any) -> tuple[Any, Any]:
-    """The device functions `item` and `finish` of strip_kernels, for a splitter into digits.
+def digit_item(side: Side) -> Any:
+    """The device function `item` of strip_kernels, for a splitter into digits.
 
-    Sums of squares, of the row and of what it loses, are in units of 4^(e − shift), e the exponent
-    of the block; those of digits in units of 4^(e − 7 − width · p).
+    It adds to sums of squares: of the row and of what it loses, in units of 4^(e − shift), e the
+    exponent of the block; of digits past the first as integers, where they may crowd a row out.
     """
     COUNT, WIDTH, SHIFT, FITTED = side.slices, side.width, side.shift, side.fitted
-    DROPPED = (1 << WIDTH * side.dropped) - 1  # the digits of x past `count`
-    LOSSY = side.rule == "loss"
-    SUMS = LOSSY or side.measure
-    SQUARED = 0 if side.measure else 1 if LOSSY and side.lower < math.inf else COUNT
+    CROWDED = side.lower < math.inf
     WIDE = np.float32 if side.wide == "float32" else np.float64
     nearest = nearest32 if side.wide == "float32" else nearest64
     BIAS = 0x80808080 & (256**COUNT - 1)
 
     def item(
-        values, at, alive, one, two, ratio, worth, level, parts, words, rest,
+        values, at, alive, one, two, ratio, worth, parts, words, rest,
         slices, base, position, slice_words, swizzle,
     ):  # fmt: skip
         if alive:
             norm = WIDE(0)
             loss = WIDE(0)
-            ruled = WIDE(0)
             for j in range(8):
                 x = WIDE(values[at + j]) * one * two
                 q = nearest(x * ratio) if FITTED else nearest(x)
@@ -77,19 +73,11 @@ def digit_item(side: Any) -> tuple[Any, Any]:
                     words[j] = np.uint32((((n + BIAS) & 0xFFFFFFFF) ^ BIAS) & 0xFFFFFFFF)
                 else:
                     words[j] = np.uint32(sevens(n))
-                if SUMS:
-                    left = fused(-q, worth, x)
-                    if DROPPED:
-                        ruled += left * left
-                        low = abs(n) & DROPPED
-                        left += WIDE(low if n > 0 else -low)
-                    norm += x * x
-                    loss += left * left
-            if SUMS:
-                parts[0] += norm
-                parts[1] += loss
-                if DROPPED:
-                    parts[2 + COUNT] += ruled
+                left = fused(-q, worth, x)
+                norm += x * x
+                loss += left * left
+            parts[0] += norm
+            parts[1] += loss
         else:
             for j in range(8):
                 words[j] = np.uint32(0)
@@ -100,11 +88,11 @@ def digit_item(side: Any) -> tuple[Any, Any]:
         store(words, slices, index, slice_words, (alive, square, parts))
 
     def put(slices, index, first, second, state, p):
-        """Stores eight digits of slice p, and adds up their squares where they are asked for."""
+        """Stores eight digits of slice p, and adds up their squares where they count."""
         alive, square, parts = state
         store_two(slices, index, first, second)
-        if p >= SQUARED and alive:
-            parts[2 + p] += np.float64(squared_sum(first, second)) * square
+        if CROWDED and p > 0 and alive:
+            parts[1 + p] += np.float64(squared_sum(first, second)) * square
 
     def sevens(n):
         size = abs(n)
@@ -115,13 +103,8 @@ def digit_item(side: Any) -> tuple[Any, Any]:
             word = (word << 8) | (((digit ^ sign) - sign) & 255)
         return word
 
-    def finish(i, root, exponent):
-        exponent -= SHIFT if i < 2 else 7 + WIDTH * (i - 2)
-        half = exponent >> 1
-        return root * power_of_two(half) * power_of_two(exponent - half)
-
     sevens, store = device(sevens), digit_store(COUNT, device(put))
-    return device(item), device(finish)
+    return device(item)
 
 
 def digit_store(count: int, put: Any) -> Any:
@@ -416,10 +399,9 @@ def row_octet(side: Side) -> Any:
     """The device function that cuts eight elements of a row into digits and stores them.
 
     It adds to sums of squares: of the row and of what it loses, in units of 4^(e − shift); of
-    digits past the first as integers, where the rule asks for them.
+    digits past the first as integers, where they may crowd the row out.
     """
-    COUNT, FITTED, LOSSY = side.slices, side.fitted, side.rule == "loss"
-    CROWDED = LOSSY and side.lower < math.inf
+    COUNT, FITTED, CROWDED = side.slices, side.fitted, side.lower < math.inf
     WIDE = np.float32 if side.wide == "float32" else np.float64
     nearest = nearest32 if side.wide == "float32" else nearest64
     product = product32 if side.wide == "float32" else product64
@@ -447,10 +429,9 @@ def row_octet(side: Side) -> Any:
                 q = abs(nearest(scaled))
                 n = np.int64(np.int32(nearest(scaled))) if q < WIDE(2.0**31) else 0
             words[j] = np.uint32((((n + BIAS) & 0xFFFFFFFF) ^ BIAS) & 0xFFFFFFFF)
-            if LOSSY:
-                left = fused(-q, worth, abs(x))
-                norm += x * x
-                loss += left * left
+            left = fused(-q, worth, abs(x))
+            norm += x * x
+            loss += left * left
         norms[0] = norm
         norms[1] = loss
         store(words, slices, index, slice_words, squares)

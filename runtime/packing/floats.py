@@ -27,7 +27,6 @@ from mixpert_py.runtime.kernels.intrinsics import (
     device,
     first_half,
     nearest_halves,
-    power_of_two,
     second_half,
     store_four,
 )
@@ -35,46 +34,30 @@ from mixpert_py.runtime.packing.digits import FORMATS, factors_of, facts, is_lar
 from mixpert_py.runtime.packing.side import Side
 
 
-def float_item(side: Any) -> tuple[Any, Any]:
-    """The device functions `item` and `finish` of strip_kernels, for a splitter into floats.
-
-    Sums of squares are in units of 4^e, where the row lies below 2^e.
-    """
-    COUNT, STEP, SIZE = side.slices, side.step, side.size
-    SCALED, MEASURE = side.scaled, side.measure
+def float_item(side: Side) -> Any:
+    """The device function `item` of strip_kernels, for a splitter into floats."""
+    COUNT, STEP, SIZE, SCALED = side.slices, side.step, side.size, side.scaled
     WIDE = np.float32 if side.wide == "float32" else np.float64
     NEXT = WIDE(2.0**STEP)
     rounded, word = device(to_element(side)), device(element_bits(side))
 
     def item(
-        values, at, alive, one, two, ratio, worth, level, parts, words, rest,
+        values, at, alive, one, two, ratio, worth, parts, words, rest,
         slices, base, position, slice_words, swizzle,
     ):  # fmt: skip
         for j in range(8):
             rest[j] = WIDE(0)
-        # No factor leaves float64: rows lie below 2^15, or within the range of the element.
-        half = level >> 1
-        down, further = power_of_two(-half), power_of_two(half - level)
         if alive:
             for j in range(8):
                 x = WIDE(values[at + j])
                 rest[j] = x * one * two if SCALED else x
-                if MEASURE:
-                    y = np.float64(rest[j]) * down * further
-                    parts[0] += y * y
         byte = np.int64(position) * SIZE
         place = base + (byte >> 6) * (COUNT * slice_words)
         chunk = np.int32((byte >> 4) & 3)
-        for p in range(COUNT):
+        for _ in range(COUNT):
             for j in range(8):
                 piece = rounded(rest[j])
                 rest[j] -= piece
-                if MEASURE:
-                    y = np.float64(piece) * down * further
-                    parts[2 + p] += y * y
-                    if p == COUNT - 1:
-                        y = np.float64(rest[j]) * down * further
-                        parts[1] += y * y
                 if STEP:
                     rest[j] *= NEXT
                 words[j] = word(piece)
@@ -94,13 +77,7 @@ def float_item(side: Any) -> tuple[Any, Any]:
                 )  # fmt: skip
             place += slice_words
 
-    def finish(i, root, exponent):
-        p = COUNT - 1 if i == 1 else max(i - 2, 0)
-        exponent -= STEP * p
-        half = exponent >> 1
-        return root * power_of_two(half) * power_of_two(exponent - half)
-
-    return device(item), device(finish)
+    return device(item)
 
 
 def to_element(side: Any) -> Any:

@@ -29,7 +29,7 @@ from mixpert_py.runtime.packing.operand import (
 )
 from mixpert_py.runtime.packing.side import Side, side
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import OutlierRule, Splitter
+from mixpert_py.runtime.splitter import Splitter
 
 PACKAGE = "mixpert_py.runtime.packing"
 Which = Literal["both", "left", "right"]
@@ -42,16 +42,13 @@ Extras = Callable[[int, Stream, ModuleType], Extra]
 class PackingTask(NamedTuple):
     """The operands of a product that are packed, by their forms: A by rows, B by columns, or both.
 
-    result: the type of the product. rule: what leaves integer slices. measure: whether 2-norms are
-    computed too. device: the number of the GPU.
+    result: the type of the product. device: the number of the GPU.
     """
 
     scheme: Scheme
     which: Which
     forms: tuple[Form, ...]
     result: str
-    rule: OutlierRule = "loss"
-    measure: bool = False
     device: int = 0
 
     @property
@@ -77,7 +74,7 @@ class PackingTask(NamedTuple):
             if x.batch == 0 or x.rows == 0 or x.k == 0:
                 raise ShapeError(f"nothing to pack in {x.batch} × {x.rows} rows of {x.k}")
         return tuple(
-            layout(splitter, x.batch, x.rows, x.k, self.block, self.measure)
+            layout(splitter, x.batch, x.rows, x.k, self.block)
             for splitter, x in zip(self.splitters, self.forms, strict=True)
         )
 
@@ -85,7 +82,7 @@ class PackingTask(NamedTuple):
     def sides(self) -> tuple[Side, ...]:
         """The description of each operand that a kernel is compiled for."""
         return tuple(
-            side(splitter, x.memory, self.result, self.rule, self.measure)
+            side(splitter, x.memory, self.result)
             for splitter, x in zip(self.splitters, self.forms, strict=True)
         )
 
@@ -106,7 +103,7 @@ class PackingConfig:
 
     kernel: the module and the factory, in this package; constants: the factory's arguments. words:
     the integers that follow each operand's addresses; of addresses the kernel takes the first
-    `pointers` of slices, scales, flags, outliers and norms. lengths: the integers that follow both
+    `pointers` of slices, scales, flags and outliers. lengths: the integers that follow both
     operands. shared: bytes of shared memory; most_shared: the bytes that launches of the kernel may
     ask for, where that is more. starts: where each operand begins in the allocation, and bytes: its
     size, where there is more in it than packed operands. extras: a function that gives what else
@@ -130,8 +127,8 @@ class PackingConfig:
 
 
 class Part(NamedTuple):
-    """An operand of a launch. offsets: where slices, scales, flags, outliers and norms begin in
-    the allocation; None for a missing part.
+    """An operand of a launch. offsets: where slices, scales, flags and outliers begin in the
+    allocation; None for a missing part.
     """
 
     splitter: Splitter
@@ -177,9 +174,7 @@ class PackingLaunch(NamedTuple):
         words: tuple[int, ...] = ()
         for x, part, more in zip(operands, self.parts, between, strict=False):
             at = [0 if offset is None else start + offset for offset in part.offsets]
-            slices, scales, flags, outliers, norms = at
-            place = part.splitter, part.layout, slices, scales, flags, outliers, norms, memory
-            packed.append(DevicePacked(x, *place))
+            packed.append(DevicePacked(x, part.splitter, part.layout, *at, memory))
             words += (x.address, *at[: self.pointers], *more, *part.words)
         if len(packed) == 1:  # it stands for both: no block looks at the second
             words += words
@@ -206,7 +201,7 @@ def prepare(config: PackingConfig, order: Order = "after", has_gate: bool = Fals
     task, layouts = config.task, config.layouts
     starts = config.starts or (0, *accumulate(up(place.bytes) for place in layouts))
     parts = tuple(
-        Part(splitter, place, _offsets(place, start, task.measure), words)
+        Part(splitter, place, _offsets(place, start), words)
         for splitter, place, start, words in zip(
             task.splitters, layouts, starts, config.words, strict=False
         )
@@ -217,11 +212,10 @@ def prepare(config: PackingConfig, order: Order = "after", has_gate: bool = Fals
     )
 
 
-def _offsets(place: Layout, start: int, measure: bool) -> tuple[int | None, ...]:
+def _offsets(place: Layout, start: int) -> tuple[int | None, ...]:
     return (
         *(start, start + place.scales, start + place.flags),
         start + place.outliers if place.blocks > 1 else None,
-        start + place.norms if measure else None,
     )
 
 

@@ -135,7 +135,6 @@ class Layout:
     count: int
     size: int
     scales: int
-    norms: int
     flags: int
     outliers: int
     bytes: int
@@ -162,7 +161,7 @@ class Layout:
 
 
 @lru_cache(4096)
-def layout(splitter: Splitter, batch: int, rows: int, k: int, block: int, measure: bool) -> Layout:
+def layout(splitter: Splitter, batch: int, rows: int, k: int, block: int) -> Layout:
     """The layout of batch · rows rows of length k, every `block` of which share a scale.
 
     A block is padded to whole steps, or to half a step if that holds it: what one instruction
@@ -180,12 +179,11 @@ def layout(splitter: Splitter, batch: int, rows: int, k: int, block: int, measur
     rows8 = -(-rows // 8) * 8
     count = splitter.count
     scales = up(batch * steps * count * rows8 * STEP + SLACK)
-    norms = up(scales + 4 * batch * blocks * rows)
-    flags = up(norms + (8 * batch * (2 + count) * rows if measure else 0))
+    flags = up(scales + 4 * batch * blocks * rows)
     outliers = up(flags + batch * rows)
     end = outliers + (batch * blocks * rows if blocks > 1 else 0)
     shape = batch, rows, rows8, k, block, blocks, padded, steps, count, size
-    return Layout(*shape, scales, norms, flags, outliers, end)
+    return Layout(*shape, scales, flags, outliers, end)
 
 
 @lru_cache(4096)
@@ -218,8 +216,6 @@ class DevicePacked(NamedTuple):
     flags: uint8 (batch, rows), bit 0 the row holds NaN or Inf, bit 1 outliers; what is flagged is
     zero in the slices. outliers: uint8 (batch, blocks, rows), 1 where that block is one; address 0
     if there is one block, which bit 1 tells of.
-    norms: float64 (batch, 2 + count, rows): of the row, what splitting lost, and each slice by
-    value; address 0 unless measured.
     """
 
     operand: Operand
@@ -229,7 +225,6 @@ class DevicePacked(NamedTuple):
     scales: int
     flags: int
     outliers: int
-    norms: int
     owner: DeviceMemory
 
     @property
@@ -245,7 +240,7 @@ class DevicePacked(NamedTuple):
         return self.layout.steps
 
     def view(self, name: str) -> Any:
-        """A CuPy array of "slices", "scales", "flags", "outliers" or "norms", without a copy.
+        """A CuPy array of "slices", "scales", "flags" or "outliers", without a copy.
 
         Raises ValueError for what is not there.
         """
@@ -257,7 +252,6 @@ class DevicePacked(NamedTuple):
             "scales": ((place.batch, place.blocks, place.rows), "int32"),
             "flags": ((place.batch, place.rows), "uint8"),
             "outliers": ((place.batch, place.blocks, place.rows), "uint8"),
-            "norms": ((place.batch, 2 + place.count, place.rows), "float64"),
         }
         address = getattr(self, name)
         if not address:

@@ -102,7 +102,7 @@ def pack(
         flags = start + place.flags + matrix * place.rows
         _launch(how, x.form, address, (slices, scales, flags), start, record, stream)
     found = start, start + place.scales, start + place.flags
-    return DevicePacked(x, splitter, place, *found, 0, 0, memory)
+    return DevicePacked(x, splitter, place, *found, 0, memory)
 
 
 def leave(packed: DevicePacked, records: tuple[int, int], least: float, stream: Stream) -> None:
@@ -231,7 +231,7 @@ def layout(splitter: Residues, batch: int, rows: int, k: int, side: Side) -> Lay
     flags = up(scales + 4 * batch * rows)
     end = flags + batch * rows
     shape = batch, rows, rows8, k, k, 1, steps * STEP, steps, count, 1
-    return Layout(*shape, scales, flags, flags, end, end)
+    return Layout(*shape, scales, flags, end, end)
 
 
 @lru_cache(64)

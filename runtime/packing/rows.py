@@ -18,7 +18,7 @@ from mixpert_py.runtime.kernels.recording import Recording, Stream, clear, is_ca
 from mixpert_py.runtime.packing.launch import Extra, PackingConfig, PackingTask, row_words
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, up
 from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule, Splitter
+from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
 
 MOST_FLOATS = 3  # slices that a thread has registers for
 LONGEST_ROW = 1 << 26  # of K, so that sums of squares of digits fit 32 bits
@@ -41,20 +41,17 @@ ROWS = RowTuning()
 
 def rows_suit(task: PackingTask) -> bool:
     """Whether the operands of a task can be split by whole rows: K is one block."""
-    return (
-        not task.measure
-        and 0 < task.k <= min(task.block, LONGEST_ROW)
-        and all(_is_plain(splitter, task.rule) for splitter in task.splitters)
+    return 0 < task.k <= min(task.block, LONGEST_ROW) and all(
+        _is_plain(splitter) for splitter in task.splitters
     )
 
 
-def _is_plain(splitter: Splitter, rule: OutlierRule) -> bool:
+def _is_plain(splitter: Splitter) -> bool:
     """Whether the kernels of whole rows make the slices of a splitter."""
     if isinstance(splitter, FloatSlices):
         return splitter.count <= MOST_FLOATS
     return (
         isinstance(splitter, Digits)
-        and rule in ("loss", "none")
         and splitter.width == 8
         and splitter.group == 1
         and splitter.count <= 4

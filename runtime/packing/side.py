@@ -5,11 +5,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mixpert_py.runtime.kernels.abi import ELEMENTS
-from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule, Splitter
+from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
 
 
 class Side(NamedTuple):
-    """One operand: its splitter, its type in memory, and what is asked for. Plain values only.
+    """One operand: its splitter and its type in memory. Plain values only.
 
     loss: how much of its 2-norm a row may lose, squared; lower: see `outliers.crowded`, infinite
     where it does not apply. size: bytes of an element. wide: the type that slices are computed in.
@@ -21,13 +21,10 @@ class Side(NamedTuple):
     slices: int
     memory: str
     wide: str
-    rule: str
-    measure: bool
     group: int = 1
     # Of digits.
     width: int = 0
     shift: int = 0
-    dropped: int = 0
     threshold: float = 0.0
     fitted: bool = False
     held: int = 0
@@ -65,7 +62,7 @@ class Side(NamedTuple):
         """The number of sums that decide whether a row leaves: one of its loss, the others of its
         digits' squares.
         """
-        if self.rule != "loss":
+        if self.kind == "floats":
             return 0
         return self.slices if self.lower < math.inf else 1
 
@@ -76,7 +73,7 @@ class Side(NamedTuple):
 
 
 @lru_cache
-def side(splitter: Splitter, memory: str, result: str, rule: OutlierRule, measure: bool) -> Side:
+def side(splitter: Splitter, memory: str, result: str) -> Side:
     """memory: the operand's type, "float32" or "float64"; result: the product's."""
     if isinstance(splitter, Digits):
         return Side(
@@ -86,12 +83,9 @@ def side(splitter: Splitter, memory: str, result: str, rule: OutlierRule, measur
             splitter.count,
             memory,
             result,
-            rule,
-            measure,
             splitter.group,
             width=splitter.width,
             shift=splitter.shift,
-            dropped=splitter.digits - splitter.count,
             # RN(f · 2^shift) > largest, which is odd, from the half above it on.
             threshold=math.ldexp(splitter.largest + 0.5, -splitter.shift),
             fitted=splitter.fitted,
@@ -110,8 +104,6 @@ def side(splitter: Splitter, memory: str, result: str, rule: OutlierRule, measur
         splitter.count,
         memory,
         "float32" if single else "float64",
-        "none",
-        measure,
         bits=element.bits,
         smallest=element.smallest,
         truncate=splitter.rounding == "zero",

@@ -52,7 +52,6 @@ from mixpert_py.runtime.packing.floats import finest_of, float_item, leaves_by_s
 from mixpert_py.runtime.packing.loads import load_strip
 from mixpert_py.runtime.packing.operand import CACHE_LANES, DEPTH, ITEM, MOST_THREADS
 from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.splitter import RATIO, UNSEEN
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
 NONFINITE_CODE, OUTLIER_CODE = 1 << 22, 1 << 21  # above every exponent: the row leaves
@@ -64,14 +63,14 @@ def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
     def splitter(side: Side) -> Any:
         return digit_item(side) if side.kind == "digits" else float_item(side)
 
-    first = _strip(left, *splitter(left))
+    first = _strip(left, splitter(left))
     same = left == right
-    second = first if same else _strip(right, *splitter(right))
+    second = first if same else _strip(right, splitter(right))
 
     def kernel(
-        a, a_slices, a_scales, a_flags, a_outliers, a_norms,
+        a, a_slices, a_scales, a_flags, a_outliers,
         a_rows, a_batch, a_row, a_k, a_mapping, a_height, a_strips,
-        b, b_slices, b_scales, b_flags, b_outliers, b_norms,
+        b, b_slices, b_scales, b_flags, b_outliers,
         b_rows, b_batch, b_row, b_k, b_mapping, b_height, b_strips,
         a_grid, k, block, padded, blocks, spans, steps, share, cached, threads_log,
     ):  # fmt: skip
@@ -79,11 +78,11 @@ def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
         partials = cuda.shared.array(MOST_THREADS, np.float64)
         index = cuda.blockIdx.x
         of_a = (
-            a, a_slices, a_scales, a_flags, a_outliers, a_norms,
+            a, a_slices, a_scales, a_flags, a_outliers,
             a_rows, a_batch, a_row, a_k, a_mapping, a_height, a_strips,
         )  # fmt: skip
         of_b = (
-            b, b_slices, b_scales, b_flags, b_outliers, b_norms,
+            b, b_slices, b_scales, b_flags, b_outliers,
             b_rows, b_batch, b_row, b_k, b_mapping, b_height, b_strips,
         )  # fmt: skip
         lengths = k, block, padded, blocks, spans, steps, share, cached, threads_log
@@ -92,16 +91,16 @@ def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
             # memory.
             if index < a_grid:
                 x, slices, scales, flags = a, a_slices, a_scales, a_flags
-                outliers, norms, rows, batch_stride = a_outliers, a_norms, a_rows, a_batch
+                outliers, rows, batch_stride = a_outliers, a_rows, a_batch
                 row_stride, k_stride, mapping = a_row, a_k, a_mapping
                 height, strips = a_height, a_strips
             else:
                 index -= a_grid
                 x, slices, scales, flags = b, b_slices, b_scales, b_flags
-                outliers, norms, rows, batch_stride = b_outliers, b_norms, b_rows, b_batch
+                outliers, rows, batch_stride = b_outliers, b_rows, b_batch
                 row_stride, k_stride, mapping = b_row, b_k, b_mapping
                 height, strips = b_height, b_strips
-            pointers = x, slices, scales, flags, outliers, norms
+            pointers = x, slices, scales, flags, outliers
             numbers = rows, batch_stride, row_stride, k_stride, mapping, height, strips
             first(index, (*pointers, *numbers), lengths, scratch, partials)
         elif index < a_grid:
@@ -114,29 +113,22 @@ def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
 
 def _argument_types(left: Side, right: Side) -> tuple[Any, ...]:
     def operand(side: Side) -> list[Any]:
-        results = (types.uint32, types.int32, types.uint8, types.uint8, types.float64)
+        results = (types.uint32, types.int32, types.uint8, types.uint8)
         pointers = (getattr(types, side.memory), *results)
         return [*map(types.CPointer, pointers), *[types.int64] * 7]
 
     return (*operand(left), *operand(right), *[types.int64] * 10)
 
 
-def _strip(side: Side, item: Any, finish: Any) -> Any:
-    """The device function that packs one strip.
-
-    item: cuts eight elements and stores them. finish: turns sums of squares into norms.
-    """
+def _strip(side: Side, item: Any) -> Any:
+    """The device function that packs one strip. item: cuts eight elements and stores them."""
+    assert side.group == 1 or not side.fitted
     COUNT, GROUP, SHIFT = side.slices, side.group, side.shift
     DIGITS = side.kind == "digits"
     FITTED, SCALED, RANGE = side.fitted, side.scaled, side.range
     SPAN, SCALED_TO = side.span, side.highest
     BITS_HELD = side.held  # by two digits of bare powers of two
-    LOSSY = DIGITS and side.rule == "loss"
-    RATIO_RULE = DIGITS and side.rule == "ratio"
-    CROWDED = LOSSY and side.lower < math.inf
-    MEASURE = side.measure
     LOSS, LOWER = side.loss, side.lower * 4.0**-SHIFT
-    SUMS = LOSSY or MEASURE
     SINGLE = side.memory == "float32"
     it, memory = facts(side), FORMATS[side.memory]
     MEMORY, WIDE, BITS, MAGNITUDE, INFINITE = it.memory, it.wide, it.bits, it.magnitude, it.infinite
@@ -150,23 +142,21 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     ITEMS = 1 if GROUP > 1 else DEPTH
     HELD = ITEM * ITEMS
     CACHE_LANES_LOG = CACHE_LANES.bit_length() - 1
-    KINDS = 2 + COUNT
-    # What the rule looks at: not the digits that the splitter drops on purpose.
-    RULED = KINDS if side.dropped else 1
-    ALL = KINDS + 1 if side.dropped else KINDS
+    # Sums of squares: of the row, of what it loses, and of digits past the first if they count.
+    SUMS = 1 + COUNT if side.lower < math.inf else 2
     load = load_strip(HELD)
     finest_entry, leaves, large = finest_of(side), leaves_by_span(side), is_large(side)
     unit, factors = unit_of(side), factors_of(side)
     inf = math.inf
 
     def strip(index, operand, lengths, scratch, partials):
-        x, slices, scales, flags, outliers, norms = operand[:6]
-        rows, batch_stride, row_stride, k_stride, mapping, height_log, strips = operand[6:]
+        x, slices, scales, flags, outliers = operand[:5]
+        rows, batch_stride, row_stride, k_stride, mapping, height_log, strips = operand[5:]
         k, block, padded, blocks, spans, steps, share_log, cached, threads_log = lengths
         cache = cuda.shared.array(0, IN_SHARED)
         values = cuda.local.array(HELD, MEMORY)
-        sums = cuda.local.array(ALL, np.float64)  # of the row
-        parts = cuda.local.array(ALL, np.float64)  # of the block in hand
+        sums = cuda.local.array(SUMS, np.float64)  # of the row
+        parts = cuda.local.array(SUMS, np.float64)  # of the block in hand
         words = cuda.local.array(ITEM, np.uint32)
         rest = cuda.local.array(ITEM, WIDE)
 
@@ -213,9 +203,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
             reference = NONE
             may_overflow = np.int32(0)  # LARGE, where this thread has seen that
             spread = False  # whether a tile of this row is an outlier
-            upper = 0.0
-            lower = inf
-            for i in range(ALL):
+            for i in range(SUMS):
                 sums[i] = 0.0
             for first in range(0, spans, parallel):
                 t = np.int32(first + segment)
@@ -226,7 +214,6 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 live = present and dead == 0 and length > 0
 
                 top = BITS(0)
-                bottom = INFINITE
                 least = MAGNITUDE
                 lowest = np.int32(-NONE)
                 bare = FITTED  # whether two digits may hold what this thread has seen
@@ -237,8 +224,6 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                         for j in range(HELD):
                             size = BITS(bits_of(values[j]) & MAGNITUDE)
                             top = BITS(size if size > top else top)
-                            if RATIO_RULE:
-                                bottom = BITS(size if size < bottom else bottom)
                             if SPAN >= 0:
                                 least = BITS(size if 0 < size < least else least)
                         if bare:
@@ -269,33 +254,11 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                             if partials[other + j] < inf:
                                 largest = max(largest, partials[other + j])
                 out = (dead & OUTLIER) != 0
-                if RATIO_RULE:
-                    least = np.float64(float_of(bottom)) if bottom < INFINITE else inf
-                    if GROUP > 1:
-                        # Rows that left count as zeros.
-                        if present and length > 0 and (dead != 0 or own == inf):
-                            least = 0.0
-                        least = -group_highest(
-                            scratch, partials, -least, slot, place, lanes, strand,
-                            r, across_log - lanes_log, segment, GROUP,
-                        )  # fmt: skip
-                        out = largest > RATIO * least
-                    else:
-                        upper = max(upper, own)
-                        lower = min(lower, least)
-
+                finest = 0
                 if FITTED:
                     bit = -np.float64(lowest)
-                    if GROUP > 1:
-                        bit = group_highest(
-                            scratch, partials, bit, slot, place, lanes, strand,
-                            r, across_log - lanes_log, segment, GROUP,
-                        )  # fmt: skip
-                    else:
-                        bit = highest(scratch, partials, bit, slot, place, lanes, strand)
+                    bit = highest(scratch, partials, bit, slot, place, lanes, strand)
                     finest = np.int32(-bit) - LOWEST
-                else:
-                    finest = 0
 
                 spans_too_much = False
                 if SPAN >= 0:
@@ -327,9 +290,8 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 one, two = factors(shift)
                 worth = WIDE(significand) * WIDE(2.0**-WHOLE_LOG)
                 ratio = WIDE(WHOLE) / WIDE(significand)
-                level = SCALED_TO if SCALED else exponent
 
-                for i in range(ALL):
+                for i in range(SUMS):
                     parts[i] = 0.0
                 final = ((turns + ITEMS - 1) // ITEMS) * ITEMS
                 for back in range(0, final, ITEMS):
@@ -352,43 +314,38 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                                     if at + j > last:
                                         values[d * ITEM + j] = MEMORY(0)
                             item(
-                                values, d * ITEM, alive, one, two, ratio, worth, level,
+                                values, d * ITEM, alive, one, two, ratio, worth,
                                 parts, words, rest,
                                 slices, base, np.int32(t * padded + at), slice_words, swizzle,
                             )  # fmt: skip
 
-                if LOSSY and GROUP > 1:
-                    excess = parts[RULED] - LOSS * parts[0]
+                if GROUP > 1:
+                    excess = parts[1] - LOSS * parts[0]
                     excess = group_total(
                         scratch, partials, excess, slot, place, lanes, strand,
                         r, across_log - lanes_log, segment, GROUP,
                     )  # fmt: skip
                     if excess > 0.0:
                         out = True
-                        for i in range(ALL):
-                            parts[i] = 0.0
                         for turn in range(turns):
                             at = np.int32(turn * between + place * ITEM)
                             if at < padded and t < spans and present:
                                 item(
-                                    values, 0, False, one, two, ratio, worth, level,
+                                    values, 0, False, one, two, ratio, worth,
                                     parts, words, rest,
                                     slices, base, np.int32(t * padded + at), slice_words, swizzle,
                                 )  # fmt: skip
                 spread = spread or out
                 if place == 0 and present and t < blocks and blocks > 1:
                     outliers[(batch * blocks + t) * rows + row] = 1 if out else 0
-                if SUMS and largest > 0.0 and length > 0:
-                    if GROUP > 1 and MEASURE and place == 0:
-                        parts[0] += UNSEEN
-                        parts[1] += UNSEEN
+                if DIGITS and GROUP == 1 and largest > 0.0 and length > 0:
                     if exponent > reference:
                         factor = power_of_two(2 * (reference - exponent))
-                        for i in range(ALL):
+                        for i in range(SUMS):
                             sums[i] *= factor
                         reference = exponent
                     factor = power_of_two(2 * (exponent - reference))
-                    for i in range(ALL):
+                    for i in range(SUMS):
                         sums[i] += parts[i] * factor
 
             # What the row's threads found, together.
@@ -398,23 +355,18 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 found = int(code)
                 if found < OUTLIER_CODE:
                     factor = power_of_two(2 * (reference - found))
-                    for i in range(ALL):
+                    for i in range(SUMS):
                         sums[i] *= factor
                     reference = found
             verdict = False
-            if LOSSY and GROUP == 1:
-                excess = sums[RULED] - LOSS * sums[0]
+            if DIGITS and GROUP == 1:
+                excess = sums[1] - LOSS * sums[0]
                 excess = total(scratch, partials, excess, slot, lane, across, r)
                 verdict = excess > 0.0
-                if CROWDED:
-                    for i in range(3, KINDS):
-                        excess = sums[i] - LOWER * k * sums[0]
-                        excess = total(scratch, partials, excess, slot, lane, across, r)
-                        verdict = verdict or excess > 0.0
-            if RATIO_RULE and GROUP == 1:
-                upper = highest(scratch, partials, upper, slot, lane, across, r)
-                lower = -highest(scratch, partials, -lower, slot, lane, across, r)
-                verdict = upper > RATIO * lower
+                for i in range(2, SUMS):
+                    excess = sums[i] - LOWER * k * sums[0]
+                    excess = total(scratch, partials, excess, slot, lane, across, r)
+                    verdict = verdict or excess > 0.0
             if GROUP > 1:
                 marked = 1.0 if spread else 0.0
                 spread = highest(scratch, partials, marked, slot, lane, across, r) > 0.0
@@ -433,25 +385,15 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
         if lane == 0 and present:
             flag = dead | (OUTLIER if spread else 0)
             flags[batch * rows + row] = may_overflow if flag == 0 else flag
-        if MEASURE:
-            for i in range(KINDS):
-                sums[i] = total(scratch, partials, sums[i], slot, lane, across, r)
-            if lane == 0 and present:
-                for i in range(KINDS):
-                    norm = finish(i, math.sqrt(sums[i]), reference) if sums[i] > 0.0 else 0.0
-                    norms[(batch * KINDS + i) * rows + row] = norm
 
     return device(strip)
 
 
-def _reductions(combine: Any, restarts: bool) -> tuple[Any, Any]:
-    """Two device functions that combine float64 values, always in the same order.
-
-    The first combines those of `lanes` threads next to each other, for all of them; the second
-    those of a group's rows, for all of their threads. restarts: whether the last step begins at 0,
-    as a sum has to; else at the thread's own value.
+def _reduction(combine: Any) -> Any:
+    """The device function that combines float64 values of `lanes` threads next to each other, for
+    all of them, always in the same order.
     """
-    RESTARTS, combined = restarts, device(combine)
+    combined = device(combine)
 
     def of_lanes(scratch, partials, value, slot, place, lanes, strand):
         many = max(lanes >> 3, 1)
@@ -462,30 +404,29 @@ def _reductions(combine: Any, restarts: bool) -> tuple[Any, Any]:
                 value = combined(value, scratch[slot - place + other])
             partials[strand * many + place] = value
         cuda.syncthreads()
-        if RESTARTS:
-            value = 0.0
-        for other in range(many):
+        value = partials[strand * many]
+        for other in range(1, many):
             value = combined(value, partials[strand * many + other])
         return value
 
-    of_lanes = cuda.jit(device=True)(of_lanes)  # it uses `cuda`: the simulator is to know
-
-    def of_group(
-        scratch, partials, value, slot, place, lanes, strand, r, strands_log, segment, group
-    ):  # fmt: skip
-        of_lanes(scratch, partials, value, slot, place, lanes, strand)
-        many = max(lanes >> 3, 1)
-        first = r & ~(group - 1)
-        if RESTARTS:
-            value = 0.0
-        for i in range(group):
-            other = (((first + i) << strands_log) + segment) * many
-            for j in range(many):
-                value = combined(value, partials[other + j])
-        return value
-
-    return of_lanes, device(of_group)
+    return cuda.jit(device=True)(of_lanes)  # it uses `cuda`: the simulator is to know
 
 
-highest, group_highest = _reductions(lambda value, other: max(value, other), False)
-total, group_total = _reductions(lambda value, other: value + other, True)
+highest = _reduction(lambda value, other: max(value, other))
+total = _reduction(lambda value, other: value + other)
+
+
+@device
+def group_total(
+    scratch, partials, value, slot, place, lanes, strand, r, strands_log, segment, group
+):  # fmt: skip
+    """The sum of float64 values of all threads of a group's rows, for each of them."""
+    total(scratch, partials, value, slot, place, lanes, strand)
+    many = max(lanes >> 3, 1)
+    first = r & ~(group - 1)
+    value = 0.0
+    for i in range(group):
+        other = (((first + i) << strands_log) + segment) * many
+        for j in range(many):
+            value += partials[other + j]
+    return value

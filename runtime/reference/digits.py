@@ -6,16 +6,14 @@ import numpy as np
 
 from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.reference.packed import (
-    Measured,
     Packed,
     crowded,
     lossy,
     padded,
     panels,
     times_power_of_two,
-    uneven,
 )
-from mixpert_py.runtime.splitter import FIT, UNSEEN, Digits, OutlierRule
+from mixpert_py.runtime.splitter import FIT, Digits, OutlierRule
 
 SAMPLE = 16  # entries of a block that usually show that its two highest digits do not hold it
 
@@ -45,43 +43,26 @@ def split(
     significands = np.empty((rows, blocks), np.float32)
     outlier = np.zeros((rows, blocks), bool)
     nonfinite = np.zeros(rows, bool)
-    squares = np.empty((2 + splitter.count, rows, blocks))  # of x, its residual, and each slice
     for panel in panels(rows, k, splitter.group):
-        flagged, sums = outlier[panel], squares[:, panel]
+        flagged = outlier[panel]
         scaled = padded(x, panel, blocks * block)
         tiles = scaled.reshape(len(scaled), blocks, block)
         largest, nonfinite[panel] = _largest(tiles, splitter.group)
-        if rule == "ratio":
-            flagged[:] = uneven(tiles, k, splitter.group)
         exponent, significand = _units(tiles, largest, splitter)
         exponents[panel], significands[panel] = exponent, significand
         times_power_of_two(tiles, (splitter.shift - exponent)[:, :, None])
-        sums[0] = _squares(scaled, chunk, blocks)
+        size = _squares(scaled, chunk, blocks)
         rounded, residual = _rounded(tiles, significand, splitter)
-        sums[1] = _squares(residual, chunk, blocks)
         if rule == "loss":
-            flagged[:] = lossy(sums[0], sums[1], exponent, splitter)
+            flagged[:] = lossy(size, _squares(residual, chunk, blocks), exponent, splitter)
         integers = rounded.astype("<i4")
-        if splitter.digits > splitter.count:
-            residual += _low_digits(integers, splitter) * significand[:, :, None]
-            sums[1] = _squares(residual, chunk, blocks)
         pieces = _lay_out(slices[:, panel], integers, splitter, blocks, reverse)
-        sums[2:] = pieces * np.square(significand, dtype=np.float64)
         if rule == "loss" and splitter.lower_limit < math.inf:
-            flagged |= crowded(sums[0], sums[3:], exponent, splitter, k)
+            lower = pieces[1:] * np.square(significand, dtype=np.float64)
+            flagged |= crowded(size, lower, exponent, splitter, k)
         if flagged.any():
             slices[:, panel][np.repeat(flagged.T, block // chunk, axis=0)] = 0
-            sums[:, flagged] = 0
-        if splitter.group > 1:  # rows far below their tile's exponent underflow, unseen
-            sums[:2] += (largest > 0) * UNSEEN
-    return Packed(
-        slices,
-        exponents - 7,
-        significands,
-        _measured(squares, exponents, splitter),
-        outlier,
-        nonfinite,
-    )
+    return Packed(slices, exponents - 7, significands, outlier, nonfinite)
 
 
 def _lay_out(slices: Array, integers: Array, splitter: Digits, blocks: int, reverse: bool) -> Array:
@@ -204,13 +185,6 @@ def _sevens(integers: Array, splitter: Digits) -> list[Array]:
     return [sign * (magnitude >> 7 * (last - p) & 127) for p in range(splitter.count)]
 
 
-def _low_digits(integers: Array, splitter: Digits) -> Array:
-    """The value of the digits after `count`, in units of the last one."""
-    mask = 128 ** (splitter.digits - splitter.count) - 1
-    low: Array = np.sign(integers) * (np.abs(integers) & mask)
-    return low
-
-
 def _squares(panel: Array, chunk: int, blocks: int) -> Array:
     """Sum of squares per row and block; single precision adds up no more than one chunk."""
     parts = panel.reshape(len(panel), -1, chunk)
@@ -220,13 +194,3 @@ def _squares(panel: Array, chunk: int, blocks: int) -> Array:
 def _per_block(sums: Array, blocks: int) -> Array:
     total: Array = sums.reshape(len(sums), blocks, -1).sum(axis=2, dtype=np.float64)
     return total
-
-
-def _measured(squares: Array, exponents: Array, splitter: Digits) -> Measured:
-    """Norms from sums of squares: of x and residual in units 2^(e − shift), of digits 2^(e − 7)."""
-    highest = exponents.max(axis=1)
-    weighted = np.ldexp(squares, 2 * (exponents - highest[:, None])).sum(axis=2)
-    roots = np.sqrt(weighted)
-    unit = highest - splitter.shift
-    digit = highest - 7 - splitter.width * np.arange(splitter.count)[:, None]
-    return Measured(np.ldexp(roots[0], unit), np.ldexp(roots[2:], digit), np.ldexp(roots[1], unit))

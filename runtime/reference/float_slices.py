@@ -3,7 +3,7 @@
 import numpy as np
 
 from mixpert_py.runtime.arrays import Array
-from mixpert_py.runtime.reference.packed import Measured, Packed, padded, panels, times_power_of_two
+from mixpert_py.runtime.reference.packed import Packed, padded, panels, times_power_of_two
 from mixpert_py.runtime.splitter import Element, FloatSlices
 
 
@@ -22,7 +22,6 @@ def split(
     exponents = np.zeros((rows, 1), np.int32)
     outlier = np.zeros((rows, 1), bool)
     nonfinite = np.zeros(rows, bool)
-    norms = np.empty((2 + splitter.count, rows))
     for panel in panels(rows, k):
         rest = padded(x, panel, block).astype(np.float64)
         largest = np.abs(rest).max(axis=1)
@@ -36,26 +35,14 @@ def split(
         if splitter.scaled:
             exponents[panel, 0] = highest - splitter.highest
             times_power_of_two(rest, splitter.highest - highest[:, None])
-            highest[:] = splitter.highest
-        norms[0, panel] = _norms(rest, highest)
         for p in range(splitter.count):
             piece = _rounded(rest, splitter)
             rest -= piece
             place = slices[:, panel, splitter.count - 1 - p if reverse else p]
             place[...] = piece.reshape(len(piece), chunks, chunk).transpose(1, 0, 2)
-            norms[2 + p, panel] = np.ldexp(_norms(piece, highest), -splitter.step * p)
             if p < splitter.count - 1:
                 rest *= 2.0**splitter.step
-        norms[1, panel] = np.ldexp(_norms(rest, highest), -splitter.step * (splitter.count - 1))
-    norms = np.ldexp(norms, exponents[:, 0])
-    return Packed(
-        slices,
-        exponents,
-        np.ones((rows, 1), np.float32),
-        Measured(norms[0], norms[2:], norms[1]),
-        outlier,
-        nonfinite,
-    )
+    return Packed(slices, exponents, np.ones((rows, 1), np.float32), outlier, nonfinite)
 
 
 def leaves_by_span(x: Array, splitter: FloatSlices) -> Array:
@@ -93,10 +80,3 @@ def _rounded(x: Array, splitter: FloatSlices) -> Array:
         over = np.abs(nearest) > np.abs(x)
         nearest[over] -= np.copysign(unit[over], x[over])
     return nearest
-
-
-def _norms(x: Array, exponents: Array) -> Array:
-    """2-norms of rows that lie below 2^exponents, without overflow or underflow of squares."""
-    scaled = times_power_of_two(x.copy(), -exponents[:, None])
-    norms: Array = np.ldexp(np.sqrt(np.einsum("rk,rk->r", scaled, scaled)), exponents)
-    return norms

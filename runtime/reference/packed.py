@@ -1,7 +1,6 @@
 """A split operand of the reference backend, and the rows and tiles that leave its slices.
 
-A packed operand has slices laid out for the engine, exponents, and what splitting lost. Rows and
-tiles whose entries differ too much in size for one exponent are outliers. They are multiplied in
+A packed operand has slices laid out for the engine, and their exponents. Rows and tiles whose entries differ too much in size for one exponent are outliers. They are multiplied in
 the result's own precision, and added in a fixed order: A's outliers times all of B, then the rest
 of A times B's outliers.
 """
@@ -11,19 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixpert_py.runtime.arrays import Array
-from mixpert_py.runtime.splitter import RATIO, Digits
+from mixpert_py.runtime.splitter import Digits
 
 PANEL_ELEMENTS = 1 << 16  # of an operand, split at a time: they stay in a core's cache
 SAFE_EXPONENT = 60  # factors up to 2^60 keep every intermediate of a float32 sum normal
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Measured:
-    """2-norms per row of A, or column of B: of what was to be split, and of what became of it."""
-
-    norm: Array  # (rows,)
-    slices: Array  # (count, rows), each slice by its value
-    residual: Array  # (rows,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +30,6 @@ class Packed:
     slices: Array
     exponents: Array
     significands: Array
-    measured: Measured
     outlier: Array
     nonfinite: Array
 
@@ -130,23 +119,6 @@ def _per_row(squares: Array, exponents: Array) -> Array:
     weight = 2 * (exponents - exponents.max(axis=1, keepdims=True))
     total: Array = np.ldexp(squares, weight).sum(axis=1)
     return total
-
-
-def uneven(tiles: Array, k: int, group: int) -> Array:
-    """Rows, or tiles, whose largest entry exceeds 32 times their smallest: MixPert's literal rule.
-
-    tiles: (rows, blocks, block), zero past k. Returns (rows, blocks) bool.
-    """
-    rows, blocks, block = tiles.shape
-    size = np.abs(tiles).reshape(rows, blocks * block)
-    starts = np.arange(0, blocks * block, block) if group > 1 else np.array([0])
-    largest = np.maximum.reduceat(size[:, :k], starts, axis=1)
-    smallest = np.minimum.reduceat(size[:, :k], starts, axis=1)
-    if group > 1:
-        tops = np.arange(0, rows, group)
-        largest = np.repeat(np.maximum.reduceat(largest, tops, axis=0), group, axis=0)[:rows]
-        smallest = np.repeat(np.minimum.reduceat(smallest, tops, axis=0), group, axis=0)[:rows]
-    return np.broadcast_to(largest > RATIO * smallest, (rows, blocks))
 
 
 def outlier_part(x: Array, outlier: Array, block: int) -> tuple[Array, Array]:

@@ -43,7 +43,7 @@ def multiply(
     a: (m, k), b: (k, n), float32 or float64, any strides and byte order; the result is float64 if
     either is. block: segment of K per exponent, int8 schemes only. rule: what leaves integer
     slices: rows, columns or tiles that lose too much, or would by the terms that are dropped
-    ("loss"), those that the paper's rule names ("ratio"), or nothing ("none"). like: a chip, whose
+    ("loss"), or nothing ("none"). like: a chip, whose
     instructions add up floating-point slices; None: FP32 sums. NaN and Inf reach just the elements
     that they reach natively, and only what overflows natively overflows.
     Raises ShapeError unless the shapes multiply, TypeError on other types, PlanError on a block

@@ -6,7 +6,7 @@ import numpy as np
 
 from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.reference import engine
-from mixpert_py.runtime.reference.packed import Measured, Packed, padded, panels, times_power_of_two
+from mixpert_py.runtime.reference.packed import Packed, padded, panels, times_power_of_two
 from mixpert_py.runtime.scheme import EXACT_CHUNK, Scheme
 from mixpert_py.runtime.schemes.crt import CLIP, NONE, UNFIT, Rows
 from mixpert_py.runtime.schemes.integers import SMALL as SMALL_INTEGERS
@@ -61,8 +61,7 @@ def split(x: Array, moduli: tuple[int, ...], chunk: int, limit: float | None = N
     """Residues of x (rows, k), float32 or float64, any strides, as slices.
 
     limit: of a row's sum of squares, as integers; None: x holds integers, which are taken as they
-    are. Packed.slices are INT16 modulo INT32, else INT8; what is measured is x, x as rounded, which
-    is the one slice of `Measured`, and the rest. Rows with NaN or Inf are zeros.
+    are. Packed.slices are INT16 modulo INT32, else INT8. Rows with NaN or Inf are zeros.
     """
     rows, k = x.shape
     chunks = -(-k // chunk)
@@ -70,7 +69,6 @@ def split(x: Array, moduli: tuple[int, ...], chunk: int, limit: float | None = N
     slices = np.empty((chunks, rows, len(moduli), chunk), kind)
     exponents = np.zeros((rows, 1), np.int32)
     nonfinite = np.zeros(rows, bool)
-    norms = np.empty((3, rows))
     for panel in panels(rows, k):
         values = padded(x, panel, chunks * chunk).astype(np.float64)
         largest = np.maximum(values.max(axis=1), -values.min(axis=1))
@@ -81,20 +79,11 @@ def split(x: Array, moduli: tuple[int, ...], chunk: int, limit: float | None = N
             exponents[panel, 0] = -scale
             times_power_of_two(values, scale[:, None])
         integers = np.rint(values)
-        for place, part in enumerate((values, values - integers, integers)):
-            norms[place, panel] = np.sqrt(np.einsum("rk,rk->r", part, part))
         for place, residue in enumerate(residues(integers, moduli)):
             tiles = residue.reshape(len(residue), chunks, chunk)
             slices[:, panel, place] = tiles.transpose(1, 0, 2)
-    norms = np.ldexp(norms, exponents[:, 0])
-    return Packed(
-        slices,
-        exponents,
-        np.ones((rows, 1), np.float32),
-        Measured(norms[0], norms[2:], norms[1]),
-        np.zeros((rows, 1), bool),
-        nonfinite,
-    )
+    significands, outlier = np.ones((rows, 1), np.float32), np.zeros((rows, 1), bool)
+    return Packed(slices, exponents, significands, outlier, nonfinite)
 
 
 def scales(x: Array, largest: Array, limit: float) -> Array:

@@ -86,9 +86,7 @@ def _scheme_parts(
     stream = kernels.xp.cuda.get_current_stream().ptr
 
     def pack() -> Any:
-        return kernels.pack(
-            by_rows(a), by_columns(b), scheme, rule="loss", measure=False, stream=stream
-        )
+        return kernels.pack(by_rows(a), by_columns(b), scheme, stream=stream)
 
     left, right = pack()
     return pack, lambda: kernels.gemm(left, right, scheme, out, stream=stream)

@@ -1,4 +1,4 @@
-"""The bound that schemes state of a product, from norms that splitting measured."""
+"""The bound that schemes state of a product, from norms of the split operands."""
 
 import math
 from dataclasses import dataclass
@@ -8,12 +8,45 @@ import numpy as np
 from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.reference import reference, residues
 from mixpert_py.runtime.reference.engine import execute
-from mixpert_py.runtime.reference.packed import Measured, Outliers, kept_part, outlier_part
+from mixpert_py.runtime.reference.packed import Outliers, Packed, kept_part, outlier_part
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
-from mixpert_py.runtime.splitter import OutlierRule
+from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule, Splitter
 
 MEASURING = 1 + 2.0**-9  # the norms are themselves rounded, in single precision over one chunk
 SMALLEST = 2.0**-1074  # of float64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """2-norms per row of A, or column of B: of what was to be split, and of what became of it."""
+
+    norm: Array  # (rows,)
+    slices: Array  # (count, rows), each slice by its value
+    residual: Array  # (rows,)
+
+
+def measured(x: Array, packed: Packed, splitter: Splitter, block: int, reverse: bool) -> Measured:
+    """The norms of x (rows, k), B's columns in reverse order, and of what splitting made of it.
+
+    In extended precision, in which squares of float64 numbers neither overflow nor underflow.
+    """
+    rows, k = x.shape
+    kept = np.where(packed.nonfinite[:, None], 0, kept_part(x, packed.outlier, block))
+    kept = kept.astype(np.longdouble)
+    if not isinstance(splitter, Digits | FloatSlices):  # the one slice is x as rounded
+        unit = np.ldexp(np.longdouble(1), packed.exponents)
+        pieces = (np.rint(kept / unit) * unit)[None]
+    else:
+        step = splitter.width if isinstance(splitter, Digits) else splitter.step
+        unit = np.ldexp(packed.significands.astype(np.longdouble), packed.exponents)
+        unit = np.repeat(unit, block, axis=1)[:, :k] if unit.shape[1] > 1 else unit
+        slices = packed.slices[:, :, ::-1] if reverse else packed.slices
+        chunks, _, _, chunk = slices.shape
+        long = slices.transpose(2, 1, 0, 3).reshape(splitter.count, rows, chunks * chunk)[:, :, :k]
+        places = -step * np.arange(splitter.count)[:, None, None]
+        pieces = np.ldexp(long.astype(np.longdouble), places) * unit
+    norms = (np.sqrt((part * part).sum(axis=-1)) for part in (kept, pieces, kept - pieces.sum(0)))
+    return Measured(*(norm.astype(np.float64) for norm in norms))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,8 +105,12 @@ def _certificate(a: Array, b: Array, scheme: Scheme, rule: OutlierRule) -> Certi
     else:
         left, right = reference.pack(a, b, scheme, rule)
         value = execute(scheme, k, left, right, dtype)
-    bound = certify(scheme, k, left.measured, right.measured, dtype)
     block = scheme.lengths(k)[1]
+    norms = (
+        measured(a, left, scheme.left, block, False),
+        measured(b.T, right, scheme.right, block, not scheme.moduli),
+    )
+    bound = certify(scheme, k, *norms, dtype)
     if left.outlier.any():  # A's outliers are multiplied by B
         part, some = outlier_part(a, left.outlier, block)
         bound = joined(bound, some, columns, _of_chain(part, b))

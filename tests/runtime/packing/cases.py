@@ -13,7 +13,7 @@ from mixpert_py.runtime.packing.operand import Operand
 from mixpert_py.runtime.packing.rows import cluster_config, panel_config, row_config
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.floats import WIDER
-from mixpert_py.runtime.splitter import BF16, FP16, TF32, Digits, FloatSlices, OutlierRule
+from mixpert_py.runtime.splitter import BF16, FP16, TF32, Digits, FloatSlices
 from tests.every_check import EVERY_CHECK
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
@@ -43,9 +43,7 @@ class Case(NamedTuple):
     scheme: str
     dtype: str = "float32"
     order: str = "CC"
-    rule: OutlierRule = "loss"
     block: int | None = None
-    measure: bool = False
 
     @property
     def made_of(self) -> Scheme:
@@ -69,12 +67,6 @@ def floats(*parts: Any) -> Scheme:
     return replace(fp16x3, element=splitter.element, left=splitter, right=splitter)
 
 
-def fitted_tiles() -> Scheme:
-    scheme = EMULATIONS["mixpert-IV"]
-    left, right = (replace(side, fitted=True) for side in (scheme.left, scheme.right))
-    return replace(scheme, left=left, right=right)
-
-
 SLICED = [
     *product([FP16], [1, 3], ["nearest", "zero"], [11], [False, True]),
     *product([BF16, TF32], [2], ["nearest", "zero"], [11], [False, True]),
@@ -82,7 +74,6 @@ SLICED = [
 SCHEMES: dict[str, Scheme] = {
     **EMULATIONS,
     "wider": WIDER,
-    "fitted tiles": fitted_tiles(),
     **{f"{n} digits, {'fitted' * f or 'bare'}": digits(n, f) for n in range(1, 5) for f in (0, 1)},
     **{" ".join(map(str, (p[0].name, *p[1:]))): floats(*p) for p in SLICED},
 }
@@ -229,7 +220,7 @@ def suited(kernel: Kernel) -> list[str]:
     """The schemes whose slices a kernel makes."""
     if kernel == "strips":
         return [*SCHEMES]
-    return [name for name in SCHEMES if not name.startswith(("mixpert", "fitted", "int8x10"))]
+    return [name for name in SCHEMES if not name.startswith(("mixpert", "int8x10"))]
 
 
 def every(kernel: Kernel) -> list[Case]:
@@ -263,32 +254,27 @@ CASES: list[Case] = [
     Case("strips", "halves", "markidis-trunc", order="FF"),
     Case("panels", "halves", "markidis-trunc", order="FF"),
     *(Case(it, "lossy", "1 digits, bare", order=ORDERS[it][0]) for it in ("strips", *WHOLE)),
-    *(Case(kernel, "two panels", "int8x6", order="FF", rule="none") for kernel in WHOLE[1:]),
+    *(Case(kernel, "two panels", "int8x6", order="FF") for kernel in WHOLE[1:]),
     Case("strips", "(2, 20, 1)", "int8x6", block=1),
     *(
-        Case("strips", "blocks", name, dtype, order, block=block, measure=True)
+        Case("strips", "blocks", name, dtype, order, block)
         for block, name, dtype, order in (
             *((12, "int8x10", "float64", "FF"), (32, "int8x6", "float64", "CC")),
             *((64, "int8x3", "float32", "FC"), (100, "int8x10", "float32", "FF")),
             (256, "int8x6", "float32", "CF"),
         )
     ),
-    Case("strips", "difficult", "int8x1", rule="ratio", measure=True),
-    Case("strips", "difficult", "int8x10", "float64", "FF", "ratio"),
-    Case("strips", "spikes", "int8x6", order="CF", rule="none", measure=True),
-    Case("strips", "spikes", "mixpert-full", rule="ratio"),
-    Case("strips", "losing tiles", "mixpert-IV", measure=True),
-    Case("strips", "losing tiles", "mixpert-II", order="FF", rule="none"),
-    Case("strips", "losing tiles", "fitted tiles", order="FC", measure=True),
-    Case("strips", "integers", "fitted tiles"),
-    Case("strips", "difficult", "fp16x3", "float64", measure=True),
-    Case("strips", "difficult", "legemm", order="FF", measure=True),
+    Case("strips", "spikes", "int8x6", order="CF"),
+    Case("strips", "spikes", "mixpert-full"),
     Case("strips", "losing tiles", "mixpert-IV"),
-    Case("strips", "losing tiles", "mixpert-full", order="FF", rule="none"),
+    Case("strips", "losing tiles", "mixpert-full", order="FF"),
+    Case("strips", "losing tiles", "mixpert-II", order="FC"),
+    Case("strips", "difficult", "fp16x3", "float64"),
+    Case("strips", "difficult", "legemm", order="FF"),
     Case("strips", "apart", "mixpert-IV"),
     Case("strips", "apart", "mixpert-full", order="FF"),
     Case("strips", "near a power", "mixpert-IV"),
-    Case("strips", "near a power", "mixpert-full", order="FF", rule="none"),
+    Case("strips", "near a power", "mixpert-full", order="FF"),
 ]
 CASES_OF_A_GPU = [
     Case(kernel, f"difficult, {k} long", name, dtype, order)
@@ -308,12 +294,8 @@ def parts(kernel: Kernel, task: PackingTask, xs: list[Operand]) -> list[Any]:
     return [(task, xs)]
 
 
-def task_of(
-    xs: list[Operand], scheme: Scheme, rule: OutlierRule = "loss", measure: bool = False
-) -> PackingTask:
+def task_of(xs: list[Operand], scheme: Scheme) -> PackingTask:
     """For A and B, or A alone."""
     result = max(x.memory for x in xs)
     which: Which = "both" if len(xs) == 2 else "left"
-    return PackingTask(
-        scheme, which, tuple(x.form for x in xs), result, rule, measure, xs[0].device
-    )
+    return PackingTask(scheme, which, tuple(x.form for x in xs), result, xs[0].device)

@@ -23,7 +23,6 @@ from mixpert_py.runtime.packing.repair_kernels import repair_kernel
 from mixpert_py.runtime.packing.row_kernels import row_kernel
 from mixpert_py.runtime.packing.side import Side, side
 from mixpert_py.runtime.packing.strip_kernels import strip_kernel
-from mixpert_py.runtime.splitter import OutlierRule
 from tests.every_check import EVERY_CHECK
 from tests.runtime.emulations import EMULATIONS
 from tests.shipped_kernels import NumbaKernel, shipped_code
@@ -62,30 +61,30 @@ def registers(ptx: str, folder: Path, shared: int = SHARED, spilled: int = 0) ->
     return int(re.findall(r"Used (\d+) registers", said)[0])
 
 
-# Operands alike, or not, or A alone; either type in memory; with norms and without.
-STRIPS: list[tuple[str, str, str | None, OutlierRule, bool]] = [
-    ("int8x6", "float32", "float32", "loss", False),
-    ("fp16x3", "float64", "float64", "loss", False),
-    *[("mixpert-IV", "float32", "float64", "ratio", True)] * EVERY_CHECK,
-    *[("mixpert-II", "float32", None, "ratio", True)] * EVERY_CHECK,
-    *[("tf32x3", "float32", "float64", "none", False)] * EVERY_CHECK,
-    *[("int8x10", "float64", "float64", "loss", True)] * EVERY_CHECK,
+# Operands alike, or not, or A alone; either type in memory.
+STRIPS: list[tuple[str, str, str | None]] = [
+    ("int8x6", "float32", "float32"),
+    ("fp16x3", "float64", "float64"),
+    *[("mixpert-IV", "float32", "float64")] * EVERY_CHECK,
+    *[("mixpert-II", "float32", None)] * EVERY_CHECK,
+    *[("tf32x3", "float32", "float64")] * EVERY_CHECK,
+    *[("int8x10", "float64", "float64")] * EVERY_CHECK,
 ]
 
 
 @pytest.mark.parametrize("variant", STRIPS, ids=str)
-def test_strips(variant: tuple[str, str, str | None, OutlierRule, bool], tmp_path: Path) -> None:
-    name, left, right, rule, measure = variant
+def test_strips(variant: tuple[str, str, str | None], tmp_path: Path) -> None:
+    name, left, right = variant
     scheme, result = EMULATIONS[name], max(left, right or left)
-    sides = [side(scheme.left, left, result, rule, measure)]
+    sides = [side(scheme.left, left, result)]
     if right is not None:
-        sides.append(side(scheme.right, right, result, rule, measure))
+        sides.append(side(scheme.right, right, result))
     ptx = compiled(strip_kernel, sides[0], sides[-1])
     assert ("ld.global.v4.u32" in ptx) == (left == "float32")
     assert ("ld.global.v2.u64" in ptx) == (right == "float64")
     assert "st.global.v2.u32" in ptx or "st.global.v4.u32" in ptx
     assert not ATOMICS.search(ptx)
-    lean = sides[0] == sides[-1] and sides[0].wide == "float32" and not measure
+    lean = sides[0] == sides[-1] and sides[0].wide == "float32"
     assert registers(ptx, tmp_path, REDUCTIONS) <= (LEAN if lean else 255)
 
 
@@ -109,7 +108,7 @@ def row_ptx(x: Side, kernel: str) -> str:
 
 @pytest.mark.parametrize(("name", "memory", "kernel"), ROWS)
 def test_whole_rows(name: str, memory: str, kernel: str, tmp_path: Path) -> None:
-    x = side(EMULATIONS[name].left, memory, memory, "loss", False)
+    x = side(EMULATIONS[name].left, memory, memory)
     ptx = row_ptx(x, kernel)
     assert (".reqnctapercluster 16, 1, 1\n" in ptx) == (kernel == "clusters")
     assert ("st.async" in ptx) == (kernel == "clusters")

@@ -35,7 +35,7 @@ from mixpert_py.runtime.packing.rows import (
     rows_suit,
 )
 from mixpert_py.runtime.packing.side import side
-from mixpert_py.runtime.splitter import FloatSlices, OutlierRule
+from mixpert_py.runtime.splitter import FloatSlices
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.packing.cases import (
     CASES,
@@ -72,7 +72,7 @@ def test_the_table_meets_all_that_can_become_of_a_row() -> None:
     for kernel in KERNELS:
         cases = (case for case in CASES if case.kernel == kernel)
         rows = [
-            reference(case.pair()[0], case.made_of.left, case.made_of, case.rule)
+            reference(case.pair()[0], case.made_of.left, case.made_of)
             for case in itertools.islice(cases, 40)
         ]
         assert any(one.nonfinite.any() for one in rows)
@@ -86,10 +86,10 @@ def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: in
     return Form(memory, batch, rows, k, rows * k, *strides, True)
 
 
-def configured(kernel: Kernel, *forms: Form, rule: OutlierRule = "loss") -> PackingConfig:
+def configured(kernel: Kernel, *forms: Form) -> PackingConfig:
     which: Any = "both" if len(forms) == 2 else "left"
     result = max(x.memory for x in forms)
-    return KERNELS[kernel](PackingTask(INT8X6, which, forms, result, rule))
+    return KERNELS[kernel](PackingTask(INT8X6, which, forms, result))
 
 
 @pytest.mark.parametrize("k", [1, 64, 65, 100, 1024, 8192])
@@ -133,19 +133,18 @@ def test_launches_fit_the_device(orders: str, name: str, shared: int) -> None:
     sizes = itertools.product(
         [1, 100, 4096, 16384, 40000],
         [("float32",) * 2, ("float64",) * 2, ("float32", "float64")],
-        [False, True],
         [scheme, scheme.with_block(256)] if name.startswith("int8") else [scheme],
     )
-    for k, memories, measure, one in sizes:
+    for k, memories, one in sizes:
         forms = tuple(form(500 - 200 * i, k, orders[i], memories[i]) for i in (0, 1))
-        how = strip_config(PackingTask(one, "both", forms, max(memories), "loss", measure), shared)
+        how = strip_config(PackingTask(one, "both", forms, max(memories)), shared)
         assert how.threads <= (MOST_THREADS // 4 if name.startswith("mixpert") else MOST_THREADS)
         assert how.shared + REDUCTIONS <= shared
         assert how.shared == 0 or how.threads >= CACHE_LANES
 
 
-SINGLE = side(INT8X6.left, "float32", "float32", "loss", False)
-WIDE = side(INT8X6.left, "float64", "float64", "loss", False)
+SINGLE = side(INT8X6.left, "float32", "float32")
+WIDE = side(INT8X6.left, "float64", "float64")
 
 
 @pytest.mark.parametrize(
@@ -167,11 +166,7 @@ def test_what_suits_the_kernels_of_whole_rows() -> None:
     names |= {name for name, x in EMULATIONS.items() if isinstance(x.left, FloatSlices)}
     task = PackingTask(INT8X6, "both", (form(64, 1000), form(40, 1000)), "float32")
     assert {n for n, x in EMULATIONS.items() if rows_suit(task._replace(scheme=x))} == names
-    assert rows_suit(task._replace(rule="none"))
-    assert rows_suit(task._replace(scheme=EMULATIONS["fp16x3"], rule="ratio"))
-    unlike: list[dict[str, Any]] = [{"measure": True}, {"rule": "ratio"}]
-    unlike += [{"scheme": INT8X6.with_block(512)}]
-    assert not any(rows_suit(task._replace(**change)) for change in unlike)
+    assert not rows_suit(task._replace(scheme=INT8X6.with_block(512)))
 
 
 @pytest.mark.parametrize(
@@ -263,23 +258,18 @@ def no_device(monkeypatch: pytest.MonkeyPatch) -> NoDevice:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "block", "measure"),
-    [
-        *((kernel, None, False) for kernel in KERNELS),
-        ("strips", 128, False),
-        ("strips", None, True),
-    ],
+    ("kernel", "block"), [*((kernel, None) for kernel in KERNELS), ("strips", 128)]
 )
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_is_packed_lies_in_one_allocation(
-    no_device: NoDevice, kernel: Kernel, block: int | None, measure: bool, count: int
+    no_device: NoDevice, kernel: Kernel, block: int | None, count: int
 ) -> None:
     """And the kernel is told where."""
     order = ORDERS[kernel][0][0]
     forms = (form(70, 900, order, batch=3), form(50, 900, order))[:count]
     scheme = INT8X6.with_block(block)
     which: Any = "both" if count == 2 else "left"
-    config = KERNELS[kernel](PackingTask(scheme, which, forms, "float32", "loss", measure))
+    config = KERNELS[kernel](PackingTask(scheme, which, forms, "float32"))
     operands = tuple(Operand(64 << i, x, 0, None) for i, x in enumerate(forms))
     packed = prepare(config).pack(operands, 7)
     start, size = next(iter(no_device.memory.items()))
@@ -292,7 +282,6 @@ def test_what_is_packed_lies_in_one_allocation(
             "scales": 4 * place.blocks * rows,
             "flags": rows,
             "outliers": place.blocks * rows if block is not None else 0,
-            "norms": 8 * (2 + place.count) * rows if measure else 0,
         }
         assert all((getattr(one, name) != 0) == (size > 0) for name, size in ends.items())
         places += [(getattr(one, name), size) for name, size in ends.items() if size]
@@ -303,7 +292,7 @@ def test_what_is_packed_lies_in_one_allocation(
     # One operand stands for both: the kernel finds as many words either way.
     for i, at in ((0, 0), (count - 1, each)):
         one = packed[i]
-        found = one.slices, one.scales, one.flags, one.outliers, one.norms
+        found = one.slices, one.scales, one.flags, one.outliers
         assert values[at : at + 1 + config.pointers] == (64 << i, *found[: config.pointers])
         assert values[at + each - len(config.words[i]) : at + each] == tuple(config.words[i])
     if kernel == "panels":  # what blocks leave each other, in the same allocation
@@ -385,9 +374,9 @@ def packed(
     return found
 
 
-def views(one: DevicePacked, measure: bool = False) -> SimpleNamespace:
+def views(one: DevicePacked) -> SimpleNamespace:
     names = ["slices", "scales", "flags"]
-    names += ["outliers"] * (one.layout.blocks > 1) + ["norms"] * measure
+    names += ["outliers"] * (one.layout.blocks > 1)
     arrays = {name: one.view(name).get() for name in names}
     return SimpleNamespace(layout=one.layout, splitter=one.splitter, **arrays)
 
@@ -411,12 +400,11 @@ def test_bits_of_the_reference(case: Case) -> None:
     need(case.kernel)
     a, b = case.pair()
     xs = operands_of(a, b)
-    task = task_of(xs, case.made_of, case.rule, case.measure)
+    task = task_of(xs, case.made_of)
     results = [packed(case.kernel, xs, task) for _ in range(2)]
     for x, one, again in zip((a, b.T), *results, strict=True):
         wide, whole = x.astype(np.result_type(a, b)), case.kernel in WHOLE
-        settings = case.made_of, case.rule, case.measure, x.dtype, whole
-        compare(views(one, case.measure), 0, wide, *settings)
+        compare(views(one), 0, wide, case.made_of, x.dtype, whole)
         same(one, again)
 
 

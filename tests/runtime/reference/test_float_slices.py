@@ -68,21 +68,6 @@ def test_scaled_rows_lie_below_the_same_power(family: str) -> None:
     assert not packed.outlier.any()
 
 
-@pytest.mark.parametrize("family", ["normal", "subnormal", "below half's range"])
-@pytest.mark.parametrize("step", [0, 10])
-def test_norms_are_those_of_the_pieces(family: str, step: int) -> None:
-    splitter = FloatSlices(FP16, 2, rounding="zero" if step else "nearest", step=step)
-    x = operand(family, np.float64)
-    packed = split(x, splitter, 60, 60)
-    high, low = parts(packed, splitter).astype(np.float64)
-    low = np.ldexp(low, -step)
-    lengths = [np.linalg.norm(piece, axis=1) for piece in (x, high, low, x - high - low)]
-    measured = packed.measured
-    np.testing.assert_allclose(measured.norm, lengths[0], rtol=1e-12)
-    np.testing.assert_allclose(measured.slices, lengths[1:3], rtol=1e-12)
-    np.testing.assert_allclose(measured.residual, lengths[3], rtol=1e-12)
-
-
 def test_rows_beyond_the_range_leave() -> None:
     x = np.ones((4, 5))
     x[1, 1], x[2, 2], x[3, 3] = 65504.0, 65505.0, np.inf

@@ -132,13 +132,3 @@ def test_a_tile_leaves_from_its_limit_on(count: int, leaves: bool) -> None:
     a[0, 0] = 1
     product = multiply(a, np.eye(32, dtype=np.float32), EMULATIONS["mixpert-IV"])
     assert product.outliers.rows == 16 * leaves
-
-
-@pytest.mark.parametrize("name", ["int8x6", "mixpert-IV"])
-def test_the_papers_rule_names_nearly_every_tile(name: str) -> None:
-    a, b = (x.astype(np.float32) for x in normal(np.random.default_rng(5), 64, 256, 64))
-    product = multiply(a, b, EMULATIONS[name], rule="ratio")
-    assert product.outliers.fraction > 0.9
-    assert (np.abs(product.value - a.astype(np.float64) @ b) <= product.certificate.bound()).all()
-    even = np.full((32, 64), 1.0), np.full((64, 32), 2.0)
-    assert multiply(*even, EMULATIONS[name], rule="ratio").outliers.fraction == 0

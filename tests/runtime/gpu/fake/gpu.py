@@ -170,7 +170,6 @@ class FakeGpu:
         result: str,
         memory: Any = None,
         *,
-        rule: Any = "loss",
         stream: int = 0,
         record: int = 0,
         within: float | None = None,
@@ -180,11 +179,11 @@ class FakeGpu:
             raise self.refuses
         splitter = scheme.left if which == "left" else scheme.right
         length = scheme.lengths(x.k)[1]
-        place = layout(splitter, x.batch, x.rows, x.k, length, False)
+        place = layout(splitter, x.batch, x.rows, x.k, length)
         if place.bytes > (self.memory if within is None else within):
             raise OutOfMemoryError(place.bytes, self.held)
-        addresses = 1 << 20, 1 << 21, 1 << 22, 0, 0
-        packed = FakePacked(x, splitter, place, *addresses, scheme, rule)
+        addresses = 1 << 20, 1 << 21, 1 << 22, 0
+        packed = FakePacked(x, splitter, place, *addresses, scheme)
         return packed._replace(origin=packed, memory=memory or Memory(self, place.bytes))
 
     def multiply_tiny(self, a: Operand, b: Operand, out: Any, *, stream: int) -> None:
@@ -219,7 +218,7 @@ class FakeGpu:
             return
         self.launches.append(out.shape if out.ndim == 3 else (1, *out.shape))
         for a, b, value in matrices(left, right, out):
-            value[...] = slices_product(a, b, scheme, left.rule, value.dtype)
+            value[...] = slices_product(a, b, scheme, value.dtype)
 
     def guard(self, left: FakePacked, right: FakePacked, stream: int) -> Any:
         """One that tells of more than a quarter of outliers."""
@@ -241,7 +240,7 @@ class FakeGpu:
         if guard is not None and ctypes.c_int32.from_address(guard.word.ptr).value:
             left, right = guard.left, guard.right
         for a, b, value in matrices(left, right, out):
-            add_what_left(value, a, b, left.scheme, left.rule)
+            add_what_left(value, a, b, left.scheme)
 
 
 class Unprepared:
@@ -259,7 +258,7 @@ def needed(scheme: Any, packed: tuple[FakePacked, FakePacked]) -> int:
     length = scheme.lengths(forms[0].k)[1]
     splitters = scheme.left, scheme.right
     return sum(
-        layout(splitter, x.batch, x.rows, x.k, length, False).bytes
+        layout(splitter, x.batch, x.rows, x.k, length).bytes
         for splitter, x in zip(splitters, forms, strict=True)
     )
 

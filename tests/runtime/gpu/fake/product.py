@@ -25,9 +25,7 @@ class FakePacked(NamedTuple):
     scales: int
     flags: int
     outliers: int
-    norms: int
     scheme: Any
-    rule: Any
     origin: Any = None
     memory: Any = None
 
@@ -68,7 +66,7 @@ class FakePacked(NamedTuple):
                 if self.scheme.moduli:
                     packed.append(residues.pack(matrix, matrix.T, self.scheme).left)
                     continue
-                packed.append(reference.pack(matrix, matrix.T, self.scheme, self.rule)[0])
+                packed.append(reference.pack(matrix, matrix.T, self.scheme, "loss")[0])
         if name == "flags":
             return ndarray(
                 np.array([one.nonfinite + 2 * one.outlier.any(axis=1) for one in packed], np.uint8)
@@ -87,31 +85,31 @@ def matrices(left: FakePacked, right: FakePacked, out: ndarray) -> Iterator[tupl
             yield rows[i % len(rows)], columns[i % len(columns)].T, value
 
 
-def split(a: Any, b: Any, scheme: Any, rule: Any) -> tuple[Any, Any]:
+def split(a: Any, b: Any, scheme: Any) -> tuple[Any, Any]:
     """Both operands, packed."""
     if scheme.moduli:
         pair = residues.pack(a, b, scheme)
         return pair.left, pair.right
-    return reference.pack(a, b, scheme, rule)
+    return reference.pack(a, b, scheme, "loss")
 
 
-def slices_product(a: Any, b: Any, scheme: Any, rule: Any, dtype: Any) -> Any:
+def slices_product(a: Any, b: Any, scheme: Any, dtype: Any) -> Any:
     a, b = a.astype(dtype), b.astype(dtype)
     if scheme.moduli:
         return residues.execute(residues.pack(a, b, scheme), np.dtype(dtype))
-    left, right = split(a, b, scheme, rule)
+    left, right = split(a, b, scheme)
     value = execute(scheme, a.shape[1], left, right, dtype)
     value[left.nonfinite] = value[:, right.nonfinite] = 0
     return value
 
 
-def add_what_left(value: Any, a: Any, b: Any, scheme: Any, rule: Any) -> None:
+def add_what_left(value: Any, a: Any, b: Any, scheme: Any) -> None:
     """A's outliers times B, then the rest of A times B's, and all of A·B where there is NaN or Inf:
     plain chains.
     """
     dtype = value.dtype
     a, b = a.astype(dtype), b.astype(dtype)
-    left, right = split(a, b, scheme, rule)
+    left, right = split(a, b, scheme)
     whole = left.nonfinite[:, np.newaxis] | right.nonfinite
     block = scheme.lengths(a.shape[1])[1]
     if whole.any():

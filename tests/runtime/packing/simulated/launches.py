@@ -12,7 +12,7 @@ from mixpert_py.runtime.packing.launch import PACKAGE, PackingConfig
 from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout
 from mixpert_py.runtime.packing.rows import ClusterTuning, PanelTuning, RowTuning, Workspace
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import OutlierRule, Splitter
+from mixpert_py.runtime.splitter import Splitter
 from tests.runtime.families import Array
 from tests.runtime.packing.cases import KERNELS, Kernel, parts, task_of
 from tests.runtime.packing.simulated.simulation import simulation
@@ -39,7 +39,6 @@ class Buffers:
     scales: Array
     flags: Array
     outliers: Array
-    norms: Array
 
     @classmethod
     def fresh(cls, place: Layout, splitter: Splitter) -> "Buffers":
@@ -51,13 +50,12 @@ class Buffers:
             np.full(blocks, -1, np.int32),
             np.full(place.batch * place.rows, GARBAGE, np.uint8),
             np.full(blocks, GARBAGE, np.uint8),
-            np.full(place.batch * (2 + place.count) * place.rows, np.nan),
         )
 
     @property
     def arrays(self) -> tuple[Array, ...]:
         words = self.slices.view(np.uint32)
-        return words, self.scales, self.flags, self.outliers, self.norms
+        return words, self.scales, self.flags, self.outliers
 
 
 def flat(x: Array) -> Array:
@@ -88,14 +86,12 @@ def pack(
     a: Array,
     b: Array | None,
     scheme: Scheme,
-    rule: OutlierRule = "loss",
-    measure: bool = False,
     tuning: dict[str, Any] | None = None,
 ) -> list[Buffers]:
     """A kernel on A by rows and B by columns, or on A alone."""
     xs = [operand(a, False)] + ([] if b is None else [operand(b, True)])
     found: list[Buffers] = []
-    for task, its in parts(kernel, task_of(xs, scheme, rule, measure), xs):
+    for task, its in parts(kernel, task_of(xs, scheme), xs):
         found += _launch(KERNELS[kernel](task, **(tuning or SMALL[kernel])), its)
     return found
 

@@ -18,7 +18,6 @@ from mixpert_py.runtime.kernels.intrinsics import (
 from mixpert_py.runtime.packing.rows import PanelTuning, RowTuning
 from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import OutlierRule
 from tests.runtime.families import Array
 from tests.runtime.packing.cases import (
     CASES,
@@ -44,26 +43,22 @@ def check(
     a: Array,
     b: Array,
     scheme: Scheme,
-    rule: OutlierRule = "loss",
-    measure: bool = False,
     tuning: dict[str, Any] | None = None,
 ) -> list[Packed]:
     """Packs both operands, and compares all that is left with the reference's."""
-    found = pack(kernel, a, b, scheme, rule, measure, tuning)
+    found = pack(kernel, a, b, scheme, tuning)
     result, wanted = np.result_type(a, b), []
     for x, one in zip((a, b.swapaxes(-1, -2)), found, strict=True):
         stack = x if x.ndim == 3 else x[None]
         for batch in range(one.layout.batch):
             wide = stack[batch].astype(result)
-            wanted.append(
-                compare(one, batch, wide, scheme, rule, measure, x.dtype, kernel in WHOLE)
-            )
+            wanted.append(compare(one, batch, wide, scheme, x.dtype, kernel in WHOLE))
     return wanted
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))
 def test_bits_of_the_reference(case: Case) -> None:
-    check(case.kernel, *case.pair(), case.made_of, case.rule, case.measure)
+    check(case.kernel, *case.pair(), case.made_of)
 
 
 TUNINGS: list[tuple[Name, str, int, dict[str, Any]]] = [
