@@ -30,7 +30,7 @@ from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.kernels.numba_ptx import compiled
 from mixpert_py.runtime.model.kernel_times import HOPPER, PORTABLE, Chip, Depth, candidates
-from mixpert_py.runtime.packing import blocks, launch, repair, rows
+from mixpert_py.runtime.packing import launch, readers, repair
 from mixpert_py.runtime.packing import residues as residue_packing
 from mixpert_py.runtime.packing.operand import Form, layout
 from mixpert_py.runtime.scheme import Scheme
@@ -160,13 +160,13 @@ def packing_configs(scheme: Scheme, capability: str) -> list[launch.PackingConfi
     """How products of a scheme pack their operands, of all sizes and usual layouts."""
     found = []
     with (
-        mock.patch.object(rows, "has_clusters", return_value=capability == shipped.HOPPER),
-        mock.patch.object(blocks, "shared_memory", return_value=PTX_SHARED[capability]),
+        mock.patch.object(readers, "has_clusters", return_value=capability == shipped.HOPPER),
+        mock.patch.object(readers, "shared_memory", return_value=PTX_SHARED[capability]),
     ):
         for n, a, b in product(SIDES, (False, True), (False, True)):
             forms = _form(n, turned=a), _form(n, turned=not b)
             task = launch.PackingTask(scheme, "both", forms, DTYPE)
-            found += [packing._config(name, part) for name, part in packing._choices(task)]
+            found += [readers.config_of(*choice) for choice in packing.choices(task)]
     return found
 
 

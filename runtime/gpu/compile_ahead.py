@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.arrays import GpuArray
-from mixpert_py.runtime.gpu.gemm import gemm
+from mixpert_py.runtime.gpu import gemm
 from mixpert_py.runtime.gpu.guard import safe, wider_of
 from mixpert_py.runtime.packing import (
     PackingTask,
@@ -76,7 +76,7 @@ def _compilations(request: Request) -> list[Callable[[], None]]:
         if one is not None:
             tasks.append(partial(_compile_gemm, one, x, y, c))
             task = PackingTask(one, "both", (x, y), result_type((x, y)), device=device.id)
-            tasks += compilations(task, one is wider)
+            tasks += compilations(task)
     tasks.append(partial(repair_kernel, x, y, c.itemsize))
 
     def on_device(compile: Callable[[], Any]) -> None:
@@ -92,4 +92,4 @@ def _compile_gemm(scheme: Scheme, a: Form, b: Form, c: GpuArray) -> None:
         _Unpacked(layout(splitter, x.batch, x.rows, x.k, block))
         for splitter, x in ((scheme.left, a), (scheme.right, b))
     )
-    gemm(left, right, scheme, c, prepare=True)
+    gemm.prepare(left, right, scheme, c)

@@ -72,6 +72,18 @@ class KernelOperand(Protocol):
     def layout(self) -> Sizes: ...
 
 
+class KernelChoice(NamedTuple):
+    """family: the kernels to use, None for the device's best. tile: one of `candidates`, None for
+    the quickest.
+    """
+
+    family: Family | None = None
+    tile: Tile | None = None
+
+
+BEST = KernelChoice()
+
+
 def gemm(
     left: KernelOperand,
     right: KernelOperand,
@@ -79,18 +91,14 @@ def gemm(
     out: GpuArray,
     *,
     stream: Stream = 0,
-    family: Family | None = None,
-    tile: Tile | None = None,
     gate: tuple[int, int] = UNGATED,
-    prepare: bool = False,
+    choice: KernelChoice = BEST,
 ) -> Any:
     """Enqueue out = A·B on a stream; both operands are packed by `scheme`.
 
     out: CuPy array (m, n) or (batch, m, n), float32 or float64, any strides but the last, which is
-    one element. Operands have the same batch, or 1 for one that all share. family: the kernels to
-    use, None for the device's best. tile: one of `tile.candidates`, None for the quickest.
-    gate: the address of an int32, and what it has to be: otherwise nothing is done. prepare: only
-    get ready what may fail, and launch nothing.
+    one element. Operands have the same batch, or 1 for one that all share. gate: the address of an
+    int32, and what it has to be: otherwise nothing is done.
 
     Accumulators are added as `engine.execute` says. Sums of integers are the same bits; those of
     floating-point slices enter FP32 totals step by step, accumulator by accumulator, the smallest
@@ -101,21 +109,8 @@ def gemm(
     memory = out.data
     if scheme.moduli:
         assert gate == UNGATED
-        if prepare:
-            residues.prepare(scheme, out.dtype.name, memory.device_id, family)
-            return None
-        return residues.gemm(left, right, scheme, out, stream, family)
-    how = _prepared(
-        scheme,
-        left.layout,
-        right.layout,
-        ResultForm(out.shape, out.strides, out.itemsize),
-        family,
-        memory.device_id,
-        tile,
-    )
-    if prepare:
-        return None
+        return residues.gemm(left, right, scheme, out, stream, choice.family)
+    how = _prepared_for(left, right, scheme, out, choice)
     parts = _zeros(how.part_words, stream) if how.part_words else None
     # Kernels make alpha · A·B + beta · C_in. Here C_in is a null pointer, which is not read.
     alpha, beta, c_in = 1.0, 0.0, 0
@@ -129,6 +124,22 @@ def gemm(
     )
     how.kernel.launch(how.grid, how.threads, PROBLEM, problem, how.shared, stream)
     return parts
+
+
+def prepare(left: KernelOperand, right: KernelOperand, scheme: Scheme, out: Any) -> None:
+    """Get ready what may fail in `gemm`, and launch nothing."""
+    if scheme.moduli:
+        residues.prepare(scheme, out.dtype.name, out.data.device_id, None)
+    else:
+        _prepared_for(left, right, scheme, out, BEST)
+
+
+def _prepared_for(
+    left: KernelOperand, right: KernelOperand, scheme: Scheme, out: Any, choice: KernelChoice
+) -> "GemmLaunch":
+    result = ResultForm(out.shape, out.strides, out.itemsize)
+    device = out.data.device_id
+    return _prepared(scheme, left.layout, right.layout, result, device, choice)
 
 
 class GemmLaunch(NamedTuple):
@@ -234,15 +245,14 @@ def _prepared(
     left: Sizes,
     right: Sizes,
     result: ResultForm,
-    family: Family | None,
     device: int,
-    tile: Tile | None,
+    choice: KernelChoice,
 ) -> GemmLaunch:
     """The launch on the current device for this C."""
-    here = kernel_times(device, family).chip
+    here = kernel_times(device, choice.family).chip
     batch, m, n = result.shape if len(result.shape) == 3 else (1, *result.shape)
     wide, depth = result.itemsize == 8, Depth(left.steps, left.blocks, left.steps_per_block)
-    tile, shares, words = _cut(scheme, (batch, m, n), depth, wide, device, family, tile)
+    tile, shares, words = _cut(scheme, (batch, m, n), depth, wide, device, choice)
     definitions = constants(scheme, tile, wide=wide, steps_per_block=depth.steps_per_block)
     kernel = cuda_kernel(here.family.file, "gemm", definitions, tile.shared)
     stride, leading = _apart(result.strides, result.itemsize)
@@ -266,15 +276,14 @@ def _cut(
     depth: Depth,
     wide: bool,
     device: int,
-    family: Family | None = None,
-    tile: Tile | None = None,
+    choice: KernelChoice = BEST,
 ) -> tuple[Tile, Cut, int]:
     """The tile, the assignment of tiles to blocks, and the words of memory in which parts of
     tiles meet.
     """
     batch, m, n = shape
-    times = kernel_times(device, family)
-    tile = tile or times.best(scheme, m, n, batch, depth, wide)
+    times = kernel_times(device, choice.family)
+    tile = choice.tile or times.best(scheme, m, n, batch, depth, wide)
     tiles = -(-m // tile.m) * -(-n // tile.n) * batch
     shares = cut(scheme, tile, tiles, depth, times.chip)
     words = -(-shares.tail // 32) * 32 + shares.tail * len(scheme.accumulators()) * tile.m * tile.n

@@ -112,17 +112,8 @@ def multiply(
     if scheme.name in state_of(device).refused:
         return Reason.KERNEL
     try:
-        product = slices.multiply(
-            kernels,
-            rows,
-            columns,
-            scheme,
-            out=target,
-            left=left and left.packed,
-            right=right and right.packed,
-            stream=stream,
-            watch=watch,
-        )
+        operands = slices.Operands(rows, columns, left and left.packed, right and right.packed)
+        product = slices.multiply(kernels, operands, scheme, out=target, stream=stream, watch=watch)
     except _failures(xp) as error:
         reason = _reason_of(error, device, scheme.name)
     else:

@@ -22,7 +22,7 @@ from mixpert_py.runtime.gpu.guard import Guard, wider_of
 from mixpert_py.runtime.gpu.speculation import Guarded, Watch
 from mixpert_py.runtime.gpu.stacks import Batch, batches, launches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
-from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
+from mixpert_py.runtime.packing import DevicePacked, Gate, by_columns, by_rows
 from mixpert_py.runtime.packing.operand import of_some
 from mixpert_py.runtime.request import broadcast
 from mixpert_py.runtime.scheme import Scheme
@@ -51,6 +51,17 @@ class Kernels:
     guard: Callable[..., Any]
 
 
+class Operands(NamedTuple):
+    """a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; stacks broadcast,
+    and are not copied. left, right: an operand packed in advance, by the scheme of the product.
+    """
+
+    a: GpuArray
+    b: GpuArray
+    left: Packed | None = None
+    right: Packed | None = None
+
+
 class SliceProduct(NamedTuple):
     """C (…, m, n) and its packed operands, left and right; both None if it was made in parts.
 
@@ -72,29 +83,24 @@ IN_PARTS: Enqueued = None, None, None
 
 def multiply(
     kernels: Kernels,
-    a: GpuArray,
-    b: GpuArray,
+    operands: Operands,
     scheme: Scheme,
     *,
     out: GpuArray | None = None,
-    left: Packed | None = None,
-    right: Packed | None = None,
     stream: Stream | None = None,
     watch: Watch | Guarded | None = None,
 ) -> SliceProduct:
     """C = A·B as the scheme computes it, on the current device and a stream, None for the current.
 
-    a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; stacks broadcast, and
-    are not copied. out: an array of the result's shape and type, any strides; it may overlap the
-    operands. left, right: an operand packed in advance, by the same scheme. watch: receives the
-    records of a scheme of residues, on the current stream.
+    out: an array of the result's shape and type, any strides; it may overlap the operands. watch:
+    receives the records of a scheme of residues, on the current stream.
 
     If memory is short the product is made in parts. The result is the same, except that each part
     of a guarded product has its own decision. A large product is enqueued for the wider scheme as
     well, if the scheme has one whose kernels compile: see `guard`. Raises CuPy's OutOfMemoryError
     if the smallest parts do not fit, DeviceError if a kernel does not compile.
     """
-    xp = kernels.xp
+    xp, (a, b, left, right) = kernels.xp, operands
     (m, k), n = a.shape[-2:], b.shape[-1]
     stacked = a.ndim > 2 or b.ndim > 2
     stack = broadcast(a.shape[:-2], b.shape[:-2]) if stacked else ()
@@ -215,15 +221,12 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     a, b, c, batch, left, right = piece
     kernels, scheme, wider, stream, used, watch = how
     given = {"stream": stream}
-    memory = guard = now = None  # now: an operand that is packed here
+    guard = now = room = None  # now: an operand that is packed here
     records = (0, 0) if watch is None else watch.records
     x, y = by_rows(a), by_columns(b)
     if left is None and right is None:
-        # Not in a graph: there packing may begin with a memset, which the gate cannot skip.
-        room_for = wider if used is None else None
-        left, right = kernels.pack(x, y, scheme, room_for=room_for, records=records, **given)
-        now = left
-        memory = left.owner if room_for is not None else None
+        left, right = kernels.pack(x, y, scheme, room_for=wider, records=records, **given)
+        now, room = left, left.owner
     elif left is None:
         one = x, scheme, "left", name_of(c.dtype)
         left = now = kernels.pack_one(*one, record=records[0], **given)
@@ -238,7 +241,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
         word = kernels.guard(left, right, stream)
         if used is not None:
             used.append(word)
-        its = kernels.pack(x, y, wider, memory=memory, gate=word.ptr, **given)
+        its = kernels.pack(x, y, wider, gate=Gate(word.ptr, room), **given)
         guard = Guard(word, wider, *its)
         if used is not None:
             used.append(guard)

@@ -21,8 +21,7 @@ from mixpert_py.runtime import own_files
 from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.abi import HEADERS
 from mixpert_py.runtime.kernels.kernel import Kernel, cuda_driver
-from mixpert_py.runtime.kernels.numba_ptx import compiled
-from mixpert_py.runtime.kernels.ptx import CLUSTERED, Order, gated, ordered
+from mixpert_py.runtime.kernels.numba_ptx import CLUSTERED, compiled
 from mixpert_py.runtime.own_files import CodeCache
 
 T = TypeVar("T")
@@ -56,26 +55,19 @@ def cuda_kernel(
     return _cuda_kernel(file, name, constants, shared, package, cupy.cuda.Device().id)
 
 
-def numba_kernel(
-    module: str,
-    factory: str,
-    constants: tuple[Any, ...],
-    shared: int = 0,
-    order: Order = "after",
-    has_gate: bool = False,
-) -> Kernel:
+def numba_kernel(module: str, factory: str, constants: tuple[Any, ...], shared: int = 0) -> Kernel:
     """Kernel of a Numba factory, for the current device.
 
     `factory(*constants)` in `module` gives the Python function and its Numba argument types:
     pointers and scalars only, so that arguments are passed one by one as in C. The function may
     have `launch_bounds`: threads of a block, blocks that a multiprocessor is to have room for; and
-    `cluster`: blocks of one, of which launches have whole ones. order: see `ptx.ordered`; has_gate:
-    `ptx.gated`. Raises DeviceError where it does not compile.
+    `cluster`: blocks of one, of which launches have whole ones. It waits by itself for the launch
+    before it, see `intrinsics.launched`. Raises DeviceError where it does not compile.
     """
     import cupy
 
     device = cupy.cuda.Device().id
-    return _numba_kernel(module, factory, constants, shared, order, has_gate, device)
+    return _numba_kernel(module, factory, constants, shared, device)
 
 
 def once(make: Callable[..., T]) -> Callable[..., T]:
@@ -130,13 +122,7 @@ def _cuda_kernel(
 
 @once
 def _numba_kernel(
-    module: str,
-    factory: str,
-    constants: tuple[Any, ...],
-    shared: int,
-    order: Order,
-    has_gate: bool,
-    device: int,
+    module: str, factory: str, constants: tuple[Any, ...], shared: int, device: int
 ) -> Kernel:
     import cupy
 
@@ -144,7 +130,7 @@ def _numba_kernel(
     ptx = shipped.ptx(module, factory, constants, capability)
     if ptx is not None:
         with suppress(cupy.cuda.driver.CUDADriverError):  # an older driver, which knows it not
-            kernel = _loaded(ptx, factory, shared, order, has_gate, capability)
+            kernel = _loaded(ptx, factory, shared, capability)
             origins["shipped"] += 1
             return kernel
     origins["compiled"] += 1
@@ -152,22 +138,16 @@ def _numba_kernel(
         place_of(module, factory, repr(constants), capability),
         lambda: compiled(module, factory, constants, capability),
     )
-    return _loaded(ptx, factory, shared, order, has_gate, capability)
+    return _loaded(ptx, factory, shared, capability)
 
 
-def _loaded(
-    ptx: bytes, name: str, shared: int, order: Order, has_gate: bool, capability: str
-) -> Kernel:
-    """The kernel of a PTX text on the current device."""
-    if has_gate:
-        ptx = gated(ptx)
-    early = int(capability) >= FIRST_EARLY
-    if early:
-        ptx = ordered(ptx, order)
+def _loaded(ptx: bytes, name: str, shared: int, capability: str) -> Kernel:
+    """The kernel of a PTX text on the current device. Text for earlier devices has no waiting."""
+    early = int(capability) >= FIRST_EARLY and WAITS.encode() in ptx
     loaded, function = _function(ptx, entry(ptx), shared)
     if CLUSTERED in ptx:
         _driver().funcSetAttribute(function.ptr, ANY_CLUSTER, 1)
-    return Kernel(name, function.ptr, (loaded, function), cuda_driver(), early, has_gate)
+    return Kernel(name, function.ptr, (loaded, function), cuda_driver(), early)
 
 
 def _function(code: bytes, name: str, shared: int) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ are operations on NumPy scalars. There a cluster is one block, and a warp waits 
 
 import numpy as np
 from numba import config, cuda
+from numba.cuda import types
 
 SIMULATED: bool = bool(config.ENABLE_CUDASIM)
 
@@ -78,10 +79,6 @@ if SIMULATED:
         x[i] += more
         return before
 
-    def fresh(x, i):
-        """x[i] as memory has it, whoever has written it meanwhile."""
-        return x[i]
-
     def quotient(x, y):
         """x // y of int32 that are not negative."""
         return np.int32(x // y)
@@ -114,6 +111,16 @@ if SIMULATED:
     def _word(first, second):
         low, high = ((half + np.float16(0)).view(np.uint16) for half in (first, second))
         return np.uint32(low | np.uint32(high) << np.uint32(16))
+
+    def wait_for_launch():
+        """The launch before this one is done, if the device starts launches early."""
+
+    def let_next_begin():
+        """The next launch may begin as soon as all blocks of this one have come so far."""
+
+    def word_at(address):
+        """The int32 at an address, which the simulator never passes."""
+        return np.int32(address)
 
     @cuda.jit(device=True)
     def meet_warp():
@@ -149,7 +156,7 @@ if SIMULATED:
 
 else:
     from llvmlite import ir
-    from numba.cuda import libdevice, types
+    from numba.cuda import cgutils, libdevice
     from numba.cuda.extending import intrinsic
 
     device = cuda.jit(device=True)
@@ -280,20 +287,6 @@ else:
 
         return types.int32(x, i, types.int32), generate
 
-    @intrinsic
-    def fresh(typing, x, i):
-        kind, name = REGISTERS[x.dtype]
-
-        def generate(context, builder, signature, arguments):
-            place, result = (
-                builder.gep(arguments[0], [arguments[1]]),
-                context.get_data_type(x.dtype),
-            )
-            text = f"ld.relaxed.gpu.{kind} $0, [$1];"
-            return _assembly(builder, text, result, f"={name},l", [place], side_effect=True)
-
-        return x.dtype(x, i), generate
-
     quotient = _fixed(
         lambda builder, x, y: builder.udiv(x, y), types.int32, types.int32, types.int32
     )
@@ -320,6 +313,37 @@ else:
         return _fixed(emit, types.float32, types.uint32)
 
     first_half, second_half = _half(0), _half(16)
+
+    def _of_hopper(text):
+        """Inline PTX for compute capability 9.0 or later, where launches may begin early; elsewhere
+        nothing.
+        """
+
+        @intrinsic
+        def instruction(typing):
+            def generate(context, builder, signature, arguments):
+                name = context.insert_string_const_addrspace(builder, "__CUDA_ARCH")
+                kind = ir.FunctionType(WORD, [name.type])
+                reflect = cgutils.get_or_insert_function(builder.module, kind, "__nvvm_reflect")
+                arch = builder.call(reflect, [name])
+                with builder.if_then(builder.icmp_signed(">=", arch, ir.Constant(WORD, 900))):
+                    _memory_assembly(builder, text, "", [])
+                return context.get_dummy_value()
+
+            return types.void(), generate
+
+        return instruction
+
+    wait_for_launch = _of_hopper("griddepcontrol.wait;")
+    let_next_begin = _of_hopper("griddepcontrol.launch_dependents;")
+
+    word_at = _fixed(
+        lambda builder, address: _assembly(
+            builder, "ld.volatile.global.u32 $0, [$1];", WORD, "=r,l", [address], side_effect=True
+        ),
+        types.int32,
+        types.int64,
+    )
 
     @cuda.jit(device=True)
     def meet_warp():
@@ -407,3 +431,26 @@ def read_four(values, to, x, at):
 def power_of_two(exponent):
     """2^exponent as float64, exponent ≤ 1023; 0 where that is subnormal."""
     return float64_of(np.uint64((exponent + 1023) << 52)) if exponent > -1023 else 0.0
+
+
+def launched(body, *argument_types):
+    """The kernel that calls `body`, and the Numba types of its arguments: two, and those of `body`.
+
+    gate: the address of an int32 that the launch before may write; where that is 0 the kernel does
+    nothing. 0 for none. beside: whether the kernel runs beside the launch before it, since it needs
+    nothing of that: it waits for it in the end. What was enqueued before that one has been done if
+    that one is not itself beside another.
+    """
+    body = cuda.jit(device=True)(body)  # it uses `cuda`: the simulator is to know
+
+    def kernel(gate, beside, *arguments):
+        if beside == 0:
+            wait_for_launch()
+        let_next_begin()
+        if gate == 0 or word_at(gate) != 0:
+            body(*arguments)
+        if beside != 0:
+            wait_for_launch()
+
+    words = types.int64, types.int64
+    return kernel, (*words, types.StarArgTuple.from_types(argument_types))

@@ -21,7 +21,7 @@ EARLY: Final = ctypes.create_string_buffer(Struct("I4xI60x").pack(6, 1))
 class Kernel:
     """A kernel loaded on one device. `module` keeps the code alive; driver: the CUDA driver's
     functions. early: whether it waits by itself for the launch before it, so that the device may
-    start it sooner. gated: whether it does nothing where a gate is closed, see `ptx.gated`.
+    start it sooner.
     """
 
     name: str
@@ -29,7 +29,6 @@ class Kernel:
     module: Any
     driver: Any
     early: bool = False
-    gated: bool = False
 
     def launch(
         self,
@@ -88,13 +87,8 @@ class Kernel:
         words: tuple[int, ...],
         shared: int,
         stream: Stream,
-        gate: int = 0,
     ) -> None:
-        """The same for a kernel that takes addresses and 64-bit integers only. gate: its address,
-        of a kernel that has one.
-        """
-        if self.gated:
-            words = (*words, gate)
+        """The same for a kernel that takes addresses and 64-bit integers only."""
         self.launch(grid, block, words_of(len(words)), words, shared, stream)
 
 

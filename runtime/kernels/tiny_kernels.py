@@ -21,9 +21,11 @@ from numba.cuda import types
 from mixpert_py.runtime.kernels.intrinsics import (
     device,
     fused,
+    let_next_begin,
     load_four,
     read_four,
     store_four,
+    wait_for_launch,
 )
 from mixpert_py.runtime.kernels.tiny_block import (
     FOUR,
@@ -63,6 +65,8 @@ def tiny_kernel(
         a_held = cuda.local.array(A_HELD, types.float32)
         b_held = cuda.local.array(B_HELD, types.float32)
         sums = cuda.local.array(SUMS, types.float32)
+        wait_for_launch()
+        let_next_begin()
         thread = np.uint32(cuda.threadIdx.x)
         first = np.int64(cuda.blockIdx.x) * PRODUCTS
         count = np.uint32(min(batch - first, PRODUCTS))

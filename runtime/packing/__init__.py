@@ -1,17 +1,16 @@
 """Splitting operands on the device, into the layout that the GEMM kernels take.
 
-A task, `launch.PackingTask`, says which operands are packed and how. `side.Side` describes one
-operand as far as a kernel is compiled for it: the splitter's numbers, the operand's type, and what
-decides whether a row leaves the slices. `launch.PackingConfig` records a launch but for addresses;
-`launch.PackingLaunch.pack` enqueues any of them. What is done to elements is in `digits` and
-`floats`, for every kernel; the kernels differ in how they read:
+A task, `launch.PackingTask`, says which operands are packed and how. `launch.PackingConfig` records
+the launches but for addresses; `launch.PackingLaunch.pack` enqueues any of them. What is done to
+elements is in `digits` and `floats`, for every kernel; the kernels differ in how they read
+(`readers`):
 
 - `strip_kernels` packs whatever a scheme may ask for: any block of K, any strides;
 - `row_kernels` is for K as one block and operands that are contiguous along it: each row is read
   once and held in registers;
-- `panel_kernels` is for K as one block where rows are contiguous: read twice, in one launch;
+- `panel_kernels` is for K as one block where rows are contiguous: read twice, by two launches;
 - `cluster_kernels` does the same reading once, where a cluster's registers hold K. It only saves
-  time: without its branch in `_kernel_for`, `panel_kernels` packs the same bits.
+  time: without its branch in `reader_of`, `panel_kernels` packs the same bits.
 
 Afterwards `repair` puts back what packing took out of slices.
 """
@@ -22,15 +21,9 @@ from typing import Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.arrays import DeviceMemory
-from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.kernels.recording import Stream, allocate
-from mixpert_py.runtime.packing import blocks, residues, rows
-from mixpert_py.runtime.packing.launch import (
-    PackingConfig,
-    PackingLaunch,
-    PackingTask,
-    prepare,
-)
+from mixpert_py.runtime.packing import residues
+from mixpert_py.runtime.packing.launch import PackingLaunch, PackingTask, prepare
 from mixpert_py.runtime.packing.operand import (
     DevicePacked,
     Form,
@@ -39,11 +32,13 @@ from mixpert_py.runtime.packing.operand import (
     by_rows,
     up,
 )
+from mixpert_py.runtime.packing.readers import Reader, config_of, reader_of
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Residues
 
 __all__ = [
     "DevicePacked",
+    "Gate",
     "Operand",
     "PackingTask",
     "by_columns",
@@ -55,13 +50,19 @@ __all__ = [
 ]
 
 LARGE = 1 << 22  # elements from which a second launch costs less than the general kernel
-UNIT = 512  # bytes, of which CuPy's memory pool gives whole numbers
 
-KernelName = Literal["strips", "rows", "panels", "clusters"]
+
+class Gate(NamedTuple):
+    """What packing anew depends on: the address of an int32 on the device; where that is 0 nothing
+    is done. memory: of operands that were packed with room for this; None for new memory.
+    """
+
+    address: int
+    memory: DeviceMemory | None
 
 
 class PreparedLaunches(NamedTuple):
-    """The launches of a task, one for both operands or one for each. bytes: of their memory."""
+    """The launches of a task, for both operands or for each. bytes: of their memory."""
 
     launches: tuple[PackingLaunch, ...]
     bytes: int
@@ -74,19 +75,18 @@ def pack(
     *,
     stream: Stream = 0,
     room_for: Scheme | None = None,
-    memory: DeviceMemory | None = None,
-    gate: int = 0,
+    gate: Gate | None = None,
     records: tuple[int, int] = (0, 0),
 ) -> tuple[DevicePacked, DevicePacked]:
     """A and B split as the scheme says, on a stream (its address) of the current device.
 
-    One launch, or two where K is one block and only one operand is contiguous along it. Where it
-    is one block, flagged rows of digits hold anything, in units of zero.
+    Together, or one after the other where K is one block and only one operand is contiguous along
+    it. Where it is one block, flagged rows of digits hold anything, in units of zero.
 
-    room_for: a scheme by which they may be packed again, in the same memory, which
-    both share: `memory`. gate: the address of an int32; where that is 0 nothing is done.
-    records: of residues, see `residues.pack`. Does not wait for the device. Raises ShapeError where
-    K differs or anything is empty.
+    room_for: a scheme by which they may be packed again, in the same memory, which both share.
+    gate: whether they are packed at all, and where; None: they are, in new memory. records: of
+    residues, see `residues.pack`. Does not wait for the device. Raises ShapeError where K differs
+    or anything is empty.
     """
     if isinstance(scheme.left, Residues) and isinstance(scheme.right, Residues):
         _require_one_k(a.form, b.form)
@@ -96,19 +96,18 @@ def pack(
         )
     forms = a.form, b.form
     task = PackingTask(scheme, "both", forms, result_type(forms), a.device)
-    how = _prepared_launches(task, gate != 0)
+    how = _prepared_launches(task)
+    address, memory = gate or (0, None)
     if room_for is not None:
-        other = _prepared_launches(task._replace(scheme=room_for), True)
+        other = _prepared_launches(task._replace(scheme=room_for))
         memory = allocate(max(how.bytes, other.bytes), stream)
     if len(how.launches) == 1:
-        left, right = how.launches[0].pack((a, b), stream, memory, gate)
+        left, right = how.launches[0].pack((a, b), stream, memory, address)
         return left, right
     first, second = how.launches
     rest = None if memory is None else memory + up(first.bytes)
-    (left,), (right,) = (
-        first.pack((a,), stream, memory, gate),
-        second.pack((b,), stream, rest, gate),
-    )
+    (left,) = first.pack((a,), stream, memory, address)
+    (right,) = second.pack((b,), stream, rest, address)
     return left, right
 
 
@@ -128,25 +127,25 @@ def pack_one(
     if isinstance(splitter, Residues):
         return residues.pack(x, splitter, which, stream, record)
     task = PackingTask(scheme, which, (x.form,), result, x.device)
-    return _prepared_launches(task, False).launches[0].pack((x,), stream)[0]
+    return _prepared_launches(task).launches[0].pack((x,), stream)[0]
 
 
 @lru_cache(4096)
-def _prepared_launches(task: PackingTask, gated: bool) -> PreparedLaunches:
+def _prepared_launches(task: PackingTask) -> PreparedLaunches:
     """The launches of a task, whatever the addresses of its operands, on its device, which is the
     current one.
     """
-    prepared = [make() for make in preparations(task, gated)]
+    prepared = [make() for make in preparations(task)]
     return PreparedLaunches(tuple(prepared), sum(up(one.bytes) for one in prepared))
 
 
-def compilations(task: PackingTask, gated: bool) -> list[Callable[[], object]]:
+def compilations(task: PackingTask) -> list[Callable[[], object]]:
     """Functions that each compile what packs a task's operands, on its device, which is the current
     one.
     """
     splitter = task.scheme.left
     if not isinstance(splitter, Residues):
-        return [*preparations(task, gated)]
+        return [*preparations(task)]
     sides: tuple[residues.Side, ...] = ("left", "right")
     return [
         partial(residues.prepare, form, splitter, side, task.device)
@@ -154,48 +153,32 @@ def compilations(task: PackingTask, gated: bool) -> list[Callable[[], object]]:
     ]
 
 
-def preparations(task: PackingTask, gated: bool) -> list[Callable[[], PackingLaunch]]:
-    """Functions that compile the kernels of a task, and prepare one launch each, on its device,
-    which is the current one. gated: whether the launches look at a gate, as those of `pack`.
+def preparations(task: PackingTask) -> list[Callable[[], PackingLaunch]]:
+    """Functions that compile the kernels of a task, for both operands or for each of them, on its
+    device, which is the current one. The second kernel runs beside the first.
     """
-    choices = _choices(task)
-    # Two of panels would count in the same memory.
-    both_panels = [kernel for kernel, _ in choices] == ["panels", "panels"]
-    orders: tuple[Order, ...] = "after", "after" if both_panels else "beside"
     return [
-        partial(prepare, _config(kernel, part), order, gated)
-        for (kernel, part), order in zip(choices, orders, strict=False)
+        partial(prepare, config_of(reader, part), beside=index > 0)
+        for index, (reader, part) in enumerate(choices(task))
     ]
 
 
-def _config(kernel: KernelName, task: PackingTask) -> PackingConfig:
-    """The launch by which a kernel packs a task's operands."""
-    if kernel == "strips":
-        return blocks.strip_config(task, blocks.shared_memory(task.device))
-    configs: dict[str, Callable[[PackingTask], PackingConfig]] = {
-        "rows": rows.row_config,
-        "clusters": rows.cluster_config,
-        "panels": rows.panel_config,
-    }
-    return configs[kernel](task)
-
-
-def _choices(task: PackingTask) -> tuple[tuple[KernelName, PackingTask], ...]:
-    """The kernel that packs all operands of a task at once, or one for each."""
+def choices(task: PackingTask) -> tuple[tuple[Reader, PackingTask], ...]:
+    """The reader that packs all operands of a task at once, or one for each."""
     forms = task.forms
     _require_one_k(forms[0], forms[-1])
     each = task.each()
-    kernels = [_kernel_for(one) for one in each]
-    is_same_kernel = kernels[0] == kernels[-1]
+    readers = [reader_of(one) for one in each]
+    is_same_reader = readers[0] == readers[-1]
     elements = sum(x.batch * x.rows * x.k for x in forms)
-    if "strips" in kernels or (not is_same_kernel and elements < LARGE):
+    if "strips" in readers or (not is_same_reader and elements < LARGE):
         return (("strips", task),)
     # Only rows are packed together where they are split, or lie in memory, unlike each other.
     splitters = task.splitters
     is_same_side = splitters[0] == splitters[-1] and forms[0].memory == forms[-1].memory
-    if is_same_kernel and (is_same_side or kernels[0] == "rows"):
-        return ((kernels[0], task),)
-    return tuple(zip(kernels, each, strict=True))
+    if is_same_reader and (is_same_side or readers[0] == "rows"):
+        return ((readers[0], task),)
+    return tuple(zip(readers, each, strict=True))
 
 
 def _require_one_k(a: Form, b: Form) -> None:
@@ -206,15 +189,3 @@ def _require_one_k(a: Form, b: Form) -> None:
 def result_type(forms: tuple[Form, ...]) -> str:
     """The type of a product of operands of these forms."""
     return "float64" if "float64" in [x.memory for x in forms] else "float32"
-
-
-def _kernel_for(task: PackingTask) -> KernelName:
-    """The kernel that suits the one operand of a task."""
-    (x,) = task.forms
-    if rows.rows_suit(task):
-        if x.k_stride == 1:
-            return "rows"
-        if x.row_stride == 1 and x.k <= rows.LONGEST_PANEL:
-            fits = rows.cluster_shape(task.sides[0], x.k) and rows.has_clusters(task.device)
-            return "clusters" if fits else "panels"
-    return "strips"

@@ -25,6 +25,7 @@ from mixpert_py.runtime.kernels.intrinsics import (
     arrive,
     device,
     expect,
+    launched,
     meet_warp,
     quotient,
     receive,
@@ -34,7 +35,7 @@ from mixpert_py.runtime.kernels.intrinsics import (
 )
 from mixpert_py.runtime.packing.digits import facts, place_of
 from mixpert_py.runtime.packing.loads import load_panel
-from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
+from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD, Side
 from mixpert_py.runtime.packing.panel_kernels import resident_threads
 from mixpert_py.runtime.packing.panel_parts import (
     DECIDED,
@@ -47,7 +48,6 @@ from mixpert_py.runtime.packing.panel_parts import (
     words_made,
     write_row,
 )
-from mixpert_py.runtime.packing.side import Side
 
 SEEN, LOST = 0, 1  # boxes of what all find, sent to all, and of what rows lose, sent to the first
 OF_WARP = PANEL // ACROSS  # parts
@@ -57,7 +57,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
     """The kernel, to be compiled, and the Numba types of its arguments; for one operand, or two
     that are split alike, K up to the threads of a block times the blocks of a cluster.
 
-    Launches must say how much shared memory blocks take besides: see `rows.cluster_room`.
+    Launches must say how much shared memory blocks take besides: see `readers.cluster_config`.
     """
     it = facts(side)
     MEMORY, WIDE, BITS = it.memory, it.wide, it.bits
@@ -142,7 +142,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         scan(values, either, most, power)
         publish(
             values, either, most, power, x, source, stride, np.int32(k - at), np.int32(1),
-            last, threads, top_of, fine_of, sums, slot, False,
+            last, threads, top_of, fine_of, sums, slot,
         )  # fmt: skip
         meet_warp()
         reduce_warp(top_of, fine_of, sums, own, group)
@@ -250,9 +250,10 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         pointers = getattr(types, side.memory), types.uint32, types.int32, types.uint8
         return [*map(types.CPointer, pointers), *[types.int64] * 5]
 
-    kernel.launch_bounds = threads, max(resident_threads(side) // threads, 1)
-    kernel.cluster = blocks
-    return kernel, (*operand(), *operand(), *[types.int64] * 3)
+    found, signature = launched(kernel, *operand(), *operand(), *[types.int64] * 3)
+    found.launch_bounds = threads, max(resident_threads(side) // threads, 1)
+    found.cluster = blocks
+    return found, signature
 
 
 class ClusterExchange(NamedTuple):

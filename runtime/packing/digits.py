@@ -38,7 +38,7 @@ from mixpert_py.runtime.kernels.intrinsics import (
     product64,
     store_two,
 )
-from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.packing.operand import Side
 from mixpert_py.runtime.splitter import FIT
 
 # Of bytes 0 and 1, or 2 and 3, of two words: by byte. Then the halves of two such: side by side.

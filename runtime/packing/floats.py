@@ -31,7 +31,7 @@ from mixpert_py.runtime.kernels.intrinsics import (
     store_four,
 )
 from mixpert_py.runtime.packing.digits import FORMATS, factors_of, facts, is_large
-from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.packing.operand import Side
 
 
 def float_item(side: Side) -> Any:

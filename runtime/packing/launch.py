@@ -1,42 +1,34 @@
-"""A launch that packs one or two operands: its content, its configuration, and the launch.
+"""A task of packing one or two operands, and the launches that carry it out.
 
-A `PackingTask` says which operands are packed and how they are split. A `PackingConfig` records
-all of the launch but addresses: `rows` and `blocks` make one for a task. `prepare` compiles the
-kernel that it names, for a `PackingLaunch`. That keeps all that does not change with addresses,
-since packing a small product takes less time than to find it out.
+A `PackingTask` says which operands are packed and how they are split. A `PackingConfig` records all
+of the launches but addresses: `readers` makes one for a task. `prepare` compiles the kernel that it
+names.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
-from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.arrays import DeviceMemory
 from mixpert_py.runtime.kernels.compile import numba_kernel
-from mixpert_py.runtime.kernels.kernel import Kernel, words_of
-from mixpert_py.runtime.kernels.ptx import Order
+from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing.operand import (
-    VECTOR,
     DevicePacked,
     Form,
     Layout,
     Operand,
+    Side,
     layout,
+    side,
     up,
 )
-from mixpert_py.runtime.packing.side import Side, side
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 
 PACKAGE = "mixpert_py.runtime.packing"
 Which = Literal["both", "left", "right"]
-# The words of what a launch needs besides its operands, of each operand and at the end, and an
-# owner of memory that has to live until it is enqueued.
-Extra = tuple[tuple[tuple[int, ...], ...], tuple[int, ...], Any]
-Extras = Callable[[int, Stream, ModuleType], Extra]
 
 
 class PackingTask(NamedTuple):
@@ -99,15 +91,15 @@ class PackingTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackingConfig:
-    """The launch of a task, but for addresses and for what its kernel is compiled to.
+    """The launches of a task, but for addresses and for what their kernel is compiled to.
 
     kernel: the module and the factory, in this package; constants: the factory's arguments. words:
     the integers that follow each operand's addresses; of addresses the kernel takes the first
-    `pointers` of slices, scales, flags and outliers. lengths: the integers that follow both
-    operands. shared: bytes of shared memory; most_shared: the bytes that launches of the kernel may
-    ask for, where that is more. starts: where each operand begins in the allocation, and bytes: its
-    size, where there is more in it than packed operands. extras: a function that gives what else
-    the launch needs, from the start of the allocation, a stream and CuPy's module `cuda`.
+    `pointers` of slices, scales, flags and outliers, then those of its `between` in the allocation,
+    in bytes from its start. lengths: the integers that follow both operands. shared: bytes of
+    shared memory; most_shared: the bytes that launches of the kernel may ask for, where that is
+    more. starts: the start of each operand in the allocation; bytes: its size. phases: the last
+    integer of each launch, one after another; empty: one launch without it.
     """
 
     task: PackingTask
@@ -121,35 +113,30 @@ class PackingConfig:
     shared: int = 0
     most_shared: int = 0
     pointers: int = 3
-    starts: tuple[int, ...] = ()
-    bytes: int = 0
-    extras: Extras | None = None
+    between: tuple[tuple[int, ...], ...] = ((), ())
+    more_bytes: int = 0
+    phases: tuple[int, ...] = ()
 
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The start of each packed operand in the allocation, and the end of the last."""
+        return tuple(accumulate((up(place.bytes) for place in self.layouts), initial=0))
 
-class Part(NamedTuple):
-    """An operand of a launch. offsets: where slices, scales, flags and outliers begin in the
-    allocation; None for a missing part.
-    """
-
-    splitter: Splitter
-    layout: Layout
-    offsets: tuple[int | None, ...]
-    words: tuple[int, ...]
+    @property
+    def bytes(self) -> int:
+        """The size of the allocation."""
+        return self.starts[-1] + self.more_bytes
 
 
 class PackingLaunch(NamedTuple):
-    """A launch on the device that it was prepared for. cuda: CuPy's module of that name."""
+    """The launches of a task on the device that they were prepared for. beside: whether the first
+    one may run beside the launch before it.
+    """
 
+    config: PackingConfig
     kernel: Kernel
-    grid: int
-    threads: int
-    shared: int
-    pointers: int
-    parts: tuple[Part, ...]
-    lengths: tuple[int, ...]
-    extras: Extras | None
+    beside: bool
     bytes: int
-    cuda: ModuleType
 
     def pack(
         self,
@@ -160,73 +147,38 @@ class PackingLaunch(NamedTuple):
     ) -> tuple[DevicePacked, ...]:
         """Enqueues on a stream of the device that this was prepared for, which is the current one.
 
-        memory: of at least `bytes`; None for new one. gate: see `Kernel.launch_words`. Flagged rows
+        memory: of at least `bytes`; None for new one. gate: see `intrinsics.launched`. Flagged rows
         of one block have units of zero; their slices hold anything where the kernel is one for
         whole rows and they are digits, and else zeros. Does not wait for the device.
         """
+        how = self.config
         memory = memory or allocate(self.bytes, stream)
-        start = memory.ptr
-        between: tuple[tuple[int, ...], ...] = ((), ())
-        last: tuple[int, ...] = ()
-        if self.extras is not None:
-            between, last, _owner = self.extras(start, stream, self.cuda)
         packed = []
         words: tuple[int, ...] = ()
-        for x, part, more in zip(operands, self.parts, between, strict=False):
-            at = [0 if offset is None else start + offset for offset in part.offsets]
-            packed.append(DevicePacked(x, part.splitter, part.layout, *at, memory))
-            words += (x.address, *at[: self.pointers], *more, *part.words)
+        for x, splitter, place, offset, between, own in zip(
+            *(operands, how.task.splitters, how.layouts, how.starts, how.between, how.words),
+            strict=False,
+        ):
+            start = memory.ptr + offset
+            outliers = start + place.outliers if place.blocks > 1 else 0
+            at = start, start + place.scales, start + place.flags, outliers
+            packed.append(DevicePacked(x, splitter, place, *at, memory))
+            words += (x.address, *at[: how.pointers], *(memory.ptr + it for it in between), *own)
         if len(packed) == 1:  # it stands for both: no block looks at the second
             words += words
-        words += (*self.lengths, *last)
-        kernel = self.kernel
-        if kernel.gated:
-            words = (*words, gate)
-        kernel.launch(self.grid, self.threads, words_of(len(words)), words, self.shared, stream)
+        words += how.lengths
+        beside = int(self.beside)
+        for phase in how.phases or (None,):
+            last = () if phase is None else (phase,)
+            values = (gate, beside, *words, *last)
+            self.kernel.launch_words(how.grid, how.threads, values, how.shared, stream)
+            beside = 0
         return tuple(packed)
 
 
-def prepare(config: PackingConfig, order: Order = "after", has_gate: bool = False) -> PackingLaunch:
-    """The launch on the current device. order: see `ptx.ordered`; has_gate: see `ptx.gated`.
-
-    Raises DeviceError where the kernel does not compile.
-    """
-    import cupy
-
+def prepare(config: PackingConfig, beside: bool = False) -> PackingLaunch:
+    """The launches on the current device. Raises DeviceError where the kernel does not compile."""
     module, factory = config.kernel
     most = config.most_shared or config.shared
-    kernel = numba_kernel(
-        f"{PACKAGE}.{module}", factory, config.constants, most, order=order, has_gate=has_gate
-    )
-    task, layouts = config.task, config.layouts
-    starts = config.starts or (0, *accumulate(up(place.bytes) for place in layouts))
-    parts = tuple(
-        Part(splitter, place, _offsets(place, start), words)
-        for splitter, place, start, words in zip(
-            task.splitters, layouts, starts, config.words, strict=False
-        )
-    )
-    return PackingLaunch(
-        *(kernel, config.grid, config.threads, config.shared, config.pointers, parts),
-        *(config.lengths, config.extras, config.bytes or starts[-1], cupy.cuda),
-    )
-
-
-def _offsets(place: Layout, start: int) -> tuple[int | None, ...]:
-    return (
-        *(start, start + place.scales, start + place.flags),
-        start + place.outliers if place.blocks > 1 else None,
-    )
-
-
-def has_vectors(x: Form, stride: int) -> bool:
-    """Whether lines `stride` apart begin at multiples of 16 bytes."""
-    return x.aligned and (stride | x.batch_stride) * x.itemsize % VECTOR == 0
-
-
-def row_words(x: Form, stride: int, count: int) -> tuple[int, ...]:
-    """The integers that the kernels of whole rows take after an operand's addresses. stride: in
-    elements, from one row, or one position of K, to the next; count: strips or panels of one
-    matrix.
-    """
-    return x.rows, x.batch_stride, stride, int(has_vectors(x, stride)), count
+    kernel = numba_kernel(f"{PACKAGE}.{module}", factory, config.constants, most)
+    return PackingLaunch(config, kernel, beside, config.bytes)

@@ -1,5 +1,6 @@
-"""An operand as a device array that packing reads, and as the packed operand that it leaves."""
+"""An operand: a device array that packing reads, as a kernel is compiled for it, and as packed."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.arrays import DeviceArray, DeviceMemory
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
-from mixpert_py.runtime.splitter import FloatSlices, Splitter
+from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
 
 VECTOR = 16  # bytes of the widest load
 MEMORY = {"f": ("float32", 4), "d": ("float64", 8)}
@@ -104,12 +105,133 @@ def _form(
     return Form(memory, batch, rows, k, batch_stride, row_stride, k_stride, aligned)
 
 
+class Side(NamedTuple):
+    """One operand: its splitter and its type in memory. Plain values only.
+
+    loss: how much of its 2-norm a row may lose, squared; lower: see `outliers.crowded`, infinite
+    where it does not apply. size: bytes of an element. wide: the type that slices are computed in.
+    """
+
+    kind: str
+    element: str
+    size: int
+    slices: int
+    memory: str
+    wide: str
+    group: int = 1
+    # Of digits.
+    width: int = 0
+    shift: int = 0
+    threshold: float = 0.0
+    fitted: bool = False
+    held: int = 0
+    loss: float = 0.0
+    lower: float = math.inf
+    # Of floats.
+    bits: int = 0
+    smallest: float = 0.0
+    truncate: bool = False
+    step: int = 0
+    scaled: bool = False
+    range: float = math.inf
+    highest: int = 15
+    span: int = -1  # none
+    whole: tuple[int, int] | None = None
+
+    @property
+    def fineness(self) -> bool:
+        """Whether a row's finest entry, or lowest bit, decides about it beside its largest."""
+        return self.fitted or self.span >= 0
+
+    @property
+    def room(self) -> int:
+        """Rows where twice the exponent, and log2 K, come to more are large; −1: none is.
+
+        Slices are below 2^e (1 + 2^-7): sums of K products of a row and a column that are not large
+        are below 2^127 (1 + 2^-6), of float32 numbers. Of these, floats round nothing up to 2^128.
+        """
+        if self.kind == "floats" and (self.memory == "float32" or not self.scaled):
+            return -1
+        return 127 if self.memory == "float32" else 1023
+
+    @property
+    def sums(self) -> int:
+        """The number of sums that decide whether a row leaves: one of its loss, the others of its
+        digits' squares.
+        """
+        if self.kind == "floats":
+            return 0
+        return self.slices if self.lower < math.inf else 1
+
+    @property
+    def single(self) -> bool:
+        """Whether nothing is in double precision."""
+        return self.wide == self.memory == "float32"
+
+
+@lru_cache
+def side(splitter: Splitter, memory: str, result: str) -> Side:
+    """memory: the operand's type, "float32" or "float64"; result: the product's."""
+    if isinstance(splitter, Digits):
+        return Side(
+            "digits",
+            "int8",
+            1,
+            splitter.count,
+            memory,
+            result,
+            splitter.group,
+            width=splitter.width,
+            shift=splitter.shift,
+            # RN(f · 2^shift) > largest, which is odd, from the half above it on.
+            threshold=math.ldexp(splitter.largest + 0.5, -splitter.shift),
+            fitted=splitter.fitted,
+            held=splitter.held,
+            loss=splitter.loss_limit**2,
+            lower=splitter.lower_limit if splitter.group == 1 else math.inf,
+        )
+    assert isinstance(splitter, FloatSlices)  # of residues there are no kernels
+    element = splitter.element
+    # In float32 a scaled row's small entries could lose bits that BF16 and TF32 can hold.
+    single = memory == "float32" and element.name == "float16"
+    return Side(
+        "floats",
+        element.name,
+        ELEMENTS[element.name].size,
+        splitter.count,
+        memory,
+        "float32" if single else "float64",
+        bits=element.bits,
+        smallest=element.smallest,
+        truncate=splitter.rounding == "zero",
+        step=splitter.step,
+        scaled=splitter.scaled,
+        range=splitter.range,
+        highest=splitter.highest,
+        span=-1 if splitter.span is None else splitter.span,
+        whole=splitter.whole if memory == "float32" else None,
+    )
+
+
 SLACK = 32 * 1024  # a tile may read past the last row
 ITEM = 8  # elements that a thread takes at a time
 DEPTH = 2  # items that a thread reads before it uses them
 MOST_THREADS = 512
 CACHE_LANES = 256  # threads whose elements lie side by side in shared memory
 REDUCTIONS = 2 * 8 * MOST_THREADS  # bytes of shared memory that a block's reductions take
+
+
+def strip_threads(sides: tuple[Side, ...]) -> int:
+    """The most threads of a block of the general kernel. Each has 128 registers of a block of 512,
+    and not all kernels can do with that. Tiles want small blocks, that wait for one another at
+    every segment of K.
+    """
+    if any(one.group > 1 for one in sides):
+        return MOST_THREADS // 4
+    lean = sides[0] == sides[-1] and sides[0].wide == "float32"
+    return MOST_THREADS if lean else MOST_THREADS // 2
+
+
 # Of operands whose rows are contiguous: rows that blocks take together, and a thread, and threads
 # next to each other; from some rows to the next in shared memory, no two in one bank.
 PANEL, QUAD = 32, 4

@@ -5,17 +5,13 @@ one piece after the other. A thread holds 4 rows × 8 positions of a piece in re
 reads 16 bytes of each position and writes 8 of each row and slice of digits, 16 or 32 of floats; a
 warp reads lines of 128 bytes and writes sectors of 32 or more.
 
-A row's unit follows from its largest magnitude, so runs are read twice: the first half of the
-blocks scans them, the second half splits them into slices. The block that scans the last run of a
-panel makes the units of its rows, and says so. Where that has not happened yet, a block that is to
-split waits a while; then it scans the other runs itself. So nothing can hang, whatever else the
-device does. (Splitting the runs of some panels before others are scanned, while the L2 cache may
-still hold them, gains nothing: see the log beside the GEMM kernels.)
+A row's unit follows from its largest magnitude, so runs are read twice, by two launches: the first
+scans them, the second puts together what was found of a panel's runs, and splits each of them into
+slices. (Splitting the runs of some panels before others are scanned, while the L2 cache may still
+hold them, gains nothing: see the log beside the GEMM kernels.)
 
-Each panel has three counters: runs that have been scanned; the number of the launch when units are
-made; and runs that have been split, if rows of it may leave: the block that splits the last one
-decides. The first and the last are zero before and after a launch. Flags and digits are as
-`row_kernels` says.
+If rows of a panel may leave, its runs are counted as they are split: the block that splits the last
+one decides. Flags and digits are as `row_kernels` says.
 """
 
 # The bodies of kernels are Numba's to type.
@@ -29,10 +25,10 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import OUTLIER, STEP
-from mixpert_py.runtime.kernels.intrinsics import count, fresh, quotient
+from mixpert_py.runtime.kernels.intrinsics import count, launched, quotient
 from mixpert_py.runtime.packing.digits import facts, place_of
 from mixpert_py.runtime.packing.loads import load_panel
-from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
+from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD, Side
 from mixpert_py.runtime.packing.panel_parts import (
     DECIDED,
     FACTORS,
@@ -43,7 +39,6 @@ from mixpert_py.runtime.packing.panel_parts import (
     words_made,
     write_row,
 )
-from mixpert_py.runtime.packing.side import Side
 
 # Threads that a multiprocessor is to have room for, and in double precision.
 RESIDENT, RESIDENT_DOUBLE = 1024, 512
@@ -53,11 +48,9 @@ def resident_threads(side: Side) -> int:
     return RESIDENT if side.single else RESIDENT_DOUBLE
 
 
-def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[Any, ...]]:
+def panel_kernel(side: Side, threads: int) -> tuple[Any, tuple[Any, ...]]:
     """The kernel, to be compiled, and the Numba types of its arguments; for one operand, or two
     that are split alike.
-
-    patience: how often a block looks whether units are made.
     """
     it = facts(side)
     MEMORY, WIDE, BITS = it.memory, it.wide, it.bits
@@ -66,7 +59,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     ROOM, HELD, LEFT = PARTS * APART, QUAD * ITEM, max(SUMS, 1) * PARTS * APART
     SIZE, WORDS = side.size, words_made(side)
-    scan_run, store_run, load_runs, scan_all_runs = run_scans(side, threads)
+    scan_run, store_run, load_runs = run_scans(side, threads)
     make_units, split_slow_rows = panel_splits(side)
     split_fast = fast_path(side)
 
@@ -95,11 +88,11 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
     unite = cuda.jit(device=True)(unite)  # it uses `cuda`: the simulator is to know
 
     def kernel(
-        a, a_slices, a_scales, a_flags, a_tops, a_fines, a_powers, a_partials,
-        a_factors, a_numbers, a_counters, a_rows, a_batch, a_stride, a_vector, a_panels,
-        b, b_slices, b_scales, b_flags, b_tops, b_fines, b_powers, b_partials,
-        b_factors, b_numbers, b_counters, b_rows, b_batch, b_stride, b_vector, b_panels,
-        a_total, total, runs_, length_, k_, steps, serial,
+        a, a_slices, a_scales, a_flags, a_tops, a_fines, a_powers, a_partials, a_counters,
+        a_rows, a_batch, a_stride, a_vector, a_panels,
+        b, b_slices, b_scales, b_flags, b_tops, b_fines, b_powers, b_partials, b_counters,
+        b_rows, b_batch, b_stride, b_vector, b_panels,
+        a_total, total, runs_, length_, k_, steps, splits,
     ):  # fmt: skip
         top_of = cuda.shared.array(ROOM, BITS_SHARED)
         fine_of = cuda.shared.array(ROOM, types.int32)
@@ -118,22 +111,19 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         thread = np.int32(cuda.threadIdx.x)
         runs, length = np.int32(runs_), np.int32(length_)
         index = np.int32(cuda.blockIdx.x)
-        is_scan = index < total * runs
-        if not is_scan:
-            index = np.int32(index - total * runs)
         run = quotient(index, np.int32(total))
         which = np.int32(index - run * total)
         if which < a_total:
             x, slices, scales, flags = a, a_slices, a_scales, a_flags
             tops, fines, powers, partials = a_tops, a_fines, a_powers, a_partials
-            factors_, numbers_, counters = a_factors, a_numbers, a_counters
+            counters = a_counters
             rows, batch_stride, stride, vector = a_rows, a_batch, a_stride, a_vector
             panels = np.int32(a_panels)
         else:
             which -= np.int32(a_total)
             x, slices, scales, flags = b, b_slices, b_scales, b_flags
             tops, fines, powers, partials = b_tops, b_fines, b_powers, b_partials
-            factors_, numbers_, counters = b_factors, b_numbers, b_counters
+            counters = b_counters
             rows, batch_stride, stride, vector = b_rows, b_batch, b_stride, b_vector
             panels = np.int32(b_panels)
         k = np.int32(k_)
@@ -151,7 +141,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         source = batch * batch_stride + row + at * stride
         first = np.int64(which) * runs * PANEL + own  # where its first run leaves a row's
 
-        if is_scan:
+        if splits == 0:
             scan_run(
                 values, x, source, stride, np.int32(k - at), length, last, vector,
                 top_of, fine_of, sums, slot, either, most, power_of,
@@ -161,60 +151,20 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                 top_of, fine_of, sums, group, own, np.int32(cuda.blockDim.x // ACROSS),
                 tops, fines, powers, first + run * PANEL,
             )  # fmt: skip
-            cuda.syncthreads()
-            done = np.int32(0)
-            if thread == 0:
-                # What the block has written comes before what it says, and so on.
-                cuda.threadfence()
-                done = np.int32(count(counters, 3 * which, np.int32(1)) == runs - 1)
-                cuda.threadfence()
-            if cuda.syncthreads_or(done) == 0:
-                return
-            top, fine, power = load_runs(first, group, runs, tops, fines, powers)
-            unite(
-                own, group, top, fine, power, k,
-                top_of, fine_of, sums, factors, numbers,
-            )  # fmt: skip
-            if thread < PANEL:
-                flag = numbers[PANEL + own] >> 1
-                word = numbers[own]
-                numbers_[which * NUMBERS + own] = word
-                numbers_[which * NUMBERS + PANEL + own] = numbers[PANEL + own]
-                for i in range(4):
-                    factors_[which * FACTORS + i * PANEL + own] = factors[i * PANEL + own]
-                # Those that may leave are decided on when they have been cut.
-                if panel_row + own < rows and (SUMS == 0 or numbers[PANEL + own] & DECIDED):
-                    whose = np.int64(batch) * rows + panel_row + own
-                    write_row(scales, flags, whose, word, flag)
-            cuda.syncthreads()
-            if thread == 0:
-                counters[3 * which] = np.int32(0)
-                cuda.threadfence()
-                counters[3 * which + 1] = np.int32(serial)
+            if thread == 0 and run == 0:
+                counters[which] = np.int32(0)
             return
 
-        here = np.int32(0)
-        if thread == 0:
-            for _ in range(patience):
-                here = np.int32(fresh(counters, 3 * which + 1) == np.int32(serial))
-                if here != 0:
-                    break
-            cuda.threadfence()
-        if cuda.syncthreads_or(here) != 0:
-            for i in range(thread, FACTORS, threads):
-                factors[i] = factors_[which * FACTORS + i]
-            for i in range(thread, NUMBERS, threads):
-                numbers[i] = numbers_[which * NUMBERS + i]
-            cuda.syncthreads()
-        else:
-            top, fine, power = BITS(0), np.int32(0), np.float32(0)
-            if panel_row + own < rows:
-                start = batch * batch_stride + panel_row + own
-                top, fine, power = scan_all_runs(x, start, stride, k, group, runs, length)
-            unite(
-                own, group, top, fine, power, k,
-                top_of, fine_of, sums, factors, numbers,
-            )  # fmt: skip
+        top, fine, power = load_runs(first, group, runs, tops, fines, powers)
+        unite(
+            own, group, top, fine, power, k,
+            top_of, fine_of, sums, factors, numbers,
+        )  # fmt: skip
+        # Those that may leave are decided on when they have been cut.
+        is_decided = SUMS == 0 or (numbers[PANEL + own] & DECIDED) != 0
+        if thread < PANEL and run == 0 and panel_row + own < rows and is_decided:
+            whose = np.int64(batch) * rows + panel_row + own
+            write_row(scales, flags, whose, numbers[own], numbers[PANEL + own] >> 1)
 
         # Of a panel's runs all or none: what is safe does not depend on the run.
         any_slow = np.int32(0)
@@ -263,9 +213,8 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         done = np.int32(0)
         if thread == 0:
             cuda.threadfence()
-            done = np.int32(count(counters, 3 * which + 2, np.int32(1)) == runs - 1)
-            if done != 0:
-                counters[3 * which + 2] = np.int32(0)
+            # What the block has written comes before it counts.
+            done = np.int32(count(counters, which, np.int32(1)) == runs - 1)
             cuda.threadfence()
         if cuda.syncthreads_or(done) == 0:
             return
@@ -283,10 +232,10 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
 
     def operand() -> list[Any]:
         packed = types.uint32, types.int32, types.uint8
-        between = BITS_SHARED, types.int32, types.float32, types.float32
-        made = WIDE_SHARED, types.int32, types.int32
-        pointers = getattr(types, side.memory), *packed, *between, *made
+        between = BITS_SHARED, types.int32, types.float32, types.float32, types.int32
+        pointers = getattr(types, side.memory), *packed, *between
         return [*map(types.CPointer, pointers), *[types.int64] * 5]
 
-    kernel.launch_bounds = threads, max(resident_threads(side) // threads, 1)
-    return kernel, (*operand(), *operand(), *[types.int64] * 7)
+    found, signature = launched(kernel, *operand(), *operand(), *[types.int64] * 7)
+    found.launch_bounds = threads, max(resident_threads(side) // threads, 1)
+    return found, signature

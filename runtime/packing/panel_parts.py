@@ -29,8 +29,7 @@ from mixpert_py.runtime.packing.digits import (
 )
 from mixpert_py.runtime.packing.floats import finest_of, float_octet, float_units, words_in_slices
 from mixpert_py.runtime.packing.loads import load_apart, load_panel
-from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
-from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.packing.operand import APART, ITEM, PANEL, QUAD, Side
 
 
 def units_of(side: Side) -> Any:
@@ -146,8 +145,7 @@ def write_row(scales, flags, row, word, flag):
 class ThreadScan(NamedTuple):
     """Device functions by which a thread finds, of four rows, the largest magnitude as bits, how
     fine they are, and the sum of squares. `clear` comes before anything is scanned; `scan` takes
-    what the thread holds; `publish` writes what it has found to its slots of shared memory, put
-    together with what is there where `before` is true.
+    what the thread holds; `publish` writes what it has found to its slots of shared memory.
     """
 
     clear: Any
@@ -168,13 +166,12 @@ class Reductions(NamedTuple):
 class RunScans(NamedTuple):
     """Device functions that find the same of runs. `scan_run` scans one by a block's threads;
     `store_run` reduces what they found and leaves it in memory; `load_runs` reduces what all blocks
-    left, a share of it by each thread; `scan_all_runs` finds the same by reading all runs.
+    left, a share of it by each thread.
     """
 
     scan_run: Any
     store_run: Any
     load_runs: Any
-    scan_all_runs: Any
 
 
 def thread_scan(side: Side, held: bool) -> ThreadScan:
@@ -208,24 +205,21 @@ def thread_scan(side: Side, held: bool) -> ThreadScan:
 
     def publish(
         values, either, most, power, x, place, stride, count_, length, last, threads,
-        tops, fines, powers, slot, before,
+        tops, fines, powers, slot,
     ):  # fmt: skip
         closely = np.int32(0)
         for i in range(QUAD):
-            if before and tops[slot + i] > most[i]:
-                most[i] = tops[slot + i]
             tops[slot + i] = most[i]
             if SUMS > 0:
-                powers[slot + i] = power[i] + (powers[slot + i] if before else np.float32(0))
+                powers[slot + i] = power[i]
             if FITTED:
                 fine = TOO_FINE
                 if i < last and coarse(either[i], most[i]):
                     closely |= np.int32(1 << i)
-                    fine = fines[slot + i] if before else 0
+                    fine = 0
                 fines[slot + i] = fine
             if SPANS:
-                fine = finest_entry(either[i])
-                fines[slot + i] = np.int32(max(fine, fines[slot + i])) if before else fine
+                fines[slot + i] = finest_entry(either[i])
         if FITTED and closely != 0:
             for i in range(QUAD):
                 if (closely >> i) & 1:
@@ -272,11 +266,7 @@ def reductions(side: Side) -> Reductions:
 def run_scans(side: Side, threads: int) -> RunScans:
     """The functions for blocks of so many threads."""
     it = facts(side)
-    BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
-    SPANS, FINENESS, finest_entry = side.span >= 0, side.fineness, finest_of(side)
-    PARTS, GROUPS = threads // ACROSS, threads // PANEL
-    bits_of = FORMATS[side.memory].bits_of
-    coarse, fineness = row_coarse(side), row_fineness(side)
+    BITS, SUMS, FINENESS, GROUPS = it.bits, it.sums, side.fineness, threads // PANEL
     clear, scan, publish = thread_scan(side, False)
     reduce_tops, reduce_fines, reduce_powers = reductions(side)
 
@@ -292,7 +282,7 @@ def run_scans(side: Side, threads: int) -> RunScans:
             scan(values, either, most, power)
         publish(
             values, either, most, power, x, place, stride, count_, length, last, threads,
-            tops, fines, powers, slot, False,
+            tops, fines, powers, slot,
         )  # fmt: skip
 
     def store_run(
@@ -320,45 +310,4 @@ def run_scans(side: Side, threads: int) -> RunScans:
                 power += powers[first + run * PANEL]
         return top, fine, power
 
-    def scan_all_runs(x, start, stride, k, group, runs, length):
-        # The same numbers, added in the same order, as the others would have left.
-        top = BITS(0)
-        fine = np.int32(0)
-        power = np.float32(0)
-        for run in range(group, runs, GROUPS):
-            whole = np.float32(0)
-            for part in range(PARTS):
-                either = BITS(0)
-                most = BITS(0)
-                least = BITS(MAGNITUDE)
-                its = np.float32(0)
-                begin = np.int32(run * length * threads + part * ITEM)
-                end = np.int32(min((run + 1) * length * threads, k))
-                for at in range(begin, end, threads):
-                    for j in range(min(end - at, ITEM)):
-                        value = x[start + (at + j) * stride]
-                        bits = bits_of(value)
-                        either = BITS(either | bits)
-                        size = BITS(bits & MAGNITUDE)
-                        most = BITS(size if size > most else most)
-                        if SPANS:
-                            least = BITS(size if 0 < size < least else least)
-                        if SUMS > 0:
-                            its = fused(np.float32(value), np.float32(value), its)
-                top = BITS(most if most > top else top)
-                if SPANS:
-                    fine = np.int32(max(fine, finest_entry(least)))
-                if FITTED:
-                    close = np.int32(TOO_FINE)
-                    if coarse(either, most):
-                        close = np.int32(0)
-                        for at in range(begin, end, threads):
-                            rest = np.int32(min(end - at, ITEM))
-                            next_ = np.int32(fineness(x, start + at * stride, stride, rest))
-                            close = np.int32(max(close, next_))
-                    fine = np.int32(max(fine, close))
-                whole += its
-            power += whole
-        return top, fine, power
-
-    return RunScans(device(scan_run), device(store_run), device(load_runs), device(scan_all_runs))
+    return RunScans(device(scan_run), device(store_run), device(load_runs))

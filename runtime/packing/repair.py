@@ -1,6 +1,5 @@
 """Adding to a product, on the device, what rows and columns with NaN, Inf or outliers lack."""
 
-import struct
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -36,13 +35,10 @@ def repair(
     right: DevicePacked,
     out: DeviceArray,
     *,
-    alpha: float = 1.0,
     stream: Stream = 0,
     guard: Guarded | None = None,
-    replaces: bool = True,
 ) -> None:
-    """Adds to out = alpha · A·B + …, as the GEMM left it, the entries that packing took out of the
-    slices.
+    """Adds to out = A·B, as the GEMM left it, the entries that packing took out of the slices.
 
     out: (m, n) or (batch, m, n) float32 or float64 on the device, rows contiguous. Rows of A and
     columns of B with NaN or Inf are zero in the slices: all of A·B is added there, so NaN and Inf
@@ -51,8 +47,8 @@ def repair(
     fixed order: more accurate than a half-precision product of the outliers, which the reference
     backend adds, and needs neither a second packing nor the host. Always one launch, which ends at
     once where nothing is flagged. guard: if its word is not 0 the flags of its operands count; K is
-    one block then. replaces: out is alpha · A·B alone; so elements of large rows and columns that
-    are not finite are made again. Does not wait for the device.
+    one block then. Elements of large rows and columns that are not finite are made again. Does not
+    wait for the device.
     """
     a, b = left.operand, right.operand
     a_flags, b_flags = left.flags, right.flags
@@ -70,10 +66,7 @@ def repair(
         *(a.address, b.address, memory.ptr),
         *(a_flags, b_flags, a_flags, b_flags, left.outliers, right.outliers),
         *(*others, *others, word, int(word != 0)),
-        *how.lengths,
-        _bits(alpha),
-        *how.rest,
-        int(replaces),
+        *how.words,
     )
     how.kernel.launch_words(how.grid, THREADS, values, 0, stream)
 
@@ -87,14 +80,11 @@ class ResultForm(NamedTuple):
 
 
 class RepairLaunch(NamedTuple):
-    """A launch of the repair kernel but for addresses and alpha. The kernel takes `lengths` before
-    alpha, and `rest` after it.
-    """
+    """A launch of the repair kernel but for addresses."""
 
     kernel: Kernel
     grid: int
-    lengths: tuple[int, ...]
-    rest: tuple[int, ...]
+    words: tuple[int, ...]
 
 
 def repair_kernel(a: Form, b: Form, itemsize: int) -> Kernel:
@@ -127,8 +117,8 @@ def _prepared_repair(
 
 def words(
     a: Form, b: Form, block: int, batch: int, c_batch: int, c_row: int, most: int
-) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """The number of thread blocks, and the integers that the kernel takes before and after alpha.
+) -> tuple[int, tuple[int, ...]]:
+    """The number of thread blocks, and the integers that the kernel takes after the addresses.
 
     most: thread blocks that may all read the flags of one product; 0 if none may.
     """
@@ -151,15 +141,9 @@ def words(
         *(lines, a_tiles, tiles, int(along(a)), int(along(b))),
         *(batch, products, share, int(look)),
     )
-    return owners * share, (m, n, k, block, -(-k // block)), rest
+    return owners * share, (m, n, k, block, -(-k // block), *rest)
 
 
 def along(x: Form) -> bool:
     """Whether K is the nearest direction, or the only one: threads lie along it."""
     return x.rows == 1 or abs(x.k_stride) < abs(x.row_stride)
-
-
-@lru_cache(64)
-def _bits(alpha: float) -> int:
-    """The 64-bit integer of the same bits as a float64."""
-    return int(struct.unpack("q", struct.pack("d", alpha))[0])

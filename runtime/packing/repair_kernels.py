@@ -27,7 +27,13 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import LARGE, LEAVES, NONFINITE, OUTLIER
-from mixpert_py.runtime.kernels.intrinsics import device, fused, load_four
+from mixpert_py.runtime.kernels.intrinsics import (
+    device,
+    fused,
+    let_next_begin,
+    load_four,
+    wait_for_launch,
+)
 from mixpert_py.runtime.packing.repair import COLUMNS, LINES, RESIDENT, THREADS, WIDE
 
 ACROSS = 16  # threads beside each other
@@ -51,7 +57,7 @@ class Blocks(NamedTuple):
 def blocks_of(result: str, threads: int) -> Blocks:
     """The block sizes for a type of C and a number of threads, a multiple of 64.
 
-    The function adds alpha · x·y to C where either line is flagged: for lines from `start` on, of
+    The function adds x·y to C where either line is flagged: for lines from `start` on, of
     the `found` that `members` lists, and columns from `columns` to `last`. Operands are tuples as
     `_lines` has them.
     """
@@ -68,7 +74,7 @@ def blocks_of(result: str, threads: int) -> Blocks:
 
     def add_block(
         memory, start, found, first, columns, last, batch,
-        of_x, of_y, of_c, depth, alpha, unmarked,
+        of_x, of_y, of_c, depth, unmarked,
     ):  # fmt: skip
         marks, members, _, _, _, xs, ys, x_at, y_at = memory
         x, _, x_outliers, x_lines, x_batch, x_line, x_k, x_marks, x_along = of_x
@@ -136,7 +142,7 @@ def blocks_of(result: str, threads: int) -> Blocks:
                             line = np.int64(first + members[start + down + i * DOWN])
                             at = c_start + line * c_x
                             at += np.int64(columns + across + j * ACROSS) * c_y
-                            c[at] = c[at] + REAL(alpha) * sums[BESIDE * i + j]
+                            c[at] = c[at] + sums[BESIDE * i + j]
         cuda.syncthreads()  # before shared memory is another block's
 
     return Blocks(X_SIDE, Y_SIDE, 2 * STEP * X_ROW, 2 * STEP * Y_ROW, device(add_block))
@@ -220,9 +226,9 @@ def repair_kernel(
     def kernel(
         a, b, c, a_flags, b_flags, a_words, b_words, a_outliers, b_outliers,
         a_other_flags, b_other_flags, a_other_words, b_other_words, guard, guarded,
-        m, n, k, block, blocks, alpha,
+        m, n, k, block, blocks,
         a_batch, a_row, a_k, a_marks, b_batch, b_row, b_k, b_marks, c_batch, c_row,
-        lines, a_tiles, tiles, a_along, b_along, batches, products, share, look, replaces,
+        lines, a_tiles, tiles, a_along, b_along, batches, products, share, look,
     ):  # fmt: skip
         marks = cuda.shared.array(LINES, np.uint8)
         members = cuda.shared.array(LINES, np.uint16)
@@ -234,6 +240,8 @@ def repair_kernel(
         x_at = cuda.shared.array(AT_ONCE, np.int64)
         y_at = cuda.shared.array(BESIDE, np.int64)
         memory = marks, members, counts, sums, others, xs, ys, x_at, y_at
+        wait_for_launch()
+        let_next_begin()
         index = np.int32(cuda.blockIdx.x)
         own = np.int32(index // share)
         start = np.int32(own * products)
@@ -246,10 +254,9 @@ def repair_kernel(
         depth = k, block, blocks
         in_a = in_b = True
         if look:
-            set_a, set_b = any_set(
-                a_flags, a_words, start * a_marks, (end - 1) * a_marks + m,
-                b_flags, b_words, start * b_marks, (end - 1) * b_marks + n,
-            )  # fmt: skip
+            flags_a = a_flags, a_words, start * a_marks, (end - 1) * a_marks + m
+            flags_b = b_flags, b_words, start * b_marks, (end - 1) * b_marks + n
+            set_a, set_b = any_set(flags_a, flags_b)
             if cuda.syncthreads_or(set_a | set_b) == 0:
                 return
             in_a = cuda.syncthreads_or(set_a) != 0
@@ -261,14 +268,12 @@ def repair_kernel(
             if in_a if tile < a_tiles else in_b:
                 if tile < a_tiles:
                     of_c = c, np.int64(batch) * c_batch, c_row, 1
-                    rows(
-                        memory, lines, tile, batch, of_a, of_b, of_c, depth, alpha, replaces, False
-                    )
+                    rows(memory, lines, tile, batch, of_a, of_b, of_c, depth, False)
                 else:
                     of_c_columns = c, np.int64(batch) * c_batch, 1, c_row
                     columns(
                         memory, lines, np.int32(tile - a_tiles), batch,
-                        of_b, of_a, of_c_columns, depth, alpha, replaces, True,
+                        of_b, of_a, of_c_columns, depth, True,
                     )  # fmt: skip
 
     kernel.launch_bounds = threads, RESIDENT
@@ -276,15 +281,14 @@ def repair_kernel(
     flags = bytes_, bytes_, words, words, bytes_, bytes_
     others = bytes_, bytes_, words, words, types.CPointer(types.int32), types.int64
     operands = [types.CPointer(getattr(types, name)) for name in (left, right, result)]
-    lengths = [types.int64] * 5
-    return kernel, (*operands, *flags, *others, *lengths, types.float64, *[types.int64] * 20)
+    return kernel, (*operands, *flags, *others, *[types.int64] * 24)
 
 
 @device
-def any_set(
-    a_flags, a_words, a_start, a_end, b_flags, b_words, b_start, b_end
-):  # fmt: skip
+def any_set(flags_a, flags_b):
     """The bits that are set in this thread's share of each operand's flags, from start to end."""
+    a_flags, a_words, a_start, a_end = flags_a
+    b_flags, b_words, b_start, b_end = flags_b
     thread = np.int64(cuda.threadIdx.x)
     threads = np.int64(cuda.blockDim.x)
     a_first, a_count, in_a = ends(a_flags, a_start, a_end, thread)
@@ -332,7 +336,7 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
     AT_ONCE, BESIDE, add_block = at_once.lines, at_once.columns, at_once.add
 
     def lines(
-        memory, span, tile, batch, of_x, of_y, of_c, depth, alpha, replaces, unmarked
+        memory, span, tile, batch, of_x, of_y, of_c, depth, unmarked
     ):  # fmt: skip
         marks, members, counts, sums, others, _, _, _, _ = memory
         x, x_flags, x_outliers, x_lines, x_batch, x_line, x_k, x_marks, _ = of_x
@@ -353,7 +357,7 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
             marks[i] = mark
             marked = np.uint8(marked | mark)
         # What overflowed of large lines, where neither line has left and will be added to.
-        if cuda.syncthreads_or(marked & LARGE) and replaces != 0:
+        if cuda.syncthreads_or(marked & LARGE):
             for spot in range(thread, count * np.int32(COLUMNS), np.int32(THREADS)):
                 i, other = np.int32(spot // COLUMNS), np.int32(columns + spot % COLUMNS)
                 if marks[i] == LARGE and other < last:
@@ -367,7 +371,7 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
                             total += REAL(x[x_start + place_k * x_k]) * REAL(
                                 y[y_start + place_k * y_k]
                             )
-                        c[at] = REAL(alpha) * total
+                        c[at] = total
         if cuda.syncthreads_or(marked & LEAVES) == 0:
             return
         found = np.int32(list_members(members, counts, marks, count, thread, THREADS))
@@ -378,7 +382,7 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
                     add_block(
                         memory, start, found, first,
                         column, np.int32(min(column + BESIDE, last)), batch,
-                        of_x, of_y, of_c, depth, alpha, unmarked,
+                        of_x, of_y, of_c, depth, unmarked,
                     )  # fmt: skip
             return
 
@@ -434,7 +438,7 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
                         total += sums[slot + i_part]
                         of_rest += others[slot + i_part]
                     at = c_start + line * c_x + other * c_y
-                    c[at] = (c[at] + REAL(alpha) * total) + REAL(alpha) * of_rest
+                    c[at] = (c[at] + total) + of_rest
                 cuda.syncthreads()
         cuda.syncthreads()  # before the marks are another tile's
 

@@ -13,8 +13,8 @@ from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
-from mixpert_py.runtime.packing.blocks import shared_memory
 from mixpert_py.runtime.packing.operand import VECTOR, DevicePacked, Form, Layout, Operand, up
+from mixpert_py.runtime.packing.readers import shared_memory
 from mixpert_py.runtime.schemes.crt import CLIP
 from mixpert_py.runtime.schemes.integers import Integers
 from mixpert_py.runtime.splitter import Residues

@@ -24,7 +24,7 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, STEP
-from mixpert_py.runtime.kernels.intrinsics import device
+from mixpert_py.runtime.kernels.intrinsics import device, launched
 from mixpert_py.runtime.packing.digits import (
     FORMATS,
     TOO_FINE,
@@ -35,7 +35,7 @@ from mixpert_py.runtime.packing.digits import (
 )
 from mixpert_py.runtime.packing.floats import finest_of
 from mixpert_py.runtime.packing.loads import load_eight, load_items
-from mixpert_py.runtime.packing.operand import ITEM
+from mixpert_py.runtime.packing.operand import ITEM, Side
 from mixpert_py.runtime.packing.panel_parts import (
     fast_path,
     slow_path,
@@ -43,7 +43,6 @@ from mixpert_py.runtime.packing.panel_parts import (
     words_made,
     write_row,
 )
-from mixpert_py.runtime.packing.side import Side
 
 # Threads that a multiprocessor is to have room for, and in double precision. Left alone, the
 # compiler takes more registers, and too little of memory is on its way.
@@ -81,8 +80,9 @@ def row_kernel(
 
     single = left.wide == right.wide == "float32"
     resident = RESIDENT if single else RESIDENT_DOUBLE
-    kernel.launch_bounds = threads, -(-resident // threads)
-    return kernel, (*operand(left), *operand(right), *[types.int64] * 4)
+    found, signature = launched(kernel, *operand(left), *operand(right), *[types.int64] * 4)
+    found.launch_bounds = threads, -(-resident // threads)
+    return found, signature
 
 
 def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any:

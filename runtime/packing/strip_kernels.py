@@ -37,6 +37,7 @@ from mixpert_py.runtime.kernels.abi import (
 )
 from mixpert_py.runtime.kernels.intrinsics import (
     device,
+    launched,
     power_of_two,
     trailing_zeros,
 )
@@ -50,8 +51,14 @@ from mixpert_py.runtime.packing.digits import (
 )
 from mixpert_py.runtime.packing.floats import finest_of, float_item, leaves_by_span
 from mixpert_py.runtime.packing.loads import load_strip
-from mixpert_py.runtime.packing.operand import CACHE_LANES, DEPTH, ITEM, MOST_THREADS
-from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.packing.operand import (
+    CACHE_LANES,
+    DEPTH,
+    ITEM,
+    MOST_THREADS,
+    Side,
+    strip_threads,
+)
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
 NONFINITE_CODE, OUTLIER_CODE = 1 << 22, 1 << 21  # above every exponent: the row leaves
@@ -108,7 +115,9 @@ def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
         else:
             second(index - a_grid, of_b, lengths, scratch, partials)
 
-    return kernel, _argument_types(left, right)
+    found, signature = launched(kernel, *_argument_types(left, right))
+    found.launch_bounds = strip_threads((left, right)), 1
+    return found, signature
 
 
 def _argument_types(left: Side, right: Side) -> tuple[Any, ...]:
@@ -244,10 +253,10 @@ def _strip(side: Side, item: Any) -> Any:
                 own = np.float64(float_of(top)) if top < INFINITE else inf
                 own = highest(scratch, partials, own, slot, place, lanes, strand)
                 largest = own
+                many = max(lanes >> 3, 1)
+                top_row = r - (r & (GROUP - 1))
                 if GROUP > 1:
                     largest = 0.0
-                    many = max(lanes >> 3, 1)
-                    top_row = r - (r & (GROUP - 1))
                     for i in range(GROUP):
                         other = (((top_row + i) << (across_log - lanes_log)) + segment) * many
                         for j in range(many):
@@ -321,10 +330,12 @@ def _strip(side: Side, item: Any) -> Any:
 
                 if GROUP > 1:
                     excess = parts[1] - LOSS * parts[0]
-                    excess = group_total(
-                        scratch, partials, excess, slot, place, lanes, strand,
-                        r, across_log - lanes_log, segment, GROUP,
-                    )  # fmt: skip
+                    total(scratch, partials, excess, slot, place, lanes, strand)
+                    excess = 0.0
+                    for i in range(GROUP):
+                        other = (((top_row + i) << (across_log - lanes_log)) + segment) * many
+                        for j in range(many):
+                            excess += partials[other + j]
                     if excess > 0.0:
                         out = True
                         for turn in range(turns):
@@ -414,19 +425,3 @@ def _reduction(combine: Any) -> Any:
 
 highest = _reduction(lambda value, other: max(value, other))
 total = _reduction(lambda value, other: value + other)
-
-
-@device
-def group_total(
-    scratch, partials, value, slot, place, lanes, strand, r, strands_log, segment, group
-):  # fmt: skip
-    """The sum of float64 values of all threads of a group's rows, for each of them."""
-    total(scratch, partials, value, slot, place, lanes, strand)
-    many = max(lanes >> 3, 1)
-    first = r & ~(group - 1)
-    value = 0.0
-    for i in range(group):
-        other = (((first + i) << strands_log) + segment) * many
-        for j in range(many):
-            value += partials[other + j]
-    return value

@@ -125,7 +125,7 @@ def _scheme(cupy: ModuleType, clock: Clock, name: str) -> tuple[list[Kernel], Pa
 
 def _kernel(cupy: ModuleType, clock: Clock, scheme: Scheme, tile: Tile) -> Kernel:
     """A wave has as many tiles as there are multiprocessors, in the squarest rectangle."""
-    from mixpert_py.runtime.gpu.gemm import chip, gemm
+    from mixpert_py.runtime.gpu.gemm import KernelChoice, chip, gemm
 
     count = chip(cupy.cuda.Device().id).multiprocessors
     down = next(d for d in range(math.isqrt(count), 0, -1) if count % d == 0)
@@ -134,7 +134,7 @@ def _kernel(cupy: ModuleType, clock: Clock, scheme: Scheme, tile: Tile) -> Kerne
     def call(rows: int, k: int) -> Callable[[], Any]:
         left, right = _packed(cupy, scheme, rows, k, n)
         c = cupy.empty((rows, n), "float32")
-        return lambda: gemm(left, right, scheme, c, tile=tile)
+        return lambda: gemm(left, right, scheme, c, choice=KernelChoice(tile=tile))
 
     calls = {"short": call(m, SHORT), "long": call(m, LONG), "waves": call(WAVES * m, SHORT)}
     times = _times(clock, calls)
@@ -220,7 +220,7 @@ def compile_kernels(schemes: list[str]) -> None:
 def _compile_one(name: str) -> None:
     import cupy
 
-    from mixpert_py.runtime.gpu.gemm import chip, gemm
+    from mixpert_py.runtime.gpu.gemm import KernelChoice, chip, gemm
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
 
     scheme = get(name)
@@ -230,7 +230,8 @@ def _compile_one(name: str) -> None:
     left, right = _packed(cupy, scheme, TINY, SHORT, TINY)
     here = chip(cupy.cuda.Device().id)
     for tile in candidates(scheme, depth_of(scheme, SHORT), wide=False, chip=here):
-        gemm(left, right, scheme, cupy.empty((TINY, TINY), "float32"), tile=tile)
+        c = cupy.empty((TINY, TINY), "float32")
+        gemm(left, right, scheme, c, choice=KernelChoice(tile=tile))
     cupy.cuda.Device().synchronize()
 
 

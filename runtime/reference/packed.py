@@ -1,8 +1,9 @@
 """A split operand of the reference backend, and the rows and tiles that leave its slices.
 
-A packed operand has slices laid out for the engine, and their exponents. Rows and tiles whose entries differ too much in size for one exponent are outliers. They are multiplied in
-the result's own precision, and added in a fixed order: A's outliers times all of B, then the rest
-of A times B's outliers.
+A packed operand has slices laid out for the engine, and their exponents. Rows and tiles whose
+entries differ too much in size for one exponent are outliers. They are multiplied in the result's
+own precision, and added in a fixed order: A's outliers times all of B, then the rest of A times B's
+outliers.
 """
 
 from dataclasses import dataclass

@@ -55,7 +55,7 @@ def tiles_headline(rows: Sequence[Row]) -> str:
 
 def by_stages(place: Place, n: int) -> tuple[Tile, dict[int, Call]]:
     """The model's tile for an N × N × N product, and the kernel alone by its number of stages."""
-    from mixpert_py.runtime.gpu.gemm import gemm, kernel_times
+    from mixpert_py.runtime.gpu.gemm import KernelChoice, gemm, kernel_times
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
 
     scheme, n = get(PIPELINED), place.size(n)
@@ -67,7 +67,7 @@ def by_stages(place: Place, n: int) -> tuple[Tile, dict[int, Call]]:
     size = tile.shared // tile.stages
     call = partial(gemm, left, right, scheme, place.xp.empty((n, n), "float32"))
     return tile, {
-        few: partial(call, tile=replace(tile, stages=few, shared=few * size))
+        few: partial(call, choice=KernelChoice(tile=replace(tile, stages=few, shared=few * size)))
         for few in STAGE
         if few <= tile.stages
     }

@@ -78,7 +78,7 @@ def rows(small: bool) -> list[dict[str, Any]]:
 
 def _row(cupy: Any, clock: EventClock, pair: Pair) -> dict[str, Any]:
     from mixpert_py.runtime.api import matmul
-    from mixpert_py.runtime.gpu.gemm import gemm, kernel_times
+    from mixpert_py.runtime.gpu.gemm import KernelChoice, gemm, kernel_times
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
 
     scheme = get(pair.scheme)
@@ -93,7 +93,7 @@ def _row(cupy: Any, clock: EventClock, pair: Pair) -> dict[str, Any]:
     tiles = candidates(scheme, depth, wide=False, chip=times.chip)
 
     def call(tile: Tile) -> Callable[[], Any]:
-        return lambda: gemm(left, right, scheme, c, tile=tile)
+        return lambda: gemm(left, right, scheme, c, choice=KernelChoice(tile=tile))
 
     samples = in_turn(clock, {_name(tile): call(tile) for tile in tiles}, ROUNDS)
     predicted = prediction.product(times, scheme, (pair.m, pair.k, pair.n), pair.batch)

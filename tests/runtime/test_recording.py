@@ -83,18 +83,18 @@ def test_launches_are_made_at_the_addresses_of_each_call() -> None:
 
 
 def test_a_launch_may_interrupt_another() -> None:
-    """Each has arguments of its own; a gate's address is the last one."""
+    """Each has arguments of its own."""
     driver = Driver(SIZES)
     launch = driver.cuLaunchKernelEx
-    kernel = Kernel("words", 1, None, driver, early=True, gated=True)
+    kernel = Kernel("words", 1, None, driver, early=True)
 
     def interrupted(*given: Any) -> int:
         driver.cuLaunchKernelEx = launch  # type: ignore[method-assign]
-        kernel.launch_words(1, 1, (3, 4), 0, 0)
+        kernel.launch_words(1, 1, (3, 4, 0), 0, 0)
         return launch(*given)
 
     driver.cuLaunchKernelEx = interrupted  # type: ignore[method-assign]
-    kernel.launch_words(5, 64, (1 << 62, -1), 1024, 9, gate=7)
+    kernel.launch_words(5, 64, (1 << 62, -1, 7), 1024, 9)
     assert driver.found == [
         (1, 0, (1, 1, 1, 1, 1, 1, 0), 1, struct.pack("3q", 3, 4, 0)),
         (1, 9, (5, 1, 1, 64, 1, 1, 1024), 1, struct.pack("3q", 1 << 62, -1, 7)),

@@ -17,7 +17,7 @@ from mixpert_py.runtime.kernels.compile import entry, source_text
 from mixpert_py.runtime.model.kernel_times import KernelTimes, chip_of
 from mixpert_py.runtime.model.known_devices import find
 from mixpert_py.runtime.model.prediction import depth_of
-from mixpert_py.runtime.packing import blocks, launch, rows
+from mixpert_py.runtime.packing import launch, readers
 from mixpert_py.runtime.packing import residues as residue_packing
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.scheme import Scheme
@@ -61,13 +61,13 @@ def test_packing_of_float32_is_shipped(
     capability: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of sizes that are none of those that were listed, too."""
-    monkeypatch.setattr(rows, "has_clusters", lambda device: capability == "90")
-    monkeypatch.setattr(blocks, "shared_memory", lambda device: 99 * 1024)
+    monkeypatch.setattr(readers, "has_clusters", lambda device: capability == "90")
+    monkeypatch.setattr(readers, "shared_memory", lambda device: 99 * 1024)
     sides = (500, 1000, 1500, 2000, 4096, 10_000)
     for n, a, b in product(sides, (False, True), (False, True)):
         task = launch.PackingTask(scheme_of(name), "both", forms(n, a, b), "float32")
-        for kernel, part in packing._choices(task):
-            config = packing._config(kernel, part)
+        for kernel, part in packing.choices(task):
+            config = readers.config_of(kernel, part)
             module, factory = config.kernel
             where = f"mixpert_py.runtime.packing.{module}", factory, config.constants
             ptx = shipped.ptx(*where, capability)

@@ -61,14 +61,14 @@ def uploaded(it: Layout) -> Uploaded:
     return Uploaded(memory, cupy.asarray(it.scales), sizes)
 
 
-def product(a: Any, b: Any, scheme: Scheme, family: Family, **more: Any) -> Any:
-    from mixpert_py.runtime.gpu.gemm import chip, gemm
+def product(a: Any, b: Any, scheme: Scheme, family: Family) -> Any:
+    from mixpert_py.runtime.gpu.gemm import KernelChoice, chip, gemm
 
     if family is HOPPER and chip(0).family is not HOPPER:
         pytest.skip("kernels for compute capability 9.0")
     left, right = (uploaded(it) for it in layouts(a, b, scheme))
     out = cupy.full((1, a.shape[0], b.shape[1]), np.nan, a.dtype)
-    gemm(left, right, scheme, out, family=family, **more)
+    gemm(left, right, scheme, out, choice=KernelChoice(family))
     return out.get()[0]
 
 

@@ -67,7 +67,7 @@ def made(a: Any, b: Any, **given: Any) -> Any:
     from mixpert_py.runtime.gpu import multiply as gpu_backend
     from mixpert_py.runtime.gpu import slices
 
-    return slices.multiply(gpu_backend.cuda_kernels(), a, b, FP16X3, **given)
+    return slices.multiply(gpu_backend.cuda_kernels(), slices.Operands(a, b), FP16X3, **given)
 
 
 def beyond(a: Any, b: Any, value: Any) -> int:

@@ -7,10 +7,15 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.packing.blocks import strip_config
 from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, Which
 from mixpert_py.runtime.packing.operand import Operand
-from mixpert_py.runtime.packing.rows import cluster_config, panel_config, row_config
+from mixpert_py.runtime.packing.readers import (
+    Reader,
+    cluster_config,
+    panel_config,
+    row_config,
+    strip_config,
+)
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.floats import WIDER
 from mixpert_py.runtime.splitter import BF16, FP16, TF32, Digits, FloatSlices
@@ -18,18 +23,17 @@ from tests.every_check import EVERY_CHECK
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
 
-Kernel = Literal["strips", "rows", "panels", "clusters"]
 Order = Literal["C", "F"]  # whether K is the contiguous direction, or rows are
-KERNELS: dict[Kernel, Callable[..., PackingConfig]] = {
+KERNELS: dict[Reader, Callable[..., PackingConfig]] = {
     "strips": strip_config,
     "rows": row_config,
     "panels": panel_config,
     "clusters": cluster_config,
 }
-WHOLE: tuple[Kernel, ...] = ("rows", "panels", "clusters")
+WHOLE: tuple[Reader, ...] = ("rows", "panels", "clusters")
 ANY = ("CC", "FF", "CF", "FC")
 ORDERS = {"strips": ANY, "rows": ("CC",), "panels": ("FF",), "clusters": ("FF",)}
-DEFAULT: dict[Kernel, tuple[str, ...]] = {
+DEFAULT: dict[Reader, tuple[str, ...]] = {
     "strips": ("int8x6", "fp16x3", "int8x10", "mixpert-IV", "tf32x3"),
     **dict.fromkeys(WHOLE, ("int8x6", "fp16x3", "tf32x3")),
 }
@@ -38,7 +42,7 @@ DEFAULT: dict[Kernel, tuple[str, ...]] = {
 class Case(NamedTuple):
     """Operands that a kernel packs under a scheme. order: of A's rows, and of B's columns."""
 
-    kernel: Kernel
+    kernel: Reader
     operands: str
     scheme: str
     dtype: str = "float32"
@@ -216,14 +220,14 @@ OPERANDS: dict[str, Callable[[type], Any]] = {
 }
 
 
-def suited(kernel: Kernel) -> list[str]:
+def suited(kernel: Reader) -> list[str]:
     """The schemes whose slices a kernel makes."""
     if kernel == "strips":
         return [*SCHEMES]
     return [name for name in SCHEMES if not name.startswith(("mixpert", "int8x10"))]
 
 
-def every(kernel: Kernel) -> list[Case]:
+def every(kernel: Reader) -> list[Case]:
     """Each scheme on what is difficult, each family and shape; all pairs with EVERY_CHECK=1."""
     orders, types, defaults = ORDERS[kernel], ("float32", "float64"), DEFAULT[kernel]
     if EVERY_CHECK:
@@ -287,7 +291,7 @@ CASES_OF_A_GPU = [
 ]
 
 
-def parts(kernel: Kernel, task: PackingTask, xs: list[Operand]) -> list[Any]:
+def parts(kernel: Reader, task: PackingTask, xs: list[Operand]) -> list[Any]:
     """The launches that a task takes: only rows and strips are packed together unlike."""
     if len(xs) == 2 and kernel in WHOLE[1:] and task.sides[0] != task.sides[1]:
         return [(one, [x]) for one, x in zip(task.each(), xs, strict=True)]

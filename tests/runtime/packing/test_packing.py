@@ -3,8 +3,6 @@
 import itertools
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +12,6 @@ import pytest
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing import launch as launching
-from mixpert_py.runtime.packing.blocks import shared_memory, strip_config
 from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, prepare
 from mixpert_py.runtime.packing.operand import (
     CACHE_LANES,
@@ -25,16 +22,19 @@ from mixpert_py.runtime.packing.operand import (
     DevicePacked,
     Form,
     Operand,
+    side,
 )
-from mixpert_py.runtime.packing.rows import (
+from mixpert_py.runtime.packing.readers import (
     ClusterTuning,
     PanelTuning,
+    Reader,
     RowTuning,
     cluster_shape,
+    config_of,
     has_clusters,
     rows_suit,
+    strip_config,
 )
-from mixpert_py.runtime.packing.side import side
 from mixpert_py.runtime.splitter import FloatSlices
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.packing.cases import (
@@ -46,7 +46,6 @@ from tests.runtime.packing.cases import (
     SCHEMES,
     WHOLE,
     Case,
-    Kernel,
     difficult,
     normal,
     parts,
@@ -86,7 +85,7 @@ def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: in
     return Form(memory, batch, rows, k, rows * k, *strides, True)
 
 
-def configured(kernel: Kernel, *forms: Form) -> PackingConfig:
+def configured(kernel: Reader, *forms: Form) -> PackingConfig:
     which: Any = "both" if len(forms) == 2 else "left"
     result = max(x.memory for x in forms)
     return KERNELS[kernel](PackingTask(INT8X6, which, forms, result))
@@ -95,7 +94,7 @@ def configured(kernel: Kernel, *forms: Form) -> PackingConfig:
 @pytest.mark.parametrize("k", [1, 64, 65, 100, 1024, 8192])
 @pytest.mark.parametrize("rows", [1, 16, 127, 1000, 8192])
 @pytest.mark.parametrize(("kernel", "order"), [(x, o) for x in KERNELS for o in ORDERS[x]])
-def test_every_row_is_some_blocks(kernel: Kernel, order: str, rows: int, k: int) -> None:
+def test_every_row_is_some_blocks(kernel: Reader, order: str, rows: int, k: int) -> None:
     forms = form(rows, k, order[0], batch=2), form(33, k, order[1])
     how = configured(kernel, *forms)
     counts, per_block = [], 1
@@ -117,8 +116,8 @@ def test_every_row_is_some_blocks(kernel: Kernel, order: str, rows: int, k: int)
         _, total, runs, length, _, steps = how.lengths
         assert (runs - 1) * length * how.threads < steps * STEP <= runs * length * how.threads
         assert length == 1 or total * runs >= 1024
-        assert how.extras.panels == (0, counts[0], sum(counts))
-        per_block = 2 * runs  # each run is looked at, and cut
+        assert how.phases == (0, 1)  # each run is looked at, and cut
+        per_block = runs
     assert how.grid == per_block * sum(counts)
     assert how.lengths[0] == counts[0]
     assert {k, how.layouts[0].steps} <= set(how.lengths)
@@ -194,7 +193,7 @@ def test_wide_loads_only_where_all_are_aligned(change: dict[str, Any], vector: i
 
 @pytest.mark.parametrize("empty", [(0, 5, 1), (5, 0, 1), (5, 5, 0)])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_nothing_is_not_packed(kernel: Kernel, empty: tuple[int, int, int]) -> None:
+def test_nothing_is_not_packed(kernel: Reader, empty: tuple[int, int, int]) -> None:
     rows, k, batch = empty
     with pytest.raises(ShapeError, match="nothing to pack"):
         configured(kernel, form(rows, k, batch=batch))
@@ -218,24 +217,12 @@ class NoDevice:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.launches: list[tuple[Any, ...]] = []
         self.memory: dict[int, int] = {}
-        kernel = SimpleNamespace(gated=True, launch=self.launch)
-        runtime = SimpleNamespace(
-            CUDARuntimeError=RuntimeError,
-            memsetAsync=lambda *given: None,
-            streamIsCapturing=lambda stream: 0,
-        )
-        self.cuda: Any = SimpleNamespace(
-            alloc=self.alloc,
-            Memory=self.alloc,
-            MemoryPointer=lambda memory, offset: memory,
-            runtime=runtime,
-            stream=SimpleNamespace(is_capturing=lambda: False),
-        )
-        monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=self.cuda))
+        kernel = SimpleNamespace(launch_words=self.launch)
+        cuda = SimpleNamespace(alloc=self.alloc)
+        monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
         monkeypatch.setattr(launching, "numba_kernel", lambda *given, **named: kernel)
 
     def alloc(self, size: int) -> Any:
-        sleep(0.0001)  # threads may take turns here
         place = max((start + taken for start, taken in self.memory.items()), default=1 << 20)
         device = self
 
@@ -262,7 +249,7 @@ def no_device(monkeypatch: pytest.MonkeyPatch) -> NoDevice:
 )
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_is_packed_lies_in_one_allocation(
-    no_device: NoDevice, kernel: Kernel, block: int | None, count: int
+    no_device: NoDevice, kernel: Reader, block: int | None, count: int
 ) -> None:
     """And the kernel is told where."""
     order = ORDERS[kernel][0][0]
@@ -285,10 +272,14 @@ def test_what_is_packed_lies_in_one_allocation(
         }
         assert all((getattr(one, name) != 0) == (size > 0) for name, size in ends.items())
         places += [(getattr(one, name), size) for name, size in ends.items() if size]
-    ((grid, threads, signature, values, shared, stream),) = no_device.launches
-    assert (grid, threads, shared) == (config.grid, config.threads, config.shared)
-    assert (stream, values[-1], len(signature.offsets)) == (7, 0, len(values))
-    each = (len(values) - 1 - len(config.lengths) - (config.extras is not None)) // 2
+    for phase, launch in zip(
+        config.phases or (config.lengths[-1],), no_device.launches, strict=True
+    ):
+        grid, threads, values, shared, stream = launch
+        assert (grid, threads, shared) == (config.grid, config.threads, config.shared)
+        assert (stream, values[:2], values[-1]) == (7, (0, 0), phase)
+    values = values[2:]
+    each = (len(values) - len(config.lengths) - (config.phases != ())) // 2
     # One operand stands for both: the kernel finds as many words either way.
     for i, at in ((0, 0), (count - 1, each)):
         one = packed[i]
@@ -298,46 +289,18 @@ def test_what_is_packed_lies_in_one_allocation(
     if kernel == "panels":  # what blocks leave each other, in the same allocation
         place, runs = packed[0].layout, config.lengths[2]
         rows = -(-place.rows // 32) * 32 * place.batch
-        sizes = (*[4 * rows * runs] * 3, 12 * rows * runs, 16 * rows, 8 * rows)
-        places += zip(values[4:10], sizes, strict=True)
+        sizes = (*[4 * rows * runs] * 3, 12 * rows * runs, 4 * rows // 32)
+        places += zip(values[4:9], sizes, strict=True)
     places.sort()
     for (at, taken), (following, _) in itertools.pairwise([*places, (start + size, 0)]):
         assert at % 256 == 0
         assert at + taken <= following
 
 
-def panels(no_device: NoDevice, rows: int, stream: int) -> Any:
-    """A launch's counters, the number of the launch, and the owner of their memory."""
-    extras = configured("panels", form(rows, 300, "F")).extras
-    assert extras is not None
-    ((*_, counters),), (number,), owner = extras(0, stream, no_device.cuda)
-    return counters, number, owner
-
-
-def test_no_two_launches_of_a_stream_have_one_number(no_device: NoDevice) -> None:
-    """Also those of threads that share it; and another stream counts by itself."""
-    with ThreadPoolExecutor(4) as pool:
-        taken = list(pool.map(lambda _: panels(no_device, 100, 771), range(200)))
-    assert len({counters for counters, _, _ in taken}) == 1
-    assert sorted(number for _, number, _ in taken) == list(range(1, 201))
-    assert panels(no_device, 100, 772)[0] != taken[0][0]
-
-
-def test_counters_stay_until_they_are_used(no_device: NoDevice) -> None:
-    """Although a thread that shares the stream takes larger ones in between."""
-    counters, number, owner = panels(no_device, 100, 773)
-    larger, first, other = panels(no_device, 32 * 1000, 773)
-    assert (number, first) == (1, 1)
-    assert no_device.memory[larger] >= 4 * 3 * 1000
-    assert no_device.memory[counters] >= 4 * 3 * 4
-    assert owner is not other
-    assert panels(no_device, 100, 773)[:2] == (larger, 2)
-
-
 # The same on a GPU.
 
 
-def need(kernel: Kernel) -> None:
+def need(kernel: Reader) -> None:
     import cupy
 
     if kernel == "clusters" and not has_clusters(cupy.cuda.Device().id):
@@ -360,16 +323,11 @@ def operands_of(a: Any, b: Any) -> list[Operand]:
 
 
 def packed(
-    kernel: Kernel, xs: list[Operand], task: PackingTask, make: Callable[..., Any] | None = None
+    kernel: Reader, xs: list[Operand], task: PackingTask, make: Callable[..., Any] | None = None
 ) -> list[DevicePacked]:
     found: list[DevicePacked] = []
     for part, its in parts(kernel, task, xs):
-        if make is not None:
-            config = make(part)
-        elif kernel == "strips":
-            config = strip_config(part, shared_memory(task.device))
-        else:
-            config = KERNELS[kernel](part)
+        config = config_of(kernel, part) if make is None else make(part)
         found += prepare(config).pack(tuple(its), 0)
     return found
 
@@ -414,12 +372,12 @@ def test_bits_of_the_reference(case: Case) -> None:
     [
         *(("rows", RowTuning(items=1)), ("rows", RowTuning(items=2)), ("rows", RowTuning(512))),
         *(("panels", PanelTuning(128)), ("panels", PanelTuning(512))),
-        *(("panels", PanelTuning(patience=0)), ("panels", PanelTuning(longest=3, blocks=1))),
+        ("panels", PanelTuning(longest=3, blocks=1)),
         *(("clusters", ClusterTuning(((n, 16),))) for n in (128, 256, 1024)),
     ],
     ids=str,
 )
-def test_sizes_of_launches_change_no_bit(kernel: Kernel, make: Any) -> None:
+def test_sizes_of_launches_change_no_bit(kernel: Reader, make: Any) -> None:
     need(kernel)
     order = ORDERS[kernel][0]
     with np.errstate(all="ignore"):
@@ -435,7 +393,7 @@ def test_sizes_of_launches_change_no_bit(kernel: Kernel, make: Any) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_batches(kernel: Kernel) -> None:
+def test_batches(kernel: Reader) -> None:
     need(kernel)
     x = np.stack([normal(200, 500, seed) for seed in range(3)]).astype(np.float32)
     x[1, 40, 7] = np.nan
@@ -467,7 +425,7 @@ def test_batches(kernel: Kernel) -> None:
     ],
 )
 def test_the_kernel_that_suits_packs_and_a_graph_can(k: int, order: str, kernel: str) -> None:
-    """A graph has counters of its own: it may run beside what is enqueued later."""
+    """A graph may run beside what is enqueued later."""
     import cupy
 
     from mixpert_py.runtime.packing import by_rows, pack_one, preparations
@@ -475,7 +433,7 @@ def test_the_kernel_that_suits_packs_and_a_graph_can(k: int, order: str, kernel:
     y = cupy.asarray(cupy.random.default_rng(3).standard_normal((300, k), "float32"), order=order)
     operand = by_rows(y)
     task = PackingTask(INT8X6, "left", (operand.form,), "float32", device=operand.device)
-    (make,) = preparations(task, False)
+    (make,) = preparations(task)
     if has_clusters(operand.device) or kernel != "cluster_kernel":
         assert make().kernel.name == kernel
     (wanted,) = packed("strips", [operand], task)

@@ -16,8 +16,9 @@ from tests.runtime.emulations import EMULATIONS
 def test_tiles_cover_rows_and_columns(m: int, n: int, batch: int, most: int) -> None:
     a = Form("float32", 1, m, 50, 0, 50, 1, True)
     b = Form("float32", 1, n, 50, 0, 1, n, True)
-    grid, lengths, rest = words(a, b, 16, batch, m * n, n, most)
-    assert lengths == (m, n, 50, 16, 4)
+    grid, given = words(a, b, 16, batch, m * n, n, most)
+    assert given[:5] == (m, n, 50, 16, 4)
+    rest = given[5:]
     lines, rows, tiles = rest[10:13]
     assert rows == -(-m // lines) * -(-n // COLUMNS)
     assert tiles - rows == -(-n // lines) * -(-m // COLUMNS)
@@ -38,9 +39,9 @@ def test_a_shared_operand_has_no_next_product() -> None:
     """Wherever its array would have one: some matrices of a stack are packed, and lent, alone."""
     a = Form("float32", 1, 5, 50, 250, 50, 1, True)
     b = Form("float32", 3, 7, 50, 350, 1, 7, True)
-    _, _, rest = words(a, b, 50, 3, 35, 7, 264)
-    assert rest[:4] == (0, 50, 1, 0)
-    assert rest[4:8] == (350, 1, 7, 7)
+    _, given = words(a, b, 50, 3, 35, 7, 264)
+    assert given[5:9] == (0, 50, 1, 0)
+    assert given[9:13] == (350, 1, 7, 7)
 
 
 def test_a_vector_is_summed_alike_however_it_lies() -> None:
@@ -84,12 +85,12 @@ def test_flagged_lines_on_the_device(order: str, dtype: type, batch: int, count:
     found = []
     for _ in range(2):
         out = cupy.zeros((batch, m, n), dtype)
-        repair(left, right, out, alpha=2.0)
+        repair(left, right, out)
         found.append(out.get())
     np.testing.assert_array_equal(found[0], found[1])
     with np.errstate(all="ignore"):
-        exact = 2 * (a.astype(np.float64) @ b.astype(np.float64))
-        size = 2 * (np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)))
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        size = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
     marked = (rows > 0)[:, :, None] | (columns > 0)[:, None, :]
     assert not found[0][~marked].any()
     finite = marked & np.isfinite(exact)

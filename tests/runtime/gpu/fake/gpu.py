@@ -21,7 +21,7 @@ from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.guard import Guard
 from mixpert_py.runtime.gpu.speculation import MAX_UNSEEN, NEITHER, Known, Record, UnfitError
 from mixpert_py.runtime.kernels.tiny_block import EDGE
-from mixpert_py.runtime.packing import Operand, rows
+from mixpert_py.runtime.packing import Operand, readers
 from mixpert_py.runtime.packing.operand import layout
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.crt import NONE, Rows
@@ -105,7 +105,7 @@ class FakeGpu:
         monkeypatch.setitem(sys.modules, "cupy", cupy)
         monkeypatch.setattr(device, "may_be_here", lambda: True)
         device._find.cache_clear()
-        monkeypatch.setattr(rows, "has_clusters", lambda number: False)
+        monkeypatch.setattr(readers, "has_clusters", lambda number: False)
 
         monkeypatch.setattr(device, "_states", {})
         monkeypatch.setattr(worth, "MIN_K", 1)  # products of tests are small
@@ -145,20 +145,20 @@ class FakeGpu:
         b: Operand,
         scheme: Any,
         room_for: Any = None,
-        memory: Any = None,
-        gate: int = 0,
+        gate: Any = None,
         records: tuple[int, int] = (0, 0),
         **given: Any,
     ) -> Any:
-        assert room_for is None or memory is None
+        assert room_for is None or gate is None
         if room_for is not None:
             packed = self.pack(a, b, scheme, **given)
             more = needed(room_for, packed) - needed(scheme, packed)
             left, right = packed
             return left._replace(memory=(left.memory, Memory(self, max(more, 0)))), right
         result = "float64" if "float64" in (a.memory, b.memory) else "float32"
+        room = gate and gate.memory
         return tuple(
-            self.pack_one(x, scheme, side, result, memory, within=self.memory / 2, **given)
+            self.pack_one(x, scheme, side, result, room, within=self.memory / 2, **given)
             for x, side in ((a, "left"), (b, "right"))
         )
 

@@ -10,21 +10,20 @@ from numba import cuda
 from mixpert_py.runtime.packing import Operand
 from mixpert_py.runtime.packing.launch import PACKAGE, PackingConfig
 from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout
-from mixpert_py.runtime.packing.rows import ClusterTuning, PanelTuning, RowTuning, Workspace
+from mixpert_py.runtime.packing.readers import ClusterTuning, PanelTuning, RowTuning
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 from tests.runtime.families import Array
-from tests.runtime.packing.cases import KERNELS, Kernel, parts, task_of
+from tests.runtime.packing.cases import KERNELS, Reader, parts, task_of
 from tests.runtime.packing.simulated.simulation import simulation
 
 GARBAGE = 0xA5  # what fresh memory holds
-SERIAL = 7  # number of a launch
 # A cluster is one block in the simulator: the first that holds K.
 HELD = tuple((threads, 1) for threads in (64, 128, 256, 512, 1216))
-SMALL: dict[Kernel, dict[str, Any]] = {
+SMALL: dict[Reader, dict[str, Any]] = {
     "strips": {"threads": 16},
     "rows": {"tuning": RowTuning(32, 32)},
-    "panels": {"tuning": PanelTuning(32, 1, 2, 1)},
+    "panels": {"tuning": PanelTuning(32, 2, 1)},
     "clusters": {"tuning": ClusterTuning(HELD, HELD)},
 }
 
@@ -82,7 +81,7 @@ def operand(x: Array, columns: bool) -> Operand:
 
 
 def pack(
-    kernel: Kernel,
+    kernel: Reader,
     a: Array,
     b: Array | None,
     scheme: Scheme,
@@ -110,27 +109,23 @@ def _launch(how: PackingConfig, xs: list[Operand]) -> list[Buffers]:
         given.append((*[np.zeros(1)] * numbers, *how.words[0]))
     module, factory = how.kernel
     function, _ = getattr(import_module(f"{PACKAGE}.{module}"), factory)(*how.constants)
-    last = (SERIAL,) if how.extras else ()
     with simulation():
         launch = cuda.jit(function)[how.grid, how.threads, 0, how.shared]
-        launch(*given[0], *given[1], *how.lengths, *last)
-    for *_, counters in filter(None, between):
-        looked, made, cut = counters.reshape(-1, 3).T
-        assert not looked.any()  # for the next launch
-        assert (made == SERIAL).all()
-        assert not cut.any()
+        for phase in how.phases or (None,):
+            last = () if phase is None else (phase,)
+            launch(0, 0, *given[0], *given[1], *how.lengths, *last)
     return found
 
 
 def _between(how: PackingConfig, i: int) -> tuple[Any, ...]:
     """What blocks of a panel leave each other, and their counters; nothing of other kernels."""
-    side, workspace = how.constants[0], how.extras
-    if not isinstance(workspace, Workspace):
+    if not how.between[i]:
         return ()
+    side = how.constants[0]
     bits = "uint32" if side.memory == "float32" else "uint64"
-    kinds = bits, "int32", "float32", "float32", side.wide, "int32"
-    between = [
+    ends = *how.between[i], *(how.between[i + 1][:1] if i + 1 < len(how.between) else (how.bytes,))
+    kinds = bits, "int32", "float32", "float32", "int32"
+    return tuple(
         np.full(size, GARBAGE, np.uint8).view(kind)
-        for size, kind in zip(np.diff(workspace.offsets[i]), kinds, strict=True)
-    ]
-    return *between, np.zeros(3 * (workspace.panels[i + 1] - workspace.panels[i]), np.int32)
+        for size, kind in zip(np.diff(ends), kinds, strict=True)
+    )

@@ -15,7 +15,8 @@ from mixpert_py.runtime.kernels.intrinsics import (
     nearest_halves,
     second_half,
 )
-from mixpert_py.runtime.packing.rows import PanelTuning, RowTuning
+from mixpert_py.runtime.packing.readers import PanelTuning, RowTuning
+from mixpert_py.runtime.packing.readers import Reader as Name
 from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
 from tests.runtime.families import Array
@@ -31,7 +32,6 @@ from tests.runtime.packing.cases import (
     difficult,
     normal,
 )
-from tests.runtime.packing.cases import Kernel as Name
 from tests.runtime.packing.expected import compare
 from tests.runtime.packing.simulated.launches import pack
 
@@ -70,11 +70,11 @@ TUNINGS: list[tuple[Name, str, int, dict[str, Any]]] = [
     ("rows", "fp16x3", 200, {"tuning": RowTuning(64, 64)}),
     ("rows", "int8x6", 200, {"tuning": RowTuning(128, 128)}),
     ("rows", "int8x6", 600, {"tuning": RowTuning()}),
-    ("panels", "int8x6", 140, {"tuning": PanelTuning(32, 0, 1, 1)}),
-    ("panels", "fp16x3", 140, {"tuning": PanelTuning(32, 0, 3, 1)}),
-    ("panels", "int8x6", 140, {"tuning": PanelTuning(32, 1, 3, 1)}),
-    ("panels", "fp16x3", 200, {"tuning": PanelTuning(128, 1, 2, 1)}),
-    ("panels", "int8x6", 400, {"tuning": PanelTuning(patience=1)}),
+    ("panels", "int8x6", 140, {"tuning": PanelTuning(32, 1, 1)}),
+    ("panels", "fp16x3", 140, {"tuning": PanelTuning(32, 3, 1)}),
+    ("panels", "int8x6", 140, {"tuning": PanelTuning(32, 3, 1)}),
+    ("panels", "fp16x3", 200, {"tuning": PanelTuning(128, 2, 1)}),
+    ("panels", "int8x6", 400, {"tuning": PanelTuning()}),
     ("strips", "mixpert-IV", 200, {"threads": 32}),
     ("strips", "mixpert-full", 40, {"threads": 128}),
 ]

@@ -3,7 +3,6 @@
 Run by `tests/runtime/packing/test_packing.py` in a process of its own.
 """
 
-import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -74,11 +73,9 @@ def case(
 
 def repaired(
     job: Flagged,
-    alpha: float = 1.0,
     threads: int = 32,
     most: int = 3,
     anew: int | None = None,
-    replaces: bool = True,
 ) -> Array:
     """c after the kernel. anew: what the guard's word is, if there is one, and other flags with it.
     What lies past the flags looks set.
@@ -86,7 +83,7 @@ def repaired(
     c = job.c.copy()
     left, right = operand(job.a, False).form, operand(job.b, True).form
     strides = [stride // c.itemsize for stride in c.strides]
-    grid, lengths, rest = words(left, right, job.block, len(c), strides[0], strides[1], most)
+    grid, numbers = words(left, right, job.block, len(c), strides[0], strides[1], most)
     function, _ = repair_kernel(left.memory, right.memory, c.dtype.name, threads)
     padded = ((x.reshape(-1), (0, 31 - (x.size - 1) % 16)) for x in job.flags)
     marks = [np.pad(x, end, constant_values=GARBAGE) for x, end in padded]
@@ -95,16 +92,13 @@ def repaired(
     if anew is not None:
         wrong = [np.full_like(x, GARBAGE) for x in marks[:2]]
         (marks if anew else others)[:4] = wrong + [x.view(np.uint32) for x in wrong]
-    alpha = struct.unpack("d", struct.pack("d", alpha))[0]
     with simulation():
         operands = flat(job.a), flat(job.b), c.reshape(-1)
-        cuda.jit(function)[grid, threads](
-            *operands, *marks, *others, *lengths, alpha, *rest, int(replaces)
-        )
+        cuda.jit(function)[grid, threads](*operands, *marks, *others, *numbers)
     return c
 
 
-def wanted(job: Flagged, alpha: float) -> tuple[Array, Array]:
+def wanted(job: Flagged) -> tuple[Array, Array]:
     """What is to be there, in float64, and the size of what was added up."""
     batch, k = len(job.c), job.a.shape[-1]
     a, b = (np.broadcast_to(x.astype(np.float64), (batch, *x.shape[-2:])) for x in job[:2])
@@ -119,16 +113,14 @@ def wanted(job: Flagged, alpha: float) -> tuple[Array, Array]:
         parts = np.where(out_a, a, 0) @ b + np.where(out_a, 0, a) @ np.where(out_b, b, 0)
         whole = (left[:, :, None] | right[:, None, :]) & NONFINITE
         added = np.where(whole > 0, a @ b, parts)
-        return job.c + alpha * added, np.abs(np.nan_to_num(a)) @ np.abs(np.nan_to_num(b))
+        return job.c + added, np.abs(np.nan_to_num(a)) @ np.abs(np.nan_to_num(b))
 
 
-def check(
-    job: Flagged, alpha: float = 1.0, threads: int = 32, most: int = 3, anew: int | None = None
-) -> None:
-    found = repaired(job, alpha, threads, most, anew)
-    exact, size = wanted(job, alpha)
+def check(job: Flagged, threads: int = 32, most: int = 3, anew: int | None = None) -> None:
+    found = repaired(job, threads, most, anew)
+    exact, size = wanted(job)
     unit = float(np.finfo(job.c.dtype).eps)
-    rounding = (job.a.shape[-1] + 4) * unit * (abs(alpha) * size + np.abs(np.nan_to_num(job.c)))
+    rounding = (job.a.shape[-1] + 4) * unit * (size + np.abs(np.nan_to_num(job.c)))
     finite = np.isfinite(exact)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(exact))
     np.testing.assert_array_equal(found[~finite], exact[~finite])
@@ -151,14 +143,11 @@ def test_just_what_is_flagged_is_added(
     shape: tuple[int, int, int], block: int, orders: str, dtype: type
 ) -> None:
     job = case(*shape, block, seed=sum(shape), dtype=dtype).laid_out(orders)
-    for alpha in (1.0, -2.5):
-        check(job, alpha, threads=64)
+    check(job, threads=64)
 
 
-def test_nothing_flagged_changes_nothing_and_nothing_times_zero() -> None:
-    job = case(9, 40, 8, 32).laid_out("CC")
-    check(job, alpha=0.0)
-    check(job.unmarked())
+def test_nothing_flagged_changes_nothing() -> None:
+    check(case(9, 40, 8, 32).laid_out("CC").unmarked())
 
 
 @pytest.mark.parametrize("anew", [0, 1])
@@ -179,20 +168,19 @@ def test_many_flagged_lines(orders: str, k: int, block: int, dtype: type) -> Non
     job.a[0, 5, 3], job.b[0, 30, -4] = np.nan, np.inf
     for marks, out, line in zip(job.flags, job.outliers, (5, -4), strict=True):
         marks[0, line], out[0, :, line] = NONFINITE, 0
-    check(job.laid_out(orders), -2.5, threads=64)
+    check(job.laid_out(orders), threads=64)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("alpha", [1.0, -2.5])
-def test_what_overflowed_of_large_lines_is_made_again(alpha: float, dtype: type) -> None:
-    """But not where nothing is large, a line has left, C was finite, or another matrix is in it."""
+def test_what_overflowed_of_large_lines_is_made_again(dtype: type) -> None:
+    """But not where nothing is large, a line has left, or C was finite."""
     job = case(8, 40, 70, 40, seed=4, dtype=dtype).unmarked().laid_out("CC")
     a, b, c, flags, outliers, _ = job
     flags[0][0, 1], flags[1][0, 65] = LARGE, LARGE
     flags[0][0, 5], outliers[0][0, 0, 5] = OUTLIER, 1
     c[0, 1, ::3], c[0, ::2, 65], c[0, 1:6, 65], c[0, 0, 0] = np.inf, -np.inf, np.inf, np.inf
-    found = repaired(job, alpha)
-    made = alpha * (a.astype(np.float64) @ b.astype(np.float64))
+    found = repaired(job)
+    made = a.astype(np.float64) @ b.astype(np.float64)
     expected = c.astype(np.float64)
     expected[0, 5] += made[5]
     large = (flags[0] == LARGE)[0, :, None] | (flags[1] == LARGE)[0]
@@ -200,9 +188,8 @@ def test_what_overflowed_of_large_lines_is_made_again(alpha: float, dtype: type)
     again = np.isinf(c[0]) & large
     assert again.sum() == 24 + 6
     expected[0][again] = made[again]
-    unit = 50 * float(np.finfo(dtype).eps) * abs(alpha)
+    unit = 50 * float(np.finfo(dtype).eps)
     np.testing.assert_allclose(found, expected, rtol=unit, atol=40 * unit)
-    np.testing.assert_array_equal(repaired(job, alpha, replaces=False)[0, 1], c[0, 1])
 
 
 def test_nan_and_inf_reach_what_they_reach_natively() -> None:
