@@ -280,6 +280,7 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
         return _native(call), None
     context = current()
     settings = in_force(settings, context)
+    context.note_own(settings[:3])
     if type(call.a) is PackedArray or type(call.b) is PackedArray:
         call, choice = unpacked(call, settings)
         settings = settings._replace(scheme=choice.scheme)

@@ -137,6 +137,10 @@ class Context:
     )
     # What is known of calls by their signature, see `signatures`.
     known: dict[Any, "Known"] = field(init=False, default_factory=dict, compare=False, repr=False)
+    # Of PyTorch's own products by default, whatever their call site: launches or NATIVE, by
+    # operator, shapes, types and devices.
+    everywhere: dict[Any, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
+    _own: set[Any] = field(init=False, default_factory=set, compare=False, repr=False)
     _choices: dict[str | None, Choice] = field(
         init=False, default_factory=dict, compare=False, repr=False
     )
@@ -175,7 +179,13 @@ class Context:
         """
         modules = self.modules or Modules()
         given = self.scheme, self.plan, self.backend, self.trace, modules.plan, modules.scheme
-        return any(it is not None for it in given) or self.finds_plans()
+        return any(it is not None for it in given) or bool(self._own) or self.finds_plans()
+
+    def note_own(self, own: tuple[object, ...]) -> None:
+        """Note the scheme, block and backend of one call: then `everywhere` holds no longer."""
+        if own not in self._own and any(it is not None for it in own):
+            self._own.add(own)
+            self.everywhere.clear()
 
     def _is_known(self, site: str | None) -> bool:
         """Return whether a scheme is in force for all call sites, or a plan has this one."""

@@ -9,7 +9,6 @@ figures of a device say. `signatures` keeps the answers.
 import math
 import os
 import sys
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -117,12 +116,11 @@ LATENCY = 1e-3  # seconds: memory, streams, launches, and the host's steps betwe
 # Seconds that a product of complex arrays keeps the host for each real one, since its launches are
 # not prepared: beside an H200 0.12e-3 of CuPy's, 0.19e-3 of tensors.
 PART = 0.19e-3
+# Seconds by which the device must be faster where nobody chose a scheme.
+LEAST_GAIN = 5e-6
 # How much faster `crt` must be, with 14 moduli, to be taken by default: with 15, which log-normal
 # data needs, it takes 1/14 longer.
 CRT_MARGIN = 1.07
-# Rows of a tile. Tiles that are partly filled make gains come and go as rows grow; between two
-# multiples of these they come once at most, but for gains below a hundredth.
-TILE_ROWS = 64
 
 # How to ask an array that may be on a GPU for the number of its elements, by the types that have
 # been multiplied. Sparse tensors cannot say how many bytes they have.
@@ -349,15 +347,13 @@ class Figures:
     """The break-even figures of one device.
 
     staging: bytes/s between NumPy arrays and the device. latency: seconds for the smallest product
-    of NumPy arrays there. host: operations/s of a float32 product of NumPy arrays. enqueuing:
-    additional seconds of the host for a product, compared with a native one.
+    of NumPy arrays there. host: operations/s of a float32 product of NumPy arrays.
     """
 
     staging: float
     latency: float
     host: float
     times: Times
-    enqueuing: float = 0.0
 
     def faster(
         self,
@@ -372,12 +368,12 @@ class Figures:
     ) -> bool:
         """Return whether a scheme beats the native product. Arguments as in Times.
 
-        by_default: whether nobody has chosen the scheme. Then it must be faster by `enqueuing` as
-        well, so that a program that waits for the host does not lose; and `crt` by CRT_MARGIN.
+        by_default: whether nobody has chosen the scheme. Then it must be faster by LEAST_GAIN, and
+        `crt` by CRT_MARGIN.
         """
         ours, native = self.times(scheme, a, b, wide, packed, products)
         if by_default:
-            ours = ours * (CRT_MARGIN if scheme == "crt" else 1.0) + self.enqueuing
+            ours = ours * (CRT_MARGIN if scheme == "crt" else 1.0) + LEAST_GAIN
         return ours < native
 
 
@@ -400,7 +396,6 @@ def figures(device: str) -> Figures:
         LATENCY,
         HOST * cores if rate is None else rate * cores / measured_on,
         partial(_times, device),
-        max((model.vendor.product or 0.0) - (model.vendor.host or 0.0), 0.0),
     )
 
 
@@ -416,17 +411,15 @@ def _times(
         return 0.0, 0.0
     m, k, n = *a[-2:], b[-1]
     times = _kernel_times(device)
-    vendor, batch = times.model.vendor, math.prod(broadcast(a[:-2], b[:-2])) * products
+    batch = math.prod(broadcast(a[:-2], b[:-2])) * products
     more = {"wide": wide, "shares_b": len(b) < 3 and products == 1, "packed": packed * products}
     made = emulation_on_gpu(scheme, batch * m * k * n)
     ours = prediction.product(times, made, (m, k, n), batch, **more).seconds
     native = prediction.native(times, m, k, n, batch, wide=wide)
-    product, host = vendor.product or 0.0, vendor.host or 0.0
     if products > 1:  # more launches, of what takes operands apart, too
-        ours += prediction.joining(times, m, n, batch, products, wide=wide)
-        product = products * PART
-    # What keeps the host longer than the device is as slow as the host.
-    return max(ours, product), max(native, host)
+        joined = ours + prediction.joining(times, m, n, batch, products, wide=wide)
+        ours = max(joined, products * PART)  # what keeps the host longer is as slow as the host
+    return ours, native
 
 
 @cache
@@ -443,29 +436,6 @@ def emulation_on_gpu(name: str, multiplications: int) -> Scheme:
     scheme = emulation_of(f"crt{crt.MOST}" if name == "crt" else name)
     is_unguarded = name == "faithful" and multiplications < MIN_GUARDED
     return scheme.wider or scheme if is_unguarded else scheme
-
-
-def native_rows(device: str, m: int, k: int, n: int) -> int:
-    """The number of rows of A up to which all float32 products with a (k, n) matrix are native.
-
-    The product with m rows is native; if some with fewer rows are not, this is less than m. If rows
-    grow from product to product, as in a text that is being written, few products have to be
-    judged.
-    """
-
-    def gains(rows: int) -> bool:
-        try:
-            return figures(device).faster("faithful", (rows, k), (k, n), False, 0, by_default=True)
-        except DeviceError:
-            return True
-
-    more = 1 << (m - 1).bit_length()
-    last, rows = 0, min(TILE_ROWS, more)
-    while not gains(rows):
-        if rows == more:
-            return more
-        last, rows = rows, min(rows + max(TILE_ROWS, 1 << rows.bit_length() >> 6), more)
-    return last + bisect_left(range(last + 1, rows), True, key=gains)
 
 
 def tiny_pays(scheme: str, a: Dims, b: Dims) -> bool:

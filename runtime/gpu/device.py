@@ -143,13 +143,15 @@ class DeviceState:
 
     refused: scheme → the error of a kernel that did not compile, and is not compiled again.
     has_wider: False once a kernel of a wider scheme did not compile; then outliers are repaired.
-    streams, stagers: idle ones, for transfers. outlooks: see `speculation`, by shapes and types.
+    streams, stagers: idle ones, for transfers. workspaces: idle ones, tensors that only the default
+    stream uses. outlooks: see `speculation`, by shapes and types.
     """
 
     refused: dict[str, str] = field(default_factory=dict)
     has_wider: bool = True
     streams: list[Any] = field(default_factory=list)
     stagers: list[Any] = field(default_factory=list)
+    workspaces: list[Any] = field(default_factory=list)
     outlooks: dict[Any, Any] = field(default_factory=dict)
 
 

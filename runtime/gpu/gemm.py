@@ -11,7 +11,7 @@ from mixpert_py.runtime.kernels import abi
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Kernel
-from mixpert_py.runtime.kernels.recording import Stream, allocate, clear
+from mixpert_py.runtime.kernels.recording import Recording, Stream, allocate, clear
 from mixpert_py.runtime.model.kernel_times import (
     HOPPER,
     MOST_STEPS,
@@ -112,8 +112,9 @@ def gemm(
         return residues.gemm(left, right, scheme, out, stream, choice.family)
     how = _prepared_for(left, right, scheme, out, choice)
     parts = _zeros(how.part_words, stream) if how.part_words else None
-    # Kernels make alpha · A·B + beta · C_in. Here C_in is a null pointer, which is not read.
-    alpha, beta, c_in = 1.0, 0.0, 0
+    # Kernels make alpha · A·B + beta · C_in. Rows of C_in are 0 elements apart, or it is not read.
+    c_in = stream.row if isinstance(stream, Recording) else 0
+    alpha, beta = 1.0, float(c_in != 0)
     problem = (
         *(left.slices, left.scales, *how.a),
         *(right.slices, right.scales, *how.b),

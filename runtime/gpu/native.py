@@ -120,6 +120,8 @@ def _product(empty: type, call: Callable[..., Any]) -> Callable[[Any, Any], Any]
 
     def product(a: AnyArray, b: AnyArray) -> Any:
         """A·B, or None if CuPy's own operator has to make it."""
+        if a.ndim != 2 or b.ndim != 2:
+            return None
         dtype = a.dtype
         layouts = a.shape, b.shape, a.strides, b.strides, dtype, b.dtype
         try:

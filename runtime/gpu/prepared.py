@@ -9,7 +9,7 @@ A stack whose axes kernels cannot walk as one, such as the heads in
 
 import math
 import sys
-from types import ModuleType
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,8 +28,10 @@ from mixpert_py.runtime.gpu.stacks import is_by_columns, is_one_stack
 from mixpert_py.runtime.kernels.kernel import cuda_driver
 from mixpert_py.runtime.kernels.recording import (
     LEFT,
+    LEGACY,
     RESULT,
     RIGHT,
+    ROW,
     Recording,
     Replay,
     is_capturing,
@@ -45,6 +47,7 @@ MOST_LAYOUTS = 16  # of one signature: if strides do not repeat by then, more ar
 ALIGNED = VECTOR - 1  # the bits of an address on which kernels depend
 START = ~ALIGNED
 REAL = "fd"
+MOST_KEPT = 1 << 26  # bytes of a workspace that is kept: to allocate it takes as long as to launch
 
 # Strides of both operands, and the bits of their addresses that matter.
 Layouts = tuple[tuple[int, ...], tuple[int, ...], int, int]
@@ -65,9 +68,12 @@ class Layout(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The launches for one pair of layouts."""
+    """The launches for one pair of layouts. sum: those that add a row to every row of the product,
+    as `F.linear` does; None: there are none.
+    """
 
     replay: Replay
+    sum: Replay | None
     a: Layout
     b: Layout
 
@@ -98,7 +104,7 @@ class PreparedProducts:
             return False
         if emulation_of(request.scheme, request.block).name in state_of(self._device).refused:
             return False
-        ready = _record(request)
+        ready = _record(request, with_row=isinstance(self, PreparedTensors))
         if ready is None:
             return False
         self._ready[layouts] = ready
@@ -129,9 +135,11 @@ class PreparedProducts:
                 second = b.data.ptr
             result = cupy.ndarray(self._shape, self._dtype)
             workspace = cupy.cuda.alloc(ready.replay.bytes)
-            addresses = first & START, second & START, result.data.ptr, workspace.ptr
+            addresses = first & START, second & START, result.data.ptr, workspace.ptr, 0
             if (result.data.ptr | workspace.ptr) & ALIGNED:
                 return None  # by an allocator of the program, which aligns less
+            if not hasattr(_thread, "has_context"):
+                _make_context_current(self._device)
             ready.replay.enqueue(addresses, stream)
         except (cupy.cuda.memory.OutOfMemoryError, cupy.cuda.driver.CUDADriverError):
             return None
@@ -159,40 +167,60 @@ class PreparedTensors(PreparedProducts):
     """
 
     def __call__(self, a: Any, b: Any) -> Any:
+        torch = sys.modules["torch"]
         try:
-            return self._product(sys.modules["torch"], a, b)
-        except RuntimeError:  # no memory, or tensors in name only
+            if needed_by_torch(torch, a, b) is not None:
+                return NATIVE
+            if torch.autograd.forward_ad._current_level >= 0 or a.is_neg() or b.is_neg():
+                return None
+            return self.below_autograd(a, b) if a.layout is b.layout is torch.strided else None
+        except RuntimeError:  # tensors in name only
             return None
 
-    def _product(self, torch: ModuleType, a: Any, b: Any) -> Any:
-        import cupy
-
-        if needed_by_torch(torch, a, b) is not None:
-            return NATIVE
-        if not self._is_plain(torch, a, b):
-            return None
+    def below_autograd(self, a: Any, b: Any, row: Any = None) -> Any:
+        """The same of tensors that are plain memory, without derivatives. row: a vector of the
+        product's type and device that is added to each of its rows.
+        """
+        torch: Any = sys.modules["torch"]
+        core = torch._C
         first, second = a.data_ptr(), b.data_ptr()
         ready = self._ready.get((a.stride(), b.stride(), first & ALIGNED, second & ALIGNED))
-        if ready is None or torch.cuda.current_device() != self._device:
+        if ready is None or core._cuda_getDevice() != self._device:
             return None
-        stream = _stream(torch, self._device)
+        replay = ready.replay if row is None else ready.sum
+        if replay is None or not (self._is_chosen or torch_is_full()):
+            return None
+        stream = core._cuda_getCurrentRawStream(self._device)
         # A graph that is being captured owns the memory which PyTorch's allocator gives out
         # meanwhile, and the driver copies the arguments of launches.
-        captured = is_capturing(cupy.cuda, stream)
-        if ready.a.is_copy:
-            a = self._copied(a, ready.a)
-            first = a.data_ptr()
-        if ready.b.is_copy:
-            b = self._copied(b, ready.b)
-            second = b.data_ptr()
-        result = torch.empty(self._shape, dtype=a.dtype, device=a.device)
-        workspace = torch.empty(ready.replay.bytes, dtype=torch.uint8, device=a.device)
-        addresses = first & START, second & START, result.data_ptr(), workspace.data_ptr()
-        if not all(addresses[:3]) or (ready.replay.bytes and not addresses[3]):
-            return None  # tensors without memory, which are being traced
-        if (addresses[2] | addresses[3]) & ALIGNED:
-            return None  # an allocator of the program's own
-        ready.replay.enqueue(addresses, stream, as_graph=not captured)
+        captured = stream > LEGACY and core._cuda_isCurrentStreamCapturing()
+        # The default stream is never captured or destroyed, and its work is done in turn.
+        idle = state_of(self._device).workspaces if stream <= LEGACY else []
+        try:
+            if ready.a.is_copy:
+                a = self._copied(a, ready.a)
+                first = a.data_ptr()
+            if ready.b.is_copy:
+                b = self._copied(b, ready.b)
+                second = b.data_ptr()
+            result = a.new_empty(self._shape)
+            workspace = idle.pop() if idle else None
+            if workspace is None or workspace.nbytes < replay.bytes:
+                workspace = torch.empty(replay.bytes, dtype=torch.uint8, device=a.device)
+            third, fourth = result.data_ptr(), workspace.data_ptr()
+            if not (first and second and third) or (replay.bytes and not fourth):
+                return None  # tensors without memory, which are being traced
+            if (third | fourth) & ALIGNED:
+                return None  # an allocator of the program's own
+            fifth = 0 if row is None else row.data_ptr()
+            addresses = first & START, second & START, third, fourth, fifth
+            if not hasattr(_thread, "has_context"):
+                _make_context_current(self._device)
+            replay.enqueue(addresses, stream, as_graph=not captured)
+        except RuntimeError:  # no memory
+            return None
+        if workspace.nbytes <= MOST_KEPT:
+            idle.append(workspace)
         return result
 
     def _layouts(self, a: Any, b: Any) -> Layouts:
@@ -201,28 +229,21 @@ class PreparedTensors(PreparedProducts):
     def _in_order(self, x: Any) -> Any:
         return x.contiguous()
 
-    def _is_plain(self, torch: ModuleType, a: Any, b: Any) -> bool:
-        """Whether tensors are plain memory, without derivatives."""
-        if torch.autograd.forward_ad._current_level >= 0:
-            return False
-        if a.layout is not torch.strided or b.layout is not torch.strided:
-            return False
-        if a.is_neg() or b.is_neg():
-            return False
-        return self._is_chosen or torch_is_full()
+
+_thread = threading.local()
+
+
+def _make_context_current(device: int) -> None:
+    """Make CUDA's context this thread's: it may have none yet, as PyTorch's for backward passes."""
+    import cupy
+
+    cupy.cuda.runtime.setDevice(device)
+    _thread.has_context = True
 
 
 # By library, scheme, block, whether it was chosen, device, shapes and types: contexts come and go,
 # and the launches are the same.
 _products: dict[tuple[Any, ...], PreparedProducts] = {}
-
-
-def _stream(torch: ModuleType, device: int) -> int:
-    """The address of PyTorch's current stream."""
-    ask = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # which takes 0.1 µs, and not 5
-    if ask is None:
-        return int(torch.cuda.current_stream(device).cuda_stream)
-    return int(ask(device))
 
 
 def prepare(library: Library, request: Request, *, is_chosen: bool) -> PreparedProducts:
@@ -250,29 +271,39 @@ def prepared_tensors(
     return _products.get(key)
 
 
-def _record(request: Request) -> Ready | None:
-    """The launches of a product, without addresses; None if launches alone cannot make it."""
+def _record(request: Request, *, with_row: bool) -> Ready | None:
+    """The launches of a product, without addresses, also with a row where wanted; None if launches
+    alone cannot make it.
+    """
     a = request.a[np.newaxis, :] if request.a.ndim == 1 else request.a
     b = request.b[:, np.newaxis] if request.b.ndim == 1 else request.b
     if request.scheme in ("float64", "crt") or not all(map(_is_recordable, (a, b))):
         return None
-    recording, device = Recording(), a.data.device_id
-    left, right = layout(a), layout(b)
+    device, left, right = a.data.device_id, layout(a), layout(b)
     request = request._replace(
         a=placeholder(LEFT, a.shape, a.dtype, device, left.strides, left.past),
         b=placeholder(RIGHT, b.shape, b.dtype, device, right.strides, right.past),
         out=placeholder(RESULT, result_shape(a, b), np.result_type(a.dtype, b.dtype), device),
     )
-    state = state_of(device)
-    has_wider = state.has_wider
     with compiling_ahead(request):
-        outcome = multiply(request, recording)
-    if has_wider and not state.has_wider:  # the wider scheme's launches are to be left out
-        recording = Recording()
-        outcome = multiply(request, recording)
-    if isinstance(outcome, Reason):
+        replay = _replay(request)
+    if replay is None:
         return None
-    return Ready(Replay(recording, cuda_driver()), left, right)
+    # Of a float32 product, repair never replaces elements: no row is large, see `Side.room`.
+    is_sum = with_row and request.scheme == "faithful" and a.ndim == b.ndim == 2
+    is_sum = is_sum and a.dtype == b.dtype == np.float32
+    return Ready(replay, _replay(request, ROW) if is_sum else None, left, right)
+
+
+def _replay(request: Request, row: int = 0) -> Replay | None:
+    """The launches of a product of placeholders; row: as of `Recording`."""
+    state, recording = state_of(request.a.data.device_id), Recording(row)
+    has_wider = state.has_wider
+    outcome = multiply(request, recording)
+    if has_wider and not state.has_wider:  # the wider scheme's launches are to be left out
+        recording = Recording(row)
+        outcome = multiply(request, recording)
+    return None if isinstance(outcome, Reason) else Replay(recording, cuda_driver())
 
 
 def _is_recordable(x: GpuArray) -> bool:

@@ -161,9 +161,10 @@ def cuda_driver() -> Any:
         "cuGraphCreate": (pointer, ctypes.c_uint),
         "cuGraphDestroy": (pointer,),
         "cuGraphExecDestroy": (pointer,),
+        "cuGraphExecKernelNodeSetParams_v2": (pointer, pointer, pointer),
+        "cuGraphExecMemsetNodeSetParams": (pointer, pointer, pointer, pointer),
         "cuGraphInstantiateWithFlags": (pointer, pointer, ctypes.c_ulonglong),
         "cuGraphLaunch": (pointer, pointer),
-        "cuStreamQuery": (pointer,),
     }.items():
         getattr(library, name).argtypes = arguments
     return library

@@ -3,8 +3,8 @@
 A product is a few launches. From call to call of one layout only the addresses in their parameters
 change. So the launches are recorded once: a `Recording` takes the place of the stream, and the
 operands, the result and the workspace have base addresses that no device has. A `Replay` replaces
-these by real addresses and launches, which costs little more than the driver's own time. If the
-stream is idle and the addresses have occurred before, all launches are one CUDA graph.
+these by real addresses and launches, from its second call on as one CUDA graph. Memory pools return
+the same few blocks in turn, so addresses soon come again: for a few of them it keeps a graph each.
 """
 
 import ctypes
@@ -14,12 +14,12 @@ from struct import calcsize
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mixpert_py.runtime.kernels.launch_graphs import (
-    FEWEST,
+    KERNEL_NODE,
     KernelNode,
-    LaunchGraphs,
+    LaunchGraph,
     MemsetNode,
     Node,
-    is_idle,
+    built,
 )
 
 if TYPE_CHECKING:
@@ -30,9 +30,14 @@ if TYPE_CHECKING:
 # most). The bits of a float64 lie between 2^57 and 2^61 only for magnitudes below 1e-200, which are
 # no parameter of a recorded launch.
 SHIFT: Final = 58
-LEFT, RIGHT, RESULT, WORKSPACE = BASES = tuple(base << SHIFT for base in range(1, 5))
+LEFT, RIGHT, RESULT, WORKSPACE, ROW = BASES = tuple(base << SHIFT for base in range(1, 6))
 UNIT: Final = 512  # bytes: the alignment of allocations, as in CuPy's memory pool
 STREAM_OFFSET: Final = 32  # bytes, to the stream in the driver's launch configuration
+
+
+MOST: Final = 16  # arguments and graphs of one recording
+
+Addresses = tuple[int, ...]
 
 
 class Reserved(NamedTuple):
@@ -49,6 +54,7 @@ class _Launch(NamedTuple):
     layout: "ArgumentLayout"
     shape: tuple[int, int, int]
     values: tuple[float, ...]
+    moving: tuple[tuple[int, int, int], ...]  # the place of each address, its base and its offset
 
 
 class _Clear(NamedTuple):
@@ -57,11 +63,13 @@ class _Clear(NamedTuple):
 
 
 class Recording:
-    """Records what a product enqueues, in place of a stream. bytes: the workspace that it needs."""
+    """Records what a product enqueues, in place of a stream. bytes: the workspace that it needs.
+    row: the address of a row that GEMM kernels add to each row of the product; 0: of none.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, row: int = 0) -> None:
         self.steps: list[_Launch | _Clear] = []
-        self.bytes = 0
+        self.bytes, self.row = 0, row
 
     def reserve(self, size: int) -> Reserved:
         """Uninitialized memory of the workspace, of `size` bytes."""
@@ -77,7 +85,13 @@ class Recording:
         values: Iterable[float],
     ) -> None:
         """Record a launch. shape: thread blocks, threads of a block, bytes of shared memory."""
-        self.steps.append(_Launch(kernel, layout, shape, tuple(values)))
+        values = tuple(values)
+        moving = tuple(
+            (place, *parts)
+            for place, value in zip(layout.places, values, strict=True)
+            if (parts := parted(value))[0]
+        )
+        self.steps.append(_Launch(kernel, layout, shape, values, moving))
 
     def clear(self, address: int, size: int) -> None:
         """Record that `size` bytes are set to zero."""
@@ -117,27 +131,16 @@ def clear(address: int, size: int, stream: Stream) -> None:
     cupy.cuda.runtime.memsetAsync(address, 0, size, stream)
 
 
-class _Cells(NamedTuple):
-    """The cells in launch arguments that hold addresses of one array, each with its offset from
-    the start of the array.
-    """
-
-    cells: tuple[tuple[Any, int], ...]
-
-    def move(self, address: int) -> None:
-        for cell, offset in self.cells:
-            cell.value = address + offset
-
-
 class _Bound:
     """The arguments of all launches, in memory, with the addresses of the last call.
 
-    calls: for each launch, a function of the driver and its arguments; nodes: the same for a graph.
+    calls: for each launch, a function of the driver and its arguments; nodes: the same for a graph,
+    until that is built; graph: None where there is none.
     addresses: of the arrays, in the order of BASES, and of the stream; cells: where the arguments
-    hold them. keep: owns the memory that the arguments point to.
+    hold them. keep: owns the memory that the arguments point to. is_used: whether it has launched.
     """
 
-    __slots__ = ("addresses", "calls", "cells", "keep", "nodes")
+    __slots__ = ("addresses", "calls", "cells", "graph", "is_used", "keep", "nodes")
 
     def __init__(self, steps: Iterable[_Launch | _Clear], driver: Any) -> None:
         found: dict[int, list[tuple[Any, int]]] = {base: [] for base in (*BASES, 0)}
@@ -159,16 +162,28 @@ class _Bound:
             self.keep.append(arguments)
             memory = arguments.memory
             found[0].append((ctypes.c_uint64.from_buffer(memory, STREAM_OFFSET), 0))
-            places = zip(step.layout.places, step.values, strict=True)
-            for place, value in places:
-                base, offset = parted(value)
-                if base:
-                    found[base].append((ctypes.c_uint64.from_buffer(memory, place), offset))
+            for place, base, offset in step.moving:
+                found[base].append((ctypes.c_uint64.from_buffer(memory, place), offset))
             call = arguments.config, step.kernel.handle, arguments.where, None
             self.calls.append((driver.cuLaunchKernelEx, call))
-            self.nodes.append(KernelNode(step.kernel.handle, step.shape, arguments.where))
-        self.cells = tuple(_Cells(tuple(found[base])) for base in (*BASES, 0))
+            (grid, block, shared), where = step.shape, arguments.where
+            values = step.kernel.handle, grid, 1, 1, block, 1, 1, shared, where, 0, 0, 0
+            self.nodes.append(KernelNode(KERNEL_NODE.pack(*values)))
+        self.cells = tuple(tuple(found[base]) for base in (*BASES, 0))
         self.addresses = [-1] * len(self.cells)
+        self.graph: LaunchGraph | None = None
+        self.is_used = False
+
+    def move(self, addresses: Iterable[int]) -> None:
+        """Put the addresses of a call into the arguments, and into the graph."""
+        last = self.addresses
+        for index, address in enumerate(addresses):
+            if address != last[index]:
+                last[index] = address
+                for cell, offset in self.cells[index]:
+                    cell.value = address + offset
+        if self.graph is not None and not self.graph.update():
+            self.graph = None
 
 
 class Replay:
@@ -177,52 +192,48 @@ class Replay:
     Several threads may call at once: each takes arguments that no other thread is using.
     """
 
-    __slots__ = ("_driver", "_free", "_graphs", "_steps", "bytes")
+    __slots__ = ("_driver", "_idle", "_seen", "_steps", "bytes")
 
     def __init__(self, recording: Recording, driver: Any) -> None:
         self._steps = tuple(recording.steps)
         self._driver = driver
-        self._free: list[_Bound] = []
-        self._graphs = LaunchGraphs(driver) if len(self._steps) >= FEWEST else None
+        self._idle: dict[Addresses, _Bound] = {}  # by their addresses, the last used one last
+        self._seen: set[Addresses] = set()
         self.bytes = recording.bytes
 
-    def enqueue(
-        self, addresses: tuple[int, int, int, int], stream: int, *, as_graph: bool = True
-    ) -> None:
+    def enqueue(self, addresses: Addresses, stream: int, *, as_graph: bool = True) -> None:
         """Enqueue the launches on a stream of the current device, for which they were recorded.
 
-        addresses: of A, B, C and the workspace. as_graph: whether they may be launched as one CUDA
+        addresses: in the order of BASES. as_graph: whether they may be launched as one CUDA
         graph, which a stream that is being captured does not accept. Does not wait for the device.
         Raises CuPy's CUDADriverError.
         """
-        graphs = self._graphs if as_graph else None
-        # On a busy stream the host's time is hidden, and single launches overlap better with the
-        # work before them.
-        if graphs is not None and not is_idle(self._driver, stream):
-            graphs = None
-        if graphs is not None and graphs.launch(addresses, stream):
-            return
-        bound = self._bound_at(addresses, stream)
-        for function, arguments in bound.calls:
-            if status := function(*arguments):
-                import cupy
+        bound = self._idle.pop(addresses, None) or self._at(addresses)
+        if as_graph and bound.is_used and bound.graph is None:
+            bound.graph, bound.nodes = built(self._driver, bound.nodes), []  # nobody tries again
+        if not (as_graph and bound.graph is not None and bound.graph.launch(stream)):
+            bound.move((*addresses, stream))
+            for function, arguments in bound.calls:
+                if status := function(*arguments):
+                    import cupy
 
-                raise cupy.cuda.driver.CUDADriverError(status)
-        if graphs is not None and graphs.wants(addresses):
-            graphs.build(addresses, bound.nodes)
-        self._free.append(bound)
+                    raise cupy.cuda.driver.CUDADriverError(status)
+        bound.is_used = True
+        self._idle[addresses] = bound
 
-    def _bound_at(self, addresses: tuple[int, int, int, int], stream: int) -> _Bound:
-        """Arguments with these addresses, which no other thread uses."""
-        try:
-            bound = self._free.pop()
-        except IndexError:
-            bound = _Bound(self._steps, self._driver)
-        last = bound.addresses
-        for index, address in enumerate((*addresses, stream)):
-            if address != last[index]:
-                bound.cells[index].move(address)
-                last[index] = address
+    def _at(self, addresses: Addresses) -> _Bound:
+        """Arguments with these addresses, which no other thread uses: of their own for addresses
+        that come again, else those that were not used for the longest time.
+        """
+        idle = list(self._idle)
+        bound = None
+        if idle and (addresses not in self._seen or len(idle) >= MOST):
+            bound = self._idle.pop(idle[0], None)
+        if len(self._seen) >= 4 * MOST:
+            self._seen.clear()
+        self._seen.add(addresses)
+        bound = bound or _Bound(self._steps, self._driver)
+        bound.move(addresses)
         return bound
 
 

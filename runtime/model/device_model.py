@@ -145,14 +145,10 @@ class Packing(Record, frozen=True):
 
 
 class Vendor(Record, frozen=True):
-    """The vendor's library. Operations/s of large products; host: seconds that one call takes
-    there, and `product`, one of ours.
-    """
+    """The vendor's library. Operations/s of large products."""
 
     float32: Quantity | None = None
     float64: Quantity | None = None
-    host: Quantity | None = None
-    product: Quantity | None = None
 
 
 class DeviceModel(Record, frozen=True):

@@ -172,23 +172,12 @@ def _packing(cupy: ModuleType, clock: Clock, scheme: Scheme) -> Packing:
 
 
 def _vendor(cupy: ModuleType, clock: Clock) -> Vendor:
-    from mixpert_py.runtime.api import matmul
-    from mixpert_py.runtime.modules import precision
-
-    n, least = LARGE[1], SMALL[1]
-    a, b = _random(cupy, least, least), _random(cupy, least, least)
-    calls: dict[str, Callable[[], Any]] = {
-        "native": partial(cupy.matmul, a, b),
-        "product": partial(matmul, a, b),
-    }
+    n, calls = LARGE[1], {}
     for dtype in FLOATS:
         large = _random(cupy, n, n).astype(dtype)
         calls[dtype] = partial(cupy.matmul, large, large)
-    with precision("int8x6", backend="cuda"):
-        samples = in_turn(clock, calls, ROUNDS)
-    rates = [2 * n**3 / _device(samples[t]) for t in FLOATS]
-    hosts = [min(sample.host for sample in samples[key]) for key in ("native", "product")]
-    return Vendor(rates[0], rates[1], *hosts)
+    times = _times(clock, calls)
+    return Vendor(*(2 * n**3 / times[dtype] for dtype in FLOATS))
 
 
 def _times(clock: Clock, calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:

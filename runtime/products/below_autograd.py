@@ -13,6 +13,7 @@ products run in the context of the forward ones that they belong to, see `torch_
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 
@@ -21,7 +22,6 @@ from mixpert_py.runtime.api import carry_out, in_force, taken_below
 from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.execute import execute
-from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
 from mixpert_py.runtime.products.traced_calls import skip
 from mixpert_py.runtime.request import Call, Product, bmm_shape, mm_shape
@@ -47,12 +47,6 @@ class Hook:
             name: torch.library.get_kernel(f"aten::{name}", key).call_boxed for name in OPERATORS
         }
         self._sites = Sites(torch)
-        # The products that are native by default. Key: A's shape without its first number, B's
-        # shape, the dtype, and the device; value: the largest first number of A's shape, rows or
-        # matrices of a stack, for which that is known. Used while no scheme, plan or trace is in
-        # force. Emptied for good once one was for a product that records a gradient: the products
-        # of its backward pass take its scheme, and may come when no scheme is in force any more.
-        self._native: dict[Any, int] = {}
         self.takes_small = False
         self._library: Any = torch.library.Library("aten", "IMPL")
         ours = {name: self._plain(name) for name in ("mm", "bmm")}
@@ -74,36 +68,22 @@ class Hook:
         """Put PyTorch's own kernels back."""
         self._library._destroy()
 
-    # The two functions repeat lines on purpose: what is native costs no more than these.
-
     def _plain(self, name: str) -> Callable[..., Any]:
-        kernel, take, native = self._kernels[name], self._take, self._native
-        remember, small = self._sites.remember, worth.SMALL_FLOAT32
+        kernel, take, small = self._kernels[name], self._take, worth.SMALL_FLOAT32
 
         def mm(keys: Any, a: Tensor, b: Tensor) -> Any:
-            if not self.takes_small:
-                if a.numel() <= small and b.numel() <= small:
-                    return kernel(keys, a, b)
-                if a.shape[0] <= native.get((a.shape[1:], b.shape, a.dtype, a.get_device()), 0):
-                    if a.requires_grad or b.requires_grad:
-                        remember(name, a, b)
-                    return kernel(keys, a, b)
+            if a.numel() <= small and b.numel() <= small and not self.takes_small:
+                return kernel(keys, a, b)
             return take(name, keys, None, a, b, {})
 
         return mm
 
     def _sum(self, name: str) -> Callable[..., Any]:
-        kernel, take, native = self._kernels[name], self._take, self._native
-        remember, small = self._sites.remember, worth.SMALL_FLOAT32
+        kernel, take, small = self._kernels[name], self._take, worth.SMALL_FLOAT32
 
         def addmm(keys: Any, c: Tensor, a: Tensor, b: Tensor, **factors: Any) -> Any:
-            if not self.takes_small:
-                if a.numel() <= small and b.numel() <= small:
-                    return kernel(keys, c, a, b, **factors)
-                if a.shape[0] <= native.get((a.shape[1:], b.shape, a.dtype, a.get_device()), 0):
-                    if a.requires_grad or b.requires_grad:
-                        remember(name, a, b)
-                    return kernel(keys, c, a, b, **factors)
+            if a.numel() <= small and b.numel() <= small and not self.takes_small:
+                return kernel(keys, c, a, b, **factors)
             return take(name, keys, c, a, b, factors)
 
         return addmm
@@ -112,30 +92,23 @@ class Hook:
         self, name: str, keys: Any, c: Tensor | None, a: Tensor, b: Tensor, factors: dict[str, Any]
     ) -> Any:
         """beta · c + alpha · A·B by the scheme in force; without c the product alone."""
-        if a.dtype in self._dtypes and a.dtype is b.dtype:
-            caller = self._sites.caller(name, current(), a, b)
-            if self._native and self._sites.has_chosen:
-                self._native.clear()  # products of backward passes have to be looked at
-            if caller is not None:
-                operands = name, a.shape, b.shape, a.dtype, a.get_device(), b.get_device()
-                if operands not in caller.native:
-                    native = _Native(self._kernels, name, keys, c, a, b, factors)
-                    return self._make(caller, operands, native)
+        context = current()
+        operands = name, a.shape, b.shape, a.dtype, b.dtype, a.get_device(), b.get_device()
+        known = None if self._sites.has_chosen else context.everywhere.get(operands)
+        if known is not None:
+            row = None if factors or known is NATIVE or not _is_row(c, a, b) else c
+            value = None if known is NATIVE else known.below_autograd(a, b, row)
+            if a.requires_grad or b.requires_grad:
+                self._sites.remember(a, b)
+            if value is not None:
+                return value if c is None or c is row else _sum(value, c, **factors)
+        if known is not NATIVE and a.dtype in self._dtypes and a.dtype is b.dtype:
+            caller = self._sites.caller(name, context, a, b)
+            if caller is not None and operands not in caller.native:
+                native = _Native(self._kernels, name, keys, c, a, b, factors)
+                return self._make(caller, operands, native)
         kernel = self._kernels[name]
         return kernel(keys, a, b) if c is None else kernel(keys, c, a, b, **factors)
-
-    def _know_native(self, a: Tensor, b: Tensor) -> None:
-        """Keep in `_native` that the product of operands like these is native by default."""
-        if a.dtype is self._torch.complex64:
-            return  # few have such, and fewer rows may gain where these do not
-        rows, last = a.shape[0], b.shape[-1]
-        if len(a.shape) == 2 and a.dtype is self._torch.float32 and 0 not in (rows, last):
-            found = device.find(a.get_device())
-            if isinstance(found, device.Device):
-                rows = worth.native_rows(found.name, rows, a.shape[1], last)
-        if len(self._native) >= MOST:
-            self._native.clear()
-        self._native[a.shape[1:], b.shape, a.dtype, a.get_device()] = rows
 
     def _make(self, caller: Caller, operands: tuple[Any, ...], native: "_Native") -> Any:
         """The same for a caller whose products of such operands are not known to be native."""
@@ -167,19 +140,22 @@ class Hook:
         is_traced = context.trace is not None and not caller.is_rewritten
         if not is_traced and settings.scheme is None and settings.block is None:
             value = kept_product(context, settings.site, shape_of, True, a, b)
-            if value is NATIVE:
-                if context.known.get(signature_of(call, settings, True)) is NATIVE:
-                    if len(caller.native) >= MOST:
-                        caller.native.clear()
-                    caller.native.add(operands)
-                    if not self._sites.has_chosen and not caller.is_chosen():
-                        self._know_native(a, b)
-                return None
+            known = context.known.get(signature_of(call, settings, True))
+            if known is NATIVE:
+                if len(caller.native) >= MOST:
+                    caller.native.clear()
+                caller.native.add(operands)
             if value is not None:
-                return value
+                is_default = not (self._sites.has_chosen or caller.is_chosen())
+                if is_default and context.modules and (known is NATIVE or value is not NATIVE):
+                    if len(context.everywhere) >= MOST:
+                        context.everywhere.clear()
+                    context.everywhere[operands] = known
+                return None if value is NATIVE else value
         return _carried_out(call, caller)
 
 
+@dataclass(slots=True, eq=False)
 class _Native:
     """PyTorch's own kernel for one call, also as a function of two operands.
 
@@ -187,35 +163,28 @@ class _Native:
     whether it has made the whole of the call, with the sum.
     """
 
-    __slots__ = ("_kernels", "_keys", "a", "b", "c", "factors", "has_run", "name")
-
-    def __init__(
-        self,
-        kernels: dict[str, Any],
-        name: str,
-        keys: Any,
-        c: Tensor | None,
-        a: Tensor,
-        b: Tensor,
-        factors: Any,
-    ) -> None:
-        self._kernels, self.name, self._keys = kernels, name, keys
-        self.a, self.b, self.c, self.factors = a, b, c, factors
-        self.has_run = False
+    kernels: dict[str, Any]
+    name: str
+    keys: Any
+    c: Tensor | None
+    a: Tensor
+    b: Tensor
+    factors: Any
+    has_run: bool = False
 
     def original(self) -> Any:
         """The whole call, as PyTorch makes it."""
         self.has_run = True
-        kernel = self._kernels[self.name]
+        kernel = self.kernels[self.name]
         if self.c is None:
-            return kernel(self._keys, self.a, self.b)
-        return kernel(self._keys, self.c, self.a, self.b, **self.factors)
+            return kernel(self.keys, self.a, self.b)
+        return kernel(self.keys, self.c, self.a, self.b, **self.factors)
 
     def __call__(self, a: Tensor, b: Tensor) -> Any:
         """The whole call where these are its operands; the product alone of casts of them."""
         if a is self.a and b is self.b:
             return self.original()
-        return self._kernels[PRODUCTS.get(self.name, self.name)](self._keys, a, b)
+        return self.kernels[PRODUCTS.get(self.name, self.name)](self.keys, a, b)
 
 
 def on_arrays(call: Call) -> Call:
@@ -248,6 +217,13 @@ def _carried_out(call: Call, caller: Caller) -> Any:
         return None
     taken_below.product = outcome  # for the trace of the call in the source
     return outcome.value
+
+
+def _is_row(c: Tensor | None, a: Tensor, b: Tensor) -> bool:
+    """Whether launches can add c to A·B, as the same row everywhere."""
+    if c is None or c.shape != b.shape[-1:] or not c.is_contiguous():
+        return False
+    return c.dtype is a.dtype and c.get_device() == a.get_device()
 
 
 def _sum(product: Tensor, c: Tensor, beta: float = 1, alpha: float = 1) -> Any:

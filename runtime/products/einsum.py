@@ -111,7 +111,10 @@ def einsum(
             keep_native(context, signature)
         return result if pair.native_result is not None else _as_wanted(result, options)
     if isinstance(found, Problem) and _is_emulated(settings, found):
-        result = _by_steps(found, native, options, settings)
+        result, stays_native = _by_steps(found, native, options, settings)
+        if stays_native and signature is not None:
+            keep_native(context, signature)
+            return native(*operands)
         trace = current().trace
         if trace is not None and site in trace.keep and 0 not in result.shape:
             trace.keep_result(site, on_host(result))  # the result of all steps, not of the last
@@ -257,32 +260,39 @@ def _is_emulated(settings: Settings, found: Problem) -> bool:
 
 def _by_steps(
     found: Problem, native: Native, options: Mapping[str, Any], settings: Settings
-) -> Any:
+) -> tuple[Any, bool]:
+    """The result, and whether no step takes a scheme, now or later."""
     given = {"optimize": True} if options.get("optimize", False) is not False else {}
 
     def contract(terms: Sum, *arrays: AnyArray) -> Any:
         return native(f"{','.join(terms.inputs)}->{terms.output}", *arrays, **given)
 
-    remaining = list(found.arrays)
+    remaining, stay_native = list(found.arrays), True
     for step in found.steps:
         taken = [remaining[at] for at in step.positions]
         remaining = [x for at, x in enumerate(remaining) if at not in step.positions]
         more_follow = settings._replace(more_follow=bool(remaining))
-        remaining.append(_step(step.terms, taken, contract, more_follow))
-    return remaining[0]
+        result, stays_native = _step(step.terms, taken, contract, more_follow)
+        remaining.append(result)
+        stay_native = stay_native and stays_native
+    return remaining[0], stay_native
 
 
-def _step(terms: Sum, arrays: Sequence[AnyArray], contract: Native, settings: Settings) -> Any:
-    """A contraction of a path, as a call of the site."""
+def _step(
+    terms: Sum, arrays: Sequence[AnyArray], contract: Native, settings: Settings
+) -> tuple[Any, bool]:
+    """A contraction of a path, as a call of the site, and whether it stays native."""
 
     def run(*_: object) -> Any:
         return contract(terms, *arrays)
 
     if contraction(terms) is None:
         call = not_rearranged(run, arrays[0], arrays[-1], Reason.DIMENSIONS)
-        return carry_out(call, settings)[0]
+        return carry_out(call, settings)[0], True
     pair = Pair(terms, arrays, run, is_loop=True)
-    return pair.result(carry_out(pair.call, settings)[0])
+    result = pair.result(carry_out(pair.call, settings)[0])
+    signature = signature_of(pair.call, settings, takes_tensors=False)
+    return result, is_native(current(), signature)
 
 
 @trimmed

@@ -75,6 +75,7 @@ def torch_call(
     """
     try:
         context = innermost.get().context
+        context.note_own((scheme, block, backend))
         given = scheme, backend, context.scheme, context.plan, context.trace
         takes_small = any(it is not None for it in given)
         if takes_small or not is_in_place():

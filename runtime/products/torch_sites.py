@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import mixpert_py.runtime
 from mixpert_py.plan import torch_site
 from mixpert_py.runtime.api import carry_out, chosen_by_call
-from mixpert_py.runtime.context import Choice, Context, current
+from mixpert_py.runtime.context import Choice, Context, current, default
 from mixpert_py.runtime.request import Settings
 
 # Nodes of autograd that are remembered at least, for a backward pass soon follows; and positions
@@ -134,16 +134,13 @@ class Sites:
             self.has_chosen = self.has_chosen or caller.is_chosen()
         return caller
 
-    def remember(self, name: str, a: Any, b: Any) -> None:
+    def remember(self, a: Any, b: Any) -> None:
         """Let the backward pass of a product, of operands that need a gradient, have the context in
         force. For products that nobody chose a scheme for, of which no trace is kept: their call
-        site does not matter.
+        site does not matter. The default context holds in the threads of backward passes anyway.
         """
-        if not self._records():
-            return
         context = current()
-        if context.modules is None:  # but a call in rewritten code may have its products covered
-            self.caller(name, context, a, b)
+        if context is default() or not self._records():
             return
         caller = self._anywhere  # which other threads may replace
         if caller is None or caller.context is not context:

@@ -1,6 +1,6 @@
 """Recorded launches: made anew at the addresses that each call gives."""
 
-import ctypes
+import gc
 import os
 import struct
 import threading
@@ -11,45 +11,20 @@ import pytest
 from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Kernel
 from mixpert_py.runtime.kernels.recording import (
     LEFT,
+    MOST,
     RESULT,
     RIGHT,
+    ROW,
     UNIT,
     Recording,
     Replay,
     allocate,
     clear,
 )
-
-
-class Driver:
-    """Notes what the real one would find: handle, stream and arguments, or what becomes zero."""
-
-    def __init__(self, sizes: dict[int, list[int]]) -> None:
-        self.sizes = sizes
-        self.found: list[tuple[Any, ...]] = []
-        self.status = 0
-
-    def cuLaunchKernelEx(self, config: int, handle: int, where: int, extra: None) -> int:  # noqa: N802
-        *shape, stream, _, attributes = struct.unpack("7I4xQQI4x", ctypes.string_at(config, 56))
-        sizes = self.sizes[handle]
-        pointers = (ctypes.c_void_p * len(sizes)).from_address(where)
-        values = [ctypes.string_at(p, size) for p, size in zip(pointers, sizes, strict=True)]
-        self.found.append((handle, stream, tuple(shape), attributes, b"".join(values)))
-        return self.status
-
-    def cuStreamQuery(self, stream: int) -> int:  # noqa: N802
-        return 600  # not ready
-
-    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> int:  # noqa: N802
-        return 0
-
-    def cuMemsetD8Async(self, target: Any, byte: Any, size: Any, stream: Any) -> int:  # noqa: N802
-        self.found.append(("clear", stream.value or 0, target.value, byte.value, size.value))
-        return 0
-
+from tests.runtime.driver import Driver
 
 STRUCTURE = ArgumentLayout.of("Pi4xdPi4x")
-SIZES = {1: [8, 8, 8], 2: [STRUCTURE.size]}
+SIZES = {1: [8, 8, 8, 8], 2: [STRUCTURE.size]}
 
 
 def recorded() -> Recording:
@@ -59,27 +34,65 @@ def recorded() -> Recording:
     other = allocate(8, tape)
     clear(other.ptr, 8, tape)
     Kernel("words", 1, None, None, early=True).launch_words(
-        5, 64, (LEFT + 12, memory.ptr, -7), 1024, tape
+        5, 64, (LEFT + 12, memory.ptr, -7, ROW), 1024, tape
     )
     values = (RIGHT - 8, 3, 2.5, RESULT + 8, 9)  # a stack that is stored last matrix first
     Kernel("structure", 2, None, None).launch(7, 32, STRUCTURE, values, 0, tape)
     return tape
 
 
-def test_launches_are_made_at_the_addresses_of_each_call() -> None:
-    driver = Driver(SIZES)
-    tape = recorded()
+def launches(replay: Replay, driver: Driver, start: int, stream: int) -> list[Any]:
+    """What a call with addresses from `start` on has enqueued, but for how a kernel may begin.
+    Stream 2 is being captured.
+    """
+    driver.found.clear()
+    launched = driver.done.count("cuGraphLaunch")
+    addresses = start, 2 * start, 3 * start, 4 * start, 5 * start
+    replay.enqueue(addresses, stream, as_graph=stream != 2)
+    assert stream != 2 or driver.done.count("cuGraphLaunch") == launched
+    return [(*one[:3], 0, one[4]) for one in driver.found]
+
+
+def wanted(start: int, stream: int) -> list[Any]:
+    """What that is to be."""
+    words = struct.pack("4q", start + 12, 4 * start, -7, 5 * start)
+    structure = struct.pack("Pi4xdPi4x", 2 * start - 8, 3, 2.5, 3 * start + 8, 9)
+    return [
+        ("clear", stream, 4 * start + 1024, 0, 8),
+        (1, stream, (5, 1, 1, 64, 1, 1, 1024), 0, words),
+        (2, stream, (7, 1, 1, 32, 1, 1, 0), 0, structure),
+    ]
+
+
+STEPS = "Create AddKernelNode_v2 AddMemsetNode InstantiateWithFlags ExecKernelNodeSetParams_v2"
+
+
+@pytest.mark.parametrize("refuses", ["None", "ExecMemsetNodeSetParams", "Launch", *STEPS.split()])
+def test_launches_are_made_at_the_addresses_of_each_call(refuses: str) -> None:
+    """Whatever comes again, and whatever the driver refuses."""
+    driver, tape = Driver(SIZES, f"cuGraph{refuses}"), recorded()
     assert tape.bytes == 1024 + UNIT
     replay = Replay(tape, driver)
-    for a, b, c, memory, stream in ((1 << 44, 2 << 44, 3 << 44, 4 << 44, 0), (16, 32, 48, 64, 7)):
-        driver.found.clear()
-        replay.enqueue((a, b, c, memory), stream)
-        values = struct.pack("Pi4xdPi4x", b - 8, 3, 2.5, c + 8, 9)
-        assert driver.found == [
-            ("clear", stream, memory + 1024, 0, 8),
-            (1, stream, (5, 1, 1, 64, 1, 1, 1024), 1, struct.pack("3q", a + 12, memory, -7)),
-            (2, stream, (7, 1, 1, 32, 1, 1, 0), 0, values),
-        ]
+    for turn in range(3):
+        for start in (*range(1 << 40, (1 << 40) + 40), 1 << 41, 1 << 41, 16):
+            stream = turn + start % 2
+            assert launches(replay, driver, start, stream) == wanted(start, stream)
+    assert driver.mode == 0
+    assert driver.done.count("cuGraphCreate") <= MOST  # no graph is tried again
+    del replay
+    gc.collect()
+    assert not driver.graphs  # all are destroyed
+
+
+def test_addresses_that_come_again_have_graphs_that_need_no_update() -> None:
+    driver = Driver(SIZES)
+    replay = Replay(recorded(), driver)
+    for turn in range(8):
+        if turn == 4:
+            driver.done.clear()
+        for start in range(1 << 40, (1 << 40) + 6):
+            assert launches(replay, driver, start, 7) == wanted(start, 7)
+    assert set(driver.done) == {"cuGraphLaunch"}
 
 
 def test_a_launch_may_interrupt_another() -> None:
@@ -90,20 +103,20 @@ def test_a_launch_may_interrupt_another() -> None:
 
     def interrupted(*given: Any) -> int:
         driver.cuLaunchKernelEx = launch  # type: ignore[method-assign]
-        kernel.launch_words(1, 1, (3, 4, 0), 0, 0)
+        kernel.launch_words(1, 1, (3, 4, 5, 0), 0, 0)
         return launch(*given)
 
     driver.cuLaunchKernelEx = interrupted  # type: ignore[method-assign]
-    kernel.launch_words(5, 64, (1 << 62, -1, 7), 1024, 9)
+    kernel.launch_words(5, 64, (1 << 62, -1, 5, 7), 1024, 9)
     assert driver.found == [
-        (1, 0, (1, 1, 1, 1, 1, 1, 0), 1, struct.pack("3q", 3, 4, 0)),
-        (1, 9, (5, 1, 1, 64, 1, 1, 1024), 1, struct.pack("3q", 1 << 62, -1, 7)),
+        (1, 0, (1, 1, 1, 1, 1, 1, 0), 1, struct.pack("4q", 3, 4, 5, 0)),
+        (1, 9, (5, 1, 1, 64, 1, 1, 1024), 1, struct.pack("4q", 1 << 62, -1, 5, 7)),
     ]
 
 
 def test_threads_have_arguments_of_their_own() -> None:
     """One that is between two launches of a call does not see another's addresses."""
-    driver = Driver(SIZES)
+    driver = Driver(SIZES, "cuGraphCreate")
     inside, go_on = threading.Event(), threading.Event()
     launch = driver.cuLaunchKernelEx
 
@@ -116,21 +129,21 @@ def test_threads_have_arguments_of_their_own() -> None:
 
     driver.cuLaunchKernelEx = slowly  # type: ignore[method-assign]
     replay = Replay(recorded(), driver)
-    replay.enqueue((9 << 10, 10 << 10, 11 << 10, 12 << 10), 0)  # leaves arguments for one
+    replay.enqueue((9 << 10, 10 << 10, 11 << 10, 12 << 10, 0), 0)  # leaves arguments for one
     driver.found.clear()
-    addresses = (1 << 10, 2 << 10, 3 << 10, 4 << 10), 0
+    addresses = (1 << 10, 2 << 10, 3 << 10, 4 << 10, 0), 0
     slow = threading.Thread(target=replay.enqueue, args=addresses, name="slow")
     slow.start()
     assert inside.wait(10)
-    replay.enqueue((5 << 10, 6 << 10, 7 << 10, 8 << 10), 0)
+    replay.enqueue((5 << 10, 6 << 10, 7 << 10, 8 << 10, 0), 0)
     go_on.set()
     slow.join()
-    for handle, wanted in (
+    for handle, starts in (
         (1, [(1 << 10) + 12, (5 << 10) + 12]),
         (2, [(2 << 10) - 8, (6 << 10) - 8]),
     ):
-        starts = [struct.unpack_from("q", one[4])[0] for one in driver.found if one[0] == handle]
-        assert sorted(starts) == wanted
+        found = [struct.unpack_from("q", one[4])[0] for one in driver.found if one[0] == handle]
+        assert sorted(found) == starts
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

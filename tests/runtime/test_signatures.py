@@ -1,6 +1,7 @@
 """What is kept of a call, and for which later ones it stands."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.gpu import prepared
 from mixpert_py.runtime.modules import precision
+from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.request import Request, matmul_shape
 from mixpert_py.runtime.signatures import NATIVE, kept_product
 from mixpert_py.runtime.tracing.trace import Trace
@@ -177,6 +179,22 @@ def test_what_cannot_be_for_once_is_made_the_direct_way(kept: list[Prepared]) ->
         assert kept[0].added == 2  # operands of another layout may have come
         kept[0].works = True
         assert matmul(a, b, site="s") == "prepared"
+
+
+def test_a_contraction_whose_steps_stay_native_is_the_programs_own(kept: list[Prepared]) -> None:
+    called: list[int] = []
+
+    def native(subscripts: str, *arrays: Any) -> Any:
+        called.append(len(arrays))
+        return arrays[0]
+
+    with use(replace(current())):
+        for _ in range(3):
+            einsum("ij,jk,kl->il", *[array(8, 8)] * 3, site="s", native=native)
+        assert called == [2, 2, 3, 3, 3]
+        with suppress(AttributeError):  # what is prepared here is no array
+            einsum("ij,jk,kl->il", *[array(64, 64)] * 3, site="s", native=native)
+        assert len(called) == 5
 
 
 def test_signatures_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:

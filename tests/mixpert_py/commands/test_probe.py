@@ -70,7 +70,7 @@ FOUND = {
             "packing": [
                 {"scheme": "int8x6", "base": 1e-5, "rate": 3e12, "small": 1e-5, "length": 4e-9}
             ],
-            "vendor": {"float32": 5e13, "float64": 6e13, "host": 2e-5, "product": 4e-5},
+            "vendor": {"float32": 5e13, "float64": 6e13},
         },
     ),
 }

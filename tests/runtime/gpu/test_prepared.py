@@ -1,6 +1,7 @@
 """Later calls of a signature: the bits of the first, on any stream, for any data."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.api import dot, matmul
-from mixpert_py.runtime.context import current, use
-from mixpert_py.runtime.modules import precision
+from mixpert_py.runtime.context import Context, Modules, current, use
+from mixpert_py.runtime.modules import modules_covered, precision
+from mixpert_py.runtime.products.tensors import torch_call
 from mixpert_py.runtime.signatures import NATIVE
 from mixpert_py.runtime.tracing.trace import Trace
 
@@ -130,44 +132,31 @@ def test_other_data_of_a_signature() -> None:
 
 
 def test_streams_and_threads() -> None:
-    import threading
-
     import cupy
 
     x, y = random((1536, 1536), 1), random((1536, 1536), 2)
     wanted = direct(x, y, "faithful").get().tobytes()
     cupy.cuda.Device().synchronize()
-    failed: list[int] = []
 
-    def work(number: int) -> None:
-        stream = cupy.cuda.Stream(non_blocking=number % 2 == 0)
-        with stream:
-            for _ in range(20):
-                if matmul(x, y, site="s").get().tobytes() != wanted:
-                    failed.append(number)
+    def works(number: int) -> bool:
+        with cupy.cuda.Stream(non_blocking=number % 2 == 0):
+            found = [matmul(x, y, site="s").get().tobytes() for _ in range(20)]
+        return found == [wanted] * 20
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(works, range(4)))
 
 
-def test_products_of_a_loop_on_an_idle_stream() -> None:
-    """Operands at addresses that come again, which a CUDA graph serves, and at others."""
-    import cupy
-
+def test_products_of_a_loop() -> None:
+    """Operands at addresses that come again, for which graphs are kept, and at others."""
     for n in (1024, 2048):
         x, y = random((n, n), 1), random((n, n), 2)
         z, exact = y, y
-        for step in range(20):
+        for _ in range(20):
             z = matmul(x, z, site="g")
-            z /= cupy.abs(z).max()
+            z /= abs(z).max()
             exact = direct(x, exact, "faithful")
-            exact /= cupy.abs(exact).max()
-            if step % 3:
-                cupy.cuda.Device().synchronize()
+            exact /= abs(exact).max()
         assert z.get().tobytes() == exact.get().tobytes()
 
 
@@ -190,6 +179,31 @@ class TestTensors:
             turned = x.transpose(-1, -2).contiguous().transpose(-1, -2)
             for _ in range(2):
                 assert matmul(turned, y, site="t").cpu().numpy().tobytes() == wanted
+
+    def test_pytorchs_own_products(self) -> None:
+        """By default, whoever calls; but for calls and blocks with a scheme of their own."""
+        torch: Any = pytest.importorskip("torch")
+        linear = torch.nn.functional.linear
+        x, w = (torch.randn(2048, 2048, device="cuda") for _ in range(2))
+        bias = torch.randn(2048, device="cuda")
+        native, faithful, other = x @ w.T, *(direct(x, w.T, it) for it in ("faithful", "int8x3"))
+        back = [direct(x.T, x, it) for it in ("faithful", "int8x3")]
+        with use(Context(modules=Modules())), modules_covered(takes_small=False):
+            for _ in range(3):
+                assert torch.equal(linear(x, w, bias), faithful + bias)
+                half = torch.addmm(bias, x, w.T, beta=2, alpha=0.5)
+                assert torch.equal(half, bias * 2 + faithful / 2)
+                parameter = torch.nn.Parameter(w)
+                linear(x, parameter).backward(x)
+                assert any(torch.equal(parameter.grad, it) for it in (back[0], back[0].T))
+            assert torch.equal(matmul(x, w.T, scheme="native"), native)
+            assert torch.equal(linear(x, w), faithful)
+            assert torch.equal(torch_call(x, w, native=linear, site="s", scheme="int8x3"), other)
+            with precision("int8x3"):
+                later = linear(x, parameter)
+            parameter.grad = None
+            later.backward(x)
+            assert any(torch.equal(parameter.grad, it) for it in (back[1], back[1].T))
 
     def test_derivatives_are_pytorchs(self) -> None:
         torch: Any = pytest.importorskip("torch")
