@@ -81,10 +81,11 @@ def compiled(
     lock: Any = sys.modules[COMPILER].convert_frame.compile_lock  # under which Dynamo calls this
     again = torch.fx.GraphModule(model, copy.deepcopy(model.graph))
     tracing = torch._guards.TracingContext.try_get()
+    stand_ins = [_stand_in(x, tracing) for x in inputs]  # inputs themselves would stay in memory
     known: list[tuple[Context, Callable[..., Any]]] = []
     caller = _program_line()
 
-    def compile_for(context: Context, graph: Any) -> Callable[..., Any]:
+    def compile_for(context: Context, graph: Any, inputs: Any) -> Callable[..., Any]:
         from torch._inductor import config
         from torch._inductor.compile_fx import compile_fx
 
@@ -103,12 +104,12 @@ def compiled(
         """
         graph = torch.fx.GraphModule(again, copy.deepcopy(again.graph))
         with torch._guards.tracing(tracing):
-            function = compile_for(context, graph)
+            function = compile_for(context, graph, stand_ins)
         env: Any = getattr(getattr(tracing, "fake_mode", None), "shape_env", None)
-        extents = [at for at, x in enumerate(inputs) if isinstance(x, torch.SymInt)]
+        extents = [at for at, x in enumerate(stand_ins) if isinstance(x, torch.SymInt)]
         try:
             needs = (
-                env and extents and env.produce_guards_expression([inputs[at] for at in extents])
+                env and extents and env.produce_guards_expression([stand_ins[at] for at in extents])
             )
         except (AssertionError, IndexError):  # of an extent that only a part of the graph knows
             return again  # type: ignore[no-any-return]
@@ -121,7 +122,7 @@ def compiled(
 
         return guarded
 
-    first = compile_for(current(), model)
+    first = compile_for(current(), model, inputs)
     known.append((current(), first))
 
     def run(*arguments: Any) -> Any:
@@ -136,6 +137,20 @@ def compiled(
 
     run.__dict__.update(getattr(first, "__dict__", {}))
     return run
+
+
+def _stand_in(x: Any, tracing: Any) -> Any:
+    """The fake tensor by which Dynamo has traced an input: it knows which extents are fixed. Dynamo
+    forgets that after the compilation.
+    """
+    fake_mode = getattr(tracing, "fake_mode", None)
+    if fake_mode is None or not isinstance(x, sys.modules["torch"].Tensor):
+        return x
+    known = tracing.tensor_to_context.get(x)
+    if known is None:  # a fake tensor itself
+        return x
+    source = known.tensor_source
+    return fake_mode.from_tensor(x, static_shapes=False, symbolic_context=known, source=source)
 
 
 def _is_alike(one: Context, other: Context) -> bool:

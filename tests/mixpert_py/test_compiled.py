@@ -120,6 +120,17 @@ def test_shapes_that_change_keep_their_scheme() -> None:
     assert counters["stats"]["unique_graphs"] == 1
 
 
+def test_a_graph_that_is_compiled_anew_has_the_same_fixed_shapes() -> None:
+    """Its backward pass would lack an extent that it adds to another."""
+    a, b, w = torch.randn(5, 32), torch.randn(3, 32), torch.randn(32, 4, requires_grad=True)
+    call = torch.compile(lambda a, b, w: torch.cat([a, b]) @ w, fullgraph=True)
+    call(a, b, w)
+    with precision(SCHEME, backend="reference"):
+        call(a, b, w).sum().backward()
+    expected = emulated(torch.cat([a, b]).T, torch.ones(8, 4))
+    torch.testing.assert_close(w.grad, expected, rtol=1e-6, atol=1e-5)
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_graph_with_branches_runs_under_another_scheme(dynamic: bool) -> None:
     def product(a: Any, b: Any) -> Any:
