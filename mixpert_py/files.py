@@ -41,6 +41,9 @@ def require_place(path: Path) -> None:
     places = places[:1] if is_stream(path) else places
     if not all(os.access(place, os.W_OK) for place in places):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    if path.exists() and not is_stream(path):
+        with tempfile.NamedTemporaryFile(dir=path.resolve().parent, prefix=NEW_PREFIX) as new:
+            _keep_owner(new.name, path.stat())
 
 
 def replace(path: Path, content: bytes, mode: int | None = None) -> None:

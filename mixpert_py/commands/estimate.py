@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from mixpert_py.commands.program import (
-    SECONDS,
     ProgramCommand,
     as_record,
     module_option,
@@ -17,6 +16,7 @@ from mixpert_py.commands.program import (
     packages_of,
     program_argument,
     program_of,
+    seconds,
     with_progress,
 )
 
@@ -100,7 +100,7 @@ class Options:
 )
 @click.option(
     "--time-limit",
-    type=SECONDS,
+    type=seconds,
     metavar="S",
     help="Seconds for the run and the products by themselves.",
 )

@@ -20,10 +20,7 @@ from mixpert_py.commands.program import FILE, package_option, require_paths
 )
 @click.option("-o", "--output", metavar="OUT", type=FILE, help="Write the graph here.")
 def graph(
-    packages: tuple[str, ...],
-    paths: tuple[str, ...],
-    form: str | None,
-    output: str | None,
+    packages: tuple[str, ...], paths: tuple[str, ...], form: str | None, output: str | None
 ) -> int:
     """Show which products' results can reach which others.
 

@@ -2,6 +2,7 @@
 
 import functools
 import sys
+import threading
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
     from mixpert_py.launch.launcher import Program
 
 
-SECONDS = click.FloatRange(min=0.0, min_open=True)
+def seconds(text: str) -> float:
+    """A positive number of seconds, or as many as Python can wait."""
+    if not (number := float(text)) > 0:
+        raise ValueError
+    return min(number, threading.TIMEOUT_MAX)
+
+
 FILE = click.Path(readable=False)  # the type alone completes names; what reads it, checks it
 
 

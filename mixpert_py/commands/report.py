@@ -14,13 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--html",
-    "folder",
-    metavar="DIR",
-    type=FILE,
-    help="Write a page, DIR/index.html.",
-)
+@click.option("--html", "folder", metavar="DIR", type=FILE, help="Write a page, DIR/index.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record of the tuning.")
 @click.option("-o", "--output", metavar="FILE", type=FILE, help="Write the JSON here.")
 @click.argument("plan", metavar="PLAN", type=FILE)

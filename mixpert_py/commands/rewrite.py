@@ -87,11 +87,7 @@ class Options:
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…|-", type=FILE)
 @click.option(
-    "-o",
-    "--output",
-    metavar="OUT",
-    type=FILE,
-    help="Write the result here (one PATH only).",
+    "-o", "--output", metavar="OUT", type=FILE, help="Write the result here (one PATH only)."
 )
 @click.option("-w", "--write", is_flag=True, help="Replace the files themselves.")
 @click.option("--diff", is_flag=True, help="Show the changes; write nothing.")

@@ -64,13 +64,7 @@ class Options:
 
 @click.command(cls=ProgramCommand)
 @package_option
-@click.option(
-    "--plan",
-    "plan_path",
-    metavar="PLAN",
-    type=FILE,
-    help="Run under this plan.",
-)
+@click.option("--plan", "plan_path", metavar="PLAN", type=FILE, help="Run under this plan.")
 @click.option(
     "--scheme",
     metavar="NAME",
@@ -89,13 +83,7 @@ class Options:
     is_flag=True,
     help="Exit with 1 if a call did not take its planned scheme, or the plan is stale.",
 )
-@click.option(
-    "--json",
-    "json_path",
-    metavar="FILE",
-    type=FILE,
-    help="Write the profile as JSON.",
-)
+@click.option("--json", "json_path", metavar="FILE", type=FILE, help="Write the profile as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not warn that a scheme cannot run here.")
 @module_option
 @click.option("-c", "code", metavar="CODE", help="Run a text, as python -c does.")
@@ -140,9 +128,8 @@ def run(options: Options) -> int:
     seconds = perf_counter() - start
     if os.getpid() != process:  # a child that the program forked says nothing
         return exit_code
-    is_silent = (
-        options.quiet or missing is not None or trace is not None
-    )  # a trace has the reason for each
+    # A trace has the reason for each product.
+    is_silent = options.quiet or missing is not None or trace is not None
     why_not = None if uses is None or is_silent else uses.why_not()
     if why_not is not None:
         click.echo(f"mixpert: --scheme {options.scheme}: {why_not}", err=True)

@@ -14,7 +14,6 @@ import msgspec
 
 from mixpert_py.commands.program import (
     FILE,
-    SECONDS,
     ProgramCommand,
     as_record,
     complete_backends,
@@ -28,6 +27,7 @@ from mixpert_py.commands.program import (
     plan_place,
     program_of,
     script_argument,
+    seconds,
     with_progress,
 )
 from mixpert_py.errors import BudgetError, MixPertError, PlanError
@@ -226,7 +226,7 @@ def _seeds(text: str) -> range:
     shell_complete=complete_devices,
     help="A GPU that need not be here, such as h200: tensor cores are emulated, times predicted.",
 )
-@click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds that one run may take.")
+@click.option("--time-limit", type=seconds, metavar="S", help="Seconds that one run may take.")
 @click.option(
     "--search",
     type=click.Choice(SEARCHES),

@@ -8,7 +8,6 @@ import click
 
 from mixpert_py.commands.program import (
     FILE,
-    SECONDS,
     PlanCommand,
     as_record,
     complete_backends,
@@ -19,6 +18,7 @@ from mixpert_py.commands.program import (
     packages_of,
     program_of,
     script_argument,
+    seconds,
     with_progress,
 )
 from mixpert_py.tuner.ratio import Pace
@@ -94,7 +94,7 @@ class Options:
     shell_complete=complete_backends,
     help="Default: the plan's, or automatic.",
 )
-@click.option("--time-limit", type=SECONDS, metavar="S", help="Seconds that one run may take.")
+@click.option("--time-limit", type=seconds, metavar="S", help="Seconds that one run may take.")
 @click.option(
     "--strict",
     is_flag=True,

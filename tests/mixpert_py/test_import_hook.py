@@ -256,17 +256,10 @@ def test_a_module_is_otherwise_as_python_would_have_made_it(write: Write) -> Non
     with pytest.raises(ValueError, match="shapes") as caught:
         module.dense(np.ones((2, 3)))
     frame = traceback.extract_tb(caught.value.__traceback__)[1]
-    assert (frame.filename, frame.lineno, frame.line) == (
-        module.__file__,
-        5,
-        "return np.dot(x, x)",
-    )
+    assert (frame.filename, frame.lineno, frame.line) == (module.__file__, 5, "return np.dot(x, x)")
 
 
-BROKEN = {
-    "syntax": f"{PRODUCT}x = (1 @\n",
-    "while it runs": f"{PRODUCT}call(5)\n",
-}
+BROKEN = {"syntax": f"{PRODUCT}x = (1 @\n", "while it runs": f"{PRODUCT}call(5)\n"}
 
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)

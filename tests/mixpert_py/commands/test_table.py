@@ -108,7 +108,7 @@ tune s.py | 2 | give --error BUDGET
 tune --error nan s.py | 2 | --error is a number of at least 0, not nan
 tune --error inf s.py | 2 | --error is a number of at least 0, not inf
 tune --error b= s.py | 2 | --error b=: it takes VALUE
-T --time-limit 0 s.py | 2 | 0.0 is not in the range x>0.0
+T --time-limit nan s.py | 2 | Invalid value for '--time-limit': nan
 T --margin 1 s.py | 2 | --margin
 T app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
 T nowhere.py | 2 | nowhere.py: no such file

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py.errors import SourceError
+from mixpert_py.files import require_place
 from mixpert_py.sources import source_files
 from mixpert_py.sources.source_files import SourceFile, write_back
 from tests.every_check import EVERY_CHECK
@@ -68,6 +69,8 @@ def test_an_owner_that_cannot_be_kept(user: int, group: int) -> None:
         os.seteuid(1234)
         try:
             refused(SourceFile(str(path), folder), "cannot write: operation not permitted")
+            with pytest.raises(PermissionError):  # known before a tuning of hours
+                require_place(path)
         finally:
             os.seteuid(0)
             os.setegid(0)
