@@ -1,6 +1,6 @@
 """PyTorch models in a program that never mentions MixPert: `python FILE NAME [MODE] [tf32]`.
 
-NAME: mlp, gpt2 (inference) or bert (training with AdamW). MODE: as of
+NAME: mlp, gpt2 (inference), bert (training with AdamW) or small (training). MODE: as of
 torch.compile; "eager" compiles nothing. Prints one line of JSON: milliseconds a step (median of
 five bursts), the loss after the last step, seconds of the first step, graphs and graph breaks.
 """
@@ -63,6 +63,13 @@ def bert(compiled):
     return training(net, compiled(net), lambda call: call(ids, labels=ids).loss)
 
 
+def small(compiled):
+    layers = [part for _ in range(6) for part in (nn.Linear(256, 256), nn.GELU())]
+    net = nn.Sequential(*layers).cuda()
+    x = torch.randn(512, 256, device="cuda")
+    return training(net, compiled(net), lambda call: call(x).square().mean())
+
+
 def training(net, call, loss_of):
     optimizer = torch.optim.AdamW(net.parameters(), 1e-4)
 
@@ -79,7 +86,7 @@ def training(net, call, loss_of):
 def main(name: str, mode: str = "default", precision: str = "float32") -> None:
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    model = {"mlp": mlp, "gpt2": gpt2, "bert": bert}[name]
+    model = {"mlp": mlp, "gpt2": gpt2, "bert": bert, "small": small}[name]
     step = model(lambda net: net if mode == "eager" else torch.compile(net, mode=mode))
     begin = time.perf_counter()
     loss = step()
@@ -87,7 +94,7 @@ def main(name: str, mode: str = "default", precision: str = "float32") -> None:
     first = time.perf_counter() - begin
     for _ in range(5):
         loss = step()
-    count, times = 5, []
+    count, times = 100 if name == "small" else 5, []
     for _ in range(5):
         torch.cuda.synchronize()
         begin = time.perf_counter()
