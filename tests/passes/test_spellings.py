@@ -270,8 +270,6 @@ NOOP = [
     ("parameter-annotation", "def f(x: A @ B): pass\n", "inside an annotation"),
     ("return-annotation", "def f() -> A @ B: pass\n", "inside an annotation"),
     ("variable-annotation", "x: A @ B = 1\n", "inside an annotation"),
-    ("njit", "from numba import njit\n@njit\ndef f(a): return a @ a\n",
-     "inside a compiled function"),
     ("numba-jit-call", "import numba as nb\n@nb.jit(nopython=True)\ndef f(a): return a.dot(a)\n",
      "inside a compiled function"),
     ("cuda-jit", "from numba import cuda\n@cuda.jit\ndef f(a): return a @ a\n",
@@ -715,6 +713,8 @@ REWRITES = [
      "f = np.einsum if c else oe.contract\nM.xp_product('ij,jk', a, b, @0, native=f)"),
     ("variable-that-varies", NUMPY + "f = np.add\nif c:\n    f = np.dot\nf(a, b)",
      NUMPY + "f = np.add\nif c:\n    f = np.dot\nM.xp_product(a, b, @0, native=f)"),
+    ("argument-of-a-compiled-function", "from numba import njit\nnjit(lambda a: a @ a)(b @ c)",
+     "from numba import njit\nnjit(lambda a: a @ a)(M.matmul(b, c, @0))"),
     ("torch-compile", "import torch\n@torch.compile(fullgraph=True)\ndef f(a): return a @ a\n"
      "g = torch.compile(N(), mode='default')",
      "import torch\n@torch.compile(fullgraph=True)\ndef f(a): return M.matmul(a, a, @0)\n"
