@@ -10,16 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mixpert_py.passes.dataflow import facts as effects
-from mixpert_py.passes.dataflow.facts import (
-    ANY,
-    NOTHING,
-    Facts,
-    Key,
-    Object,
-    Objects,
-    Sites,
-    State,
-)
+from mixpert_py.passes.dataflow.facts import ANY, NOTHING, Facts, Key, Object, Objects, Sites, State
 from mixpert_py.passes.scopes import ARRAY_MODULES, FUNCTIONS, Scope, written_name
 
 ARRAYS = tuple(f"{module}." for module in ARRAY_MODULES)

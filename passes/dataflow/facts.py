@@ -61,13 +61,11 @@ class Object(int):
     """All arrays, containers, instances or functions that one place of the program creates.
 
     Only `Facts.object_at` makes objects, and numbers them: the number is a hash that makes the
-    order of sets the same in every run. context: the call that entered the function around the
-    place, so that the results of `relu(x)` and `relu(y)` are different objects.
+    order of sets the same in every run.
     """
 
     node: ast.AST
     role: str
-    context: ast.AST | None
 
     @property
     def is_function(self) -> bool:
@@ -142,11 +140,13 @@ class Facts:
             )
 
     def object_at(self, node: ast.AST, role: str = "", context: ast.AST | None = None) -> Object:
-        """The object that a place creates."""
+        """The object that a place creates. context: the call that entered the function around the
+        place, so that the results of `relu(x)` and `relu(y)` are different objects.
+        """
         place = (node, role, context)
         if place not in self._objects:
             made = Object(len(self._objects))
-            made.node, made.role, made.context = place
+            made.node, made.role = node, role
             self._objects[place] = made
         return self._objects[place]
 

@@ -11,9 +11,10 @@ when the program has ended, by the size of `b`. For `norm(b - a @ x) / norm(b)` 
 
 import ast
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from mixpert_py.passes.dataflow.facts import APPENDING
 from mixpert_py.passes.scopes import Scopes, written_name
@@ -121,7 +122,7 @@ class _Reader:
     """
 
     def __init__(self, tree: ast.Module, scopes: Scopes, names: Collection[str]) -> None:
-        self._scopes, self._names = scopes, names
+        self._scopes, self._names = scopes, frozenset(names)
         self.steps: list[_Step] = []
         self.shown: set[str] = set()
         self.shown_attributes: set[str] = set()
@@ -132,7 +133,7 @@ class _Reader:
             if isinstance(node, FUNCTION_OR_CLASS[:2])
             and any(written_name(call.func) in WRITING for call in _calls(node))
         }
-        self._block(tree.body, ())
+        self._block(tree.body)
         # Variables that `:=` assigns, or that functions and classes read at any time, count as
         # shown, which hides nothing.
         rare = (ast.NamedExpr, *FUNCTION_OR_CLASS, ast.Lambda)
@@ -204,67 +205,56 @@ class _Reader:
                 return is_known and word in SIZES and all(self._measures(x, part) for x in several)
         return False
 
-    def _is_variable(self, node: ast.expr, others: frozenset[str] = NO_NAMES) -> bool:
-        """Whether an expression is the name of a module's variable, and none of other names."""
-        return isinstance(node, ast.Name) and node.id not in others and self._is_global(node)
-
-    def _is_global(self, node: ast.Name) -> bool:
+    def _is_variable(self, node: ast.AST, others: frozenset[str] = NO_NAMES) -> TypeGuard[ast.Name]:
+        """Whether a piece of code is the name of a module's variable, and none of other names."""
+        if not isinstance(node, ast.Name) or node.id in others:
+            return False
         scope = self._scopes.scope_of.get(node)
         return scope is not None and scope.owner(node.id) is self._scopes.module
 
-    def _block(self, body: Iterable[ast.stmt], around: Around) -> None:
-        for statement in body:
-            self._statement(statement, around)
-
-    def _statement(self, node: ast.stmt, around: Around) -> None:
-        match node:
-            case ast.Assign(targets=targets, value=value):
-                self._assignment(targets, value, around)
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                self._assignment([target], value, around)
-            case ast.AugAssign(target=target, op=op, value=value):
-                is_name = isinstance(target, ast.Name)
-                whole = ast.BinOp(target, op, value) if is_name else None
-                self._step([target], [target, value], whole, around)
-            case ast.Expr(value=ast.Call() as call):
-                filled = [keyword.value for keyword in call.keywords if keyword.arg == "out"]
-                if isinstance(call.func, ast.Attribute) and call.func.attr in APPENDING:
-                    filled.append(call.func.value)
-                if filled:
-                    self._step(filled, [call], None, around)
-                else:
-                    self._show([call])
-            case ast.For() | ast.AsyncFor():
-                self._step([node.target], [node.iter], None, (*around, node))
-                self._block([*node.body, *node.orelse], (*around, node))
-            case ast.While():
-                self._block([*node.body, *node.orelse], (*around, node))
-            case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):  # always so in a tuning
-                self._block(node.body, around)
-            case ast.If():
-                for body in (node.body, node.orelse):
-                    self._block(body, (*around, ast.Pass()))
-            case ast.With() | ast.AsyncWith():
-                self._show(node.items)
-                self._block(node.body, around)
-            case _ if not isinstance(node, FUNCTION_OR_CLASS):  # a rare one
-                self._show([node])
-
-    def _assignment(self, targets: Sequence[ast.expr], value: ast.expr, around: Around) -> None:
-        # Arguments of a function that prints or writes may be what it shows.
-        self._show(call for call in _calls(value) if written_name(call.func) in self._writers)
-        for target in targets:
-            if isinstance(target, ast.Name | ast.Tuple | ast.List):
-                self._step([target], [value], value, around)
-            else:  # an element or an attribute, whose owner keeps all others
-                self._step([target], [value, target], None, around)
+    def _block(self, body: Iterable[ast.stmt], around: Around = ()) -> None:
+        for node in body:
+            match node:
+                case (
+                    ast.Assign(value=value)
+                    | ast.AnnAssign(value=ast.expr() as value)
+                    | ast.AugAssign(value=value)
+                ):
+                    # Arguments of a function that prints or writes may be what it shows.
+                    self._show(x for x in _calls(value) if written_name(x.func) in self._writers)
+                    if isinstance(node, ast.AugAssign):
+                        value = ast.BinOp(node.target, node.op, value)
+                    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                        # The owner of an element or an attribute keeps all others.
+                        is_whole = isinstance(target, ast.Name | ast.Tuple | ast.List)
+                        parts = [value] if is_whole else [value, target]
+                        self._step([target], parts, value if is_whole else None, around)
+                case ast.Expr(value=ast.Call() as call):
+                    filled = [keyword.value for keyword in call.keywords if keyword.arg == "out"]
+                    if isinstance(call.func, ast.Attribute) and call.func.attr in APPENDING:
+                        filled.append(call.func.value)
+                    if filled:
+                        self._step(filled, [call], None, around)
+                    else:
+                        self._show([call])
+                case ast.For() | ast.AsyncFor() | ast.While():
+                    within = (*around, node)
+                    if not isinstance(node, ast.While):
+                        self._step([node.target], [node.iter], None, within)
+                    self._block([*node.body, *node.orelse], within)
+                case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):  # true in a tuning
+                    self._block(node.body, around)
+                case ast.If():
+                    for branch in (node.body, node.orelse):
+                        self._block(branch, (*around, ast.Pass()))
+                case ast.With() | ast.AsyncWith():
+                    self._show(node.items)
+                    self._block(node.body, around)
+                case _ if not isinstance(node, FUNCTION_OR_CLASS):  # a rare one
+                    self._show([node])
 
     def _step(
-        self,
-        targets: Sequence[ast.expr],
-        parts: Sequence[ast.expr],
-        value: ast.expr | None,
-        around: Around,
+        self, targets: list[ast.expr], parts: list[ast.expr], value: ast.expr | None, around: Around
     ) -> None:
         loops = frozenset(node for node in around if isinstance(node, LOOPS))
         writes = NO_NAMES.union(*map(self._targets, targets))
@@ -283,11 +273,7 @@ class _Reader:
 
     def _read(self, node: ast.AST) -> frozenset[str]:
         """The variables of the module that stand anywhere in a piece of code."""
-        return frozenset(
-            part.id
-            for part in ast.walk(node)
-            if isinstance(part, ast.Name) and part.id in self._names and self._is_global(part)
-        )
+        return self._names & {part.id for part in ast.walk(node) if self._is_variable(part)}
 
     def _targets(self, target: ast.expr) -> frozenset[str]:
         """The variables that an assignment to a target sets or changes."""
