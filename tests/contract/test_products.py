@@ -2,6 +2,7 @@
 the stated bound of its scheme. Only the public functions are called.
 """
 
+import functools
 import warnings
 from typing import Any
 
@@ -154,33 +155,38 @@ def test_special_values(backend: Backend, special: str, name: str, dtype: str) -
     compare(backend, table.SPELLINGS["np.matmul"], scheme, a, b)
 
 
+# name → where a product, or a stack of shape s, goes: a view of what `empty` makes of a shape.
 OUTS: dict[str, Any] = {
-    "C order": lambda: np.empty((M, N), "f"),
-    "Fortran order": lambda: np.empty((N, M), "f").T,
-    "every other": lambda: np.empty((2 * M, 2 * N), "f")[::2, ::2],
-    "reversed": lambda: np.empty((M, N), "f")[::-1, ::-1],
-    "of another type": lambda: np.empty((M, N), "d"),
-    "of a type that is too small": lambda: np.empty((M, N), "e"),
-    "of integers": lambda: np.empty((M, N), int),
-    "a block": lambda: np.empty((2 * M, 2 * N), "f")[3 : M + 3, 5 : N + 5],
-    "not aligned": lambda: np.empty(4 * M * N + 1, np.uint8)[1:].view("f").reshape(M, N),
-    "read-only": lambda: np.broadcast_to(np.float32(0), (M, N)),
-    "of another shape": lambda: np.empty((M, N + 1), "f"),
-    "a tuple": lambda: (np.empty((M, N), "f"),),
-    "no array": lambda: [0.0],
-    "None": lambda: None,
+    "C order": lambda empty, s: empty(*s, M, N),
+    "Fortran order": lambda empty, s: empty(*s, N, M).swapaxes(-1, -2),
+    "every other": lambda empty, s: empty(*s, 2 * M, 2 * N)[..., ::2, ::2],
+    "reversed": lambda empty, s: empty(*s, M, N)[..., ::-1, ::-1],
+    "first axis reversed": lambda empty, s: empty(*s, M, N)[::-1],
+    "a block": lambda empty, s: empty(*s, 2 * M, 2 * N)[..., 3 : M + 3, 5 : N + 5],
+}
+OTHER_OUTS: dict[str, Any] = {
+    "of another type": lambda *_: np.empty((M, N), "d"),
+    "of a type that is too small": lambda *_: np.empty((M, N), "e"),
+    "of integers": lambda *_: np.empty((M, N), int),
+    "not aligned": lambda *_: np.empty(4 * M * N + 1, np.uint8)[1:].view("f").reshape(M, N),
+    "read-only": lambda *_: np.broadcast_to(np.float32(0), (M, N)),
+    "of another shape": lambda *_: np.empty((M, N + 1), "f"),
+    "a tuple": lambda *_: (np.empty((M, N), "f"),),
+    "no array": lambda *_: [0.0],
+    "None": lambda *_: None,
 }
 
 
 @pytest.mark.parametrize("scheme", ["default", "native", "int8x6", "fp16x3", "crt14", "float64"])
-@pytest.mark.parametrize("out", OUTS.values(), ids=list(OUTS))
+@pytest.mark.parametrize("out", [*OUTS, *OTHER_OUTS])
 @pytest.mark.parametrize("spelling", ["np.matmul", "np.dot", "a.dot"])
-def test_out(out: Any, spelling: str, scheme: str) -> None:
+def test_out(out: str, spelling: str, scheme: str) -> None:
     ours, native = table.SPELLINGS[spelling]
     if spelling == "a.dot":
         native = lambda a, b, out: a.dot(b, out=out)  # noqa: E731
     a, b = normal(M, K), normal(K, N, seed=1)
-    given, place = out(), out()
+    make = {**OUTS, **OTHER_OUTS}[out]
+    given, place = (make(lambda *s: np.empty(s, "f"), ()) for _ in range(2))
     wanted, theirs = outcome(native, a, b, out=given)
     given_scheme = SCHEMES[scheme].name
     result, warned = outcome(ours, a, b, out=place, scheme=given_scheme, backend="reference")
@@ -188,17 +194,34 @@ def test_out(out: Any, spelling: str, scheme: str) -> None:
     assert (result is place) == (wanted is given)
     if isinstance(wanted, type):
         assert result is wanted
-    elif wanted.dtype != a.dtype:
+    elif wanted.dtype != a.dtype or out == "not aligned":
         np.testing.assert_array_equal(result, wanted)
     else:
         check(result, wanted, SCHEMES[scheme], a, b)
 
 
+@pytest.mark.parametrize(
+    ("scheme", "dtype"),
+    [*((name, "f") for name in ("int8x6", "fp16x3", "crt14", "float64")), ("int8x6", "F")],
+)
+@pytest.mark.parametrize("stack", [(), (3,)], ids=["matrices", "stacks"])
+@pytest.mark.parametrize("out", OUTS.values(), ids=OUTS)
+def test_bits_in_out(backend: Backend, out: Any, stack: Any, scheme: str, dtype: str) -> None:
+    """A product has the same bits wherever it goes, if that is an array of its shape and type."""
+    a, b = normal(*stack, M, K, dtype=dtype), normal(K, N, dtype=dtype, seed=1)
+    place = out(lambda *s: backend.put(np.empty(s, dtype)), stack)
+    product = functools.partial(mixpert_py.matmul, scheme=scheme, backend=backend.name)
+    a, b = backend.put(a), backend.put(b)
+    assert product(a, b, native=np.matmul, out=place) is place
+    np.testing.assert_array_equal(backend.get(place), backend.get(product(a, b)))
+
+
+@pytest.mark.parametrize("dtype", ["f", "F"])
 @pytest.mark.parametrize("scheme", EMULATIONS)
-def test_out_that_is_an_operand(backend: Backend, scheme: str) -> None:
+def test_out_that_is_an_operand(backend: Backend, scheme: str, dtype: str) -> None:
     if scheme == "crt" and not backend.has_crt:
         return
-    a, b = normal(K, K), normal(K, K, seed=1)
+    a, b = normal(K, K, dtype=dtype), normal(K, K, dtype=dtype, seed=1)
     for at in (0, 1):
         place = [backend.put(a.copy()), backend.put(b.copy())]
         given = {"scheme": scheme, "backend": backend.name}
@@ -236,11 +259,11 @@ def test_packed_operands(backend: Backend, dtypes: str, scheme: str, side: Any) 
     np.testing.assert_array_equal(backend.get(result), backend.get(called))
 
 
-def test_unknown_names_are_one_error() -> None:
-    a = normal(4, 4)
-    with pytest.raises(mixpert_py.PlanError, match="int9"):
-        mixpert_py.matmul(a, a, scheme="int9")
-    with pytest.raises(mixpert_py.PlanError, match="abacus"):
+@pytest.mark.parametrize("a", [normal(4, 4), [[1]], None], ids=["array", "list", "None"])
+def test_unknown_names_are_one_error(a: Any) -> None:
+    with pytest.raises(mixpert_py.PlanError, match=r"scheme 'int9x6'; did you mean 'int8x6'"):
+        mixpert_py.matmul(a, a, scheme="int9x6")
+    with pytest.raises(mixpert_py.PlanError, match="backend 'abacus'; known: reference, cuda"):
         mixpert_py.matmul(a, a, scheme="int8x6", backend="abacus")
     with pytest.raises(mixpert_py.PlanError, match="int9"), mixpert_py.precision("int9"):
         pass

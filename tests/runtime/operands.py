@@ -10,7 +10,8 @@ from scipy import sparse
 
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.tracing.trace import Trace
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 from tests.runtime.families import Array
 
 SITE = "m:f/matmul~aa#0"
@@ -158,14 +159,25 @@ def same(result: Any, native: Any) -> bool:
     return bool(result == native or (result != result and native != native))
 
 
-def traced(a: Any, b: Any, scheme: str, backend: str | None = None, **given: Any) -> Any:
-    """The result of one product, the scheme that ran, and the reason if it was not `scheme`."""
+def traced(
+    product: Product,
+    *operands: Any,
+    scheme: str | None = None,
+    in_force: str | None = None,
+    **given: Any,
+) -> tuple[Any, SiteTrace]:
+    """The result of a call under a scheme and, in force, a backend; and what a trace has of it."""
     trace = Trace()
-    with use(Context(scheme=scheme, backend=backend, trace=trace)):
-        result = matmul(a, b, site=SITE, **given)
-    record = trace.sites[SITE]
-    assert record.calls == record.schemes.total() == 1
-    return result, *record.schemes, *(record.reasons or [None])
+    with use(Context(scheme=scheme, backend=in_force, trace=trace)):
+        result = product(*operands, site=SITE, **given)
+    return result, trace.sites[SITE]
+
+
+def ran(product: Product, *operands: Any, **given: Any) -> tuple[Any, str, Reason | None]:
+    """The result of a call, the one scheme that ran, and the reason if another was in force."""
+    result, record = traced(product, *operands, **given)
+    (scheme,), reasons = record.schemes, [*record.reasons]
+    return result, scheme, *(reasons or [None])
 
 
 def assert_differs_in_value_only(result: Any, wanted: Any, operands: tuple[str, str]) -> None:

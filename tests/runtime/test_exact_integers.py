@@ -20,7 +20,7 @@ from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime.operands import ran
 
 TYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]
 PAIRS = [(a, b) for a in TYPES for b in TYPES if np.result_type(a, b).kind in "biu"]
@@ -38,20 +38,10 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(worth, name, 1.0)
 
 
-def ran(product: Callable[[], Any], **given: Any) -> tuple[Any, str, Reason | None]:
-    """The result of a call of the site "s", what made it, and why nothing else did."""
-    trace = Trace()
-    with use(Context(trace=trace, **given)):
-        result = product()
-    (record,) = trace.sites.values()
-    (scheme,) = record.schemes
-    return result, scheme, next(iter(record.reasons), None)
-
-
 def check(product: Callable[..., Any], native: Callable[..., Any], *operands: Any) -> None:
     """`exact` makes it, with NumPy's bits and type."""
     wanted = native(*operands)
-    result, scheme, _ = ran(lambda: product(*operands, site="s"))
+    result, scheme, _ = ran(product, *operands)
     assert scheme == "exact"
     assert type(result) is type(wanted)
     assert result.dtype == wanted.dtype
@@ -203,7 +193,7 @@ def test_einsums_have_numpys_types_errors_and_order() -> None:
 def test_out() -> None:
     for out in (np.empty((12, 12), "i8"), np.empty((12, 12), "i8").T, A.copy()):
         given = out if out.base is None or out.base is not A else A
-        result, scheme, _ = ran(lambda out=given: matmul(A, B, out=out, site="s", native=np.matmul))
+        result, scheme, _ = ran(matmul, A, B, out=given, native=np.matmul)
         assert result is given
         assert scheme == "exact"
         np.testing.assert_array_equal(result, A @ B)
@@ -262,7 +252,7 @@ def test_errors_are_numpys(call: Callable[[Any], Any]) -> None:
 )
 def test_what_is_left_to_numpy(call: Callable[[Any], Any]) -> None:
     wanted = call(np.matmul)
-    result, scheme, _ = ran(lambda: call(partial(matmul, site="s", native=np.matmul)))
+    result, scheme, _ = ran(lambda site: call(partial(matmul, site=site, native=np.matmul)))
     assert scheme == "native"
     assert type(result) is type(wanted)
     assert result.dtype == wanted.dtype
@@ -284,7 +274,7 @@ def test_which_products_take_it() -> None:
         (LARGE / 2, "exact", ("native", Reason.NO_INTEGERS)),
         (LARGE / 2, None, ("native", None)),
     ):
-        _, *made = ran(lambda a=a: matmul(a, a, site="s"), scheme=scheme)
+        _, *made = ran(matmul, a, a, scheme=scheme)
         assert tuple(made) == wanted
 
 
@@ -312,7 +302,7 @@ def test_a_sample_that_shows_wide_entries_ends_the_look(
     largest = exact_integers._largest
     monkeypatch.setattr(exact_integers, "_largest", lambda x: seen.append(x.size) or largest(x))
     monkeypatch.setattr(worth, "HOST", 8e9)
-    _, scheme, _ = ran(lambda: matmul(a := np.full(shape, 1 << 62), a, site="s"))
+    _, scheme, _ = ran(matmul, a := np.full(shape, 1 << 62), a)
     assert scheme == "native"
     assert max(seen) < 2000
 

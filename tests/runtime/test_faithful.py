@@ -134,16 +134,13 @@ def test_small_entries_that_meet_small_ones(like: str, other: int) -> None:
             assert (abs(value - exact) <= allowed(k, size))[size < 2.0**128].all()
 
 
-EVERY = {**FAMILIES, **EVERYDAY}
-
-
 @pytest.mark.parametrize(
     ("family", "k"),
-    sweep([name for name in EVERY if name != "constant"], [16, 48, 64, 256, 1024], together=1),
+    sweep([name for name in ALL if name != "constant"], [16, 48, 64, 256, 1024], together=1),
 )
 def test_no_family_is_worse_by_the_wider_scheme(family: str, k: int) -> None:
     """As an H200 adds. Of constant operands the chain's luck decides, as in `test_faithful`."""
-    a, b = (x.astype(np.float32) for x in EVERY[family](np.random.default_rng(0), 32, k, 24))
+    a, b = (x.astype(np.float32) for x in ALL[family](np.random.default_rng(0), 32, k, 24))
     with np.errstate(all="ignore"):
         value = multiply(a, b, WIDER, like=LIKE["an H200"]).value
     exact, size = (p(a).astype(np.float64) @ p(b).astype(np.float64) for p in (np.positive, abs))
@@ -154,29 +151,14 @@ def test_no_family_is_worse_by_the_wider_scheme(family: str, k: int) -> None:
     assert ratios.frobenius <= 1
 
 
-def earned(name: str, family: str, k: int = 128) -> str:
-    a, b = (x.astype(np.float32) for x in FAMILIES[family](np.random.default_rng(1), 48, k, 40))
-    return grades(a, b, multiply(a, b, EMULATIONS[name]).value)
-
-
-@pytest.mark.parametrize("name", ["int8x6", "int8x8", "int8x10", "fp16x3"])
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("k", [64, 256])
-def test_row_and_column_wise(name: str, family: str, k: int) -> None:
-    assert "B" in earned(name, family, k)
-
-
-@pytest.mark.parametrize(
-    ("name", "grade"),
-    [("bf16x6", "A"), ("bf16x9", "A"), ("tf32x3", "A"), ("fp16x3", "A"), ("int8x6", "B"),
-     ("int8x8", "B"), ("int8x10", "B")],
-)  # fmt: skip
-@pytest.mark.parametrize("k", [16, 1024])
-def test_grades_count_from_16_on(name: str, grade: str, k: int) -> None:
-    every = {**FAMILIES, **EVERYDAY}
-    for family in every:
-        a, b = (x.astype(np.float32) for x in every[family](np.random.default_rng(2), 24, k, 20))
-        assert grade in grades(a, b, multiply(a, b, EMULATIONS[name]).value), family
+@pytest.mark.parametrize("grade", ["A", "B"])
+@pytest.mark.parametrize("k", [16, 64, 256, 1024])
+@pytest.mark.parametrize("family", ALL)
+def test_grades_count_from_16_on(family: str, k: int, grade: str) -> None:
+    names = {"A": ("bf16x6", "bf16x9", "tf32x3", "fp16x3"), "B": ("int8x6", "int8x8", "int8x10")}
+    a, b = (x.astype(np.float32) for x in ALL[family](np.random.default_rng(2), 24, k, 20))
+    for name in names[grade]:
+        assert grade in grades(a, b, multiply(a, b, EMULATIONS[name]).value), name
 
 
 TWO = 32_639  # what two balanced digits hold

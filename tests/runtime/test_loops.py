@@ -16,6 +16,7 @@ from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime.operands import ran
 
 UNITS = {"f": 2.0**-24, "d": 2.0**-53, "F": 2.0**-22, "D": 2.0**-51, "e": 2.0**-24}
 
@@ -29,19 +30,11 @@ def entries(dtype: str, *shape: int, seed: int = 0) -> Array:
     return x.astype(dtype)
 
 
-def ran(product: Callable[[], Any], scheme: str | None) -> tuple[Any, set[str], set[Reason]]:
-    """The result of calls of the site "s", what made them, and why not the scheme."""
-    trace = Trace()
-    with use(Context(scheme=scheme, trace=trace)):
-        result = product()
-    return result, {*trace.sites["s"].schemes}, {*trace.sites["s"].reasons}
-
-
 def check(product: Callable[..., Any], native: Callable[..., Any], k: int, *operands: Any) -> None:
     """`blas` makes it, as a result like the native one, within K·u·(|A||B|)ij."""
     wanted = native(*operands)
-    result, schemes, _ = ran(lambda: product(*operands, site="s"), "blas")
-    assert schemes == {"blas"}
+    result, scheme, _ = ran(product, *operands, scheme="blas")
+    assert scheme == "blas"
     assert (type(result), result.dtype, result.shape) == (type(wanted), wanted.dtype, wanted.shape)
     wide = [x.astype(np.clongdouble if x.dtype.kind == "c" else np.longdouble) for x in operands]
     exact, sizes = native(*wide), native(*map(np.abs, wide))
@@ -106,13 +99,13 @@ def test_half_precision_overflows_as_natively() -> None:
 
 def test_it_is_no_default() -> None:
     x, h = entries("d", 200, 200), entries("e", 30, 30)
-    for product, native in (
-        (lambda: einsum("ij,jk", x, x, site="s"), lambda: np.einsum("ij,jk", x, x)),
-        (lambda: matmul(h, h, site="s"), lambda: h @ h),
+    for product, native, a in (
+        (partial(einsum, "ij,jk"), partial(np.einsum, "ij,jk"), x),
+        (matmul, operator.matmul, h),
     ):
-        result, schemes, _ = ran(product, None)
-        assert schemes == {"native"}
-        np.testing.assert_array_equal(result, native())
+        result, scheme, _ = ran(product, a, a)
+        assert scheme == "native"
+        np.testing.assert_array_equal(result, native(a, a))
 
 
 def test_out_and_other_operands() -> None:
@@ -121,8 +114,8 @@ def test_out_and_other_operands() -> None:
     with precision("blas"):
         assert matmul(a, b, out=out, site="s") is out
         np.testing.assert_array_equal(out, matmul(a, b, site="s"))
-    _, schemes, reasons = ran(lambda: matmul(a.astype("g"), b.astype("g"), site="s"), "blas")
-    assert (schemes, reasons) == ({"native"}, {Reason.DTYPE})
+    _, *how = ran(matmul, a.astype("g"), b.astype("g"), scheme="blas")
+    assert how == ["native", Reason.DTYPE]
 
 
 def test_three_operands_of_integers_are_multiplied_in_pairs_by_default() -> None:
@@ -141,10 +134,10 @@ def test_three_operands_of_integers_are_multiplied_in_pairs_by_default() -> None
 def test_overflow_is_reported_as_the_program_wants(dtype: str) -> None:
     a = np.full((64, 64), np.finfo(dtype).max)
     with np.errstate(over="raise"), pytest.raises(FloatingPointError):
-        ran(lambda: matmul(a, a, site="s"), "blas")
+        ran(matmul, a, a, scheme="blas")
     with pytest.warns(RuntimeWarning, match="overflow"):
-        result, schemes, _ = ran(lambda: matmul(a, a, site="s"), "blas")
-    assert schemes == {"blas"}
+        result, scheme, _ = ran(matmul, a, a, scheme="blas")
+    assert scheme == "blas"
     assert np.isinf(result).all()
     with np.errstate(over="ignore"):
-        assert np.isinf(ran(lambda: matmul(a, a, site="s"), "blas")[0]).all()
+        assert np.isinf(ran(matmul, a, a, scheme="blas")[0]).all()

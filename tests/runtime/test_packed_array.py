@@ -8,18 +8,7 @@ import pytest
 from mixpert_py.errors import PlanError, ShapeError
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.packed_array import pack
-from tests.runtime.gpu.fake import FakeGpu, ndarray
-
-
-def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:
-    return ndarray(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
-    fake = FakeGpu()
-    fake.install(monkeypatch)
-    return fake
+from tests.runtime.gpu.fake import ndarray, normal
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Who multiplies arrays of a GPU, and NumPy's where there is one: on a GPU that is not there."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import repeat
 from math import inf
@@ -18,45 +17,30 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.modules import precision
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
-from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, on_device, pays_from
+from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime import operands as operands_of
+from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, normal, on_device, pays_from
 from tests.runtime.gpu.fake.gpu import FakeWatch
+from tests.runtime.operands import SITE, traced
 
-SITE = "m:f/matmul~aa#0"
 MIN_K = worth.MIN_K  # that of a fake GPU is 1
 EDGE = 16  # from here on emulation pays in these tests
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
-    fake = FakeGpu()
-    fake.cupy = fake.install(monkeypatch)  # type: ignore[attr-defined]
+def gpu(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     figures = pays_from(EDGE**3, EDGE / 3, host=1e8)
     monkeypatch.setattr(worth, "figures", lambda name: figures)
     monkeypatch.setattr(api, "MIN_ELEMENTS_TO_MOVE", 100 * 100)
     monkeypatch.setattr(gpu_backend, "Watch", FakeWatch)
     monkeypatch.setattr(FakeWatch, "found", repeat(14), raising=False)
-    return fake
-
-
-def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:
-    return ndarray(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
-
-
-def traced(product: Callable[..., Any], *operands: Any, **given: Any) -> tuple[Any, SiteTrace]:
-    """The result of one product, and what the trace has of it."""
-    trace = Trace()
-    context = Context(scheme=given.pop("scheme", None), backend=given.pop("in_force", None))
-    with use(replace(context, trace=trace)):
-        result = product(*operands, site=SITE, **given)
-    return result, trace.sites[SITE]
+    return gpu
 
 
 def ran(*operands: Any, **given: Any) -> tuple[str, Reason | None]:
     """The scheme that ran a product, and the reason why it was not the one in force."""
-    _, record = traced(matmul, *operands, **given)
-    (scheme,), reasons = record.schemes, list(record.reasons)
-    return scheme, reasons[0] if reasons else None
+    _, *how = operands_of.ran(matmul, *operands, **given)
+    return how[0], how[1]
 
 
 @pytest.mark.parametrize(
@@ -98,8 +82,7 @@ def ran(*operands: Any, **given: Any) -> tuple[str, Reason | None]:
 def test_what_runs(dtypes: str, size: int, scheme: str | None, wanted: Any) -> None:
     a, b = (ndarray(np.full((size, size), 3).astype(dtype)) for dtype in dtypes)
     result, record = traced(matmul, a, b, scheme=scheme)
-    (name,), reasons = record.schemes, list(record.reasons)
-    assert (name, reasons[0] if reasons else None) == wanted
+    assert (*record.schemes, *(record.reasons or [None])) == wanted
     assert type(result) is ndarray
     assert result.dtype == np.result_type(a.x, b.x)
     np.testing.assert_array_equal(result.x, a.x @ b.x)

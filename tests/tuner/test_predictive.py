@@ -80,14 +80,6 @@ def test_what_is_predicted_far_over_budget_is_run_last_and_once() -> None:
     assert reasons(outcome) == {"a": Reason.BOTTOM, "b": Reason.OVER_BUDGET}
 
 
-def test_what_is_too_short_to_be_worth_a_probe_is_not_run() -> None:
-    program = program_of(a=1e-7, b=1.0)
-    program.seconds["b"].update(native=0.04, half=0.02)  # type: ignore[attr-defined]
-    outcome = found(program, 1e-6)
-    assert all(plan["b"] == "native" for plan in program.plans)
-    assert reasons(outcome)["b"] is Reason.PREDICTED
-
-
 @pytest.mark.parametrize(("share", "kept"), [(0.1, "x10"), (0.0, "x8")])
 def test_the_rung_above_is_run_where_outliers_take_long(share: float, kept: str) -> None:
     times, errors = {"native": 30.0, "x10": 2.0, "x8": 3.5}, {"x10": 2e-7, "x8": 2e-6}
@@ -185,28 +177,30 @@ def test_an_operator_that_fails_is_left_and_the_others_lowered() -> None:
     assert reasons(outcome)["b"] is Reason.FAILED
 
 
-def test_a_scheme_that_takes_no_call_is_given_up() -> None:
-    program = program_of(a=1e-9, b=1e-9)
-    program.unfit = {"a": ("half",)}
-    outcome = found(program, 1e-6)
-    assert outcome.plan == {"a": "native", "b": "half"}
-    assert reasons(outcome) == {"a": Reason.NOT_TAKEN, "b": Reason.BOTTOM}
+# name → times of b, native and lower; the error of the lower level; the noise; why b is left, and
+# how often the lower level runs.
+LEFT: dict[str, tuple[tuple[float, float], float, float, Reason, int]] = {
+    "takes no call": ((2.0, 1.0), 1e-9, 0.0, Reason.NOT_TAKEN, 1),
+    "is not faster": ((2.0, 2.0), 1e-9, 0.0, Reason.NOT_FASTER, 1),
+    "is shorter than the noise": ((0.2, 0.1), 1e-9, 0.3, Reason.TOO_SHORT, 0),
+    "is not worth a probe": ((0.04, 0.02), 1.0, 0.0, Reason.PREDICTED, 0),
+    "is excluded": ((2.0, 1.0), 1e-9, 0.0, Reason.UNCLEAR, 0),
+}
 
 
-def test_what_lowering_did_not_make_faster_is_given_back() -> None:
-    program = program_of(a=1e-9, b=1e-9)
-    program.seconds["b"]["half"] = 2.0  # type: ignore[index]
-    outcome = found(program, 1e-6)
+@pytest.mark.parametrize("name", LEFT)
+def test_an_operator_is_left_and_the_other_one_lowered(name: str) -> None:
+    (native, half), error, noise, reason, runs = LEFT[name]
+    program = program_of(a=1e-9, b=error)
+    program.seconds["b"].update(native=native, half=half)  # type: ignore[attr-defined]
+    program.unfit = {"b": ("half",)} if reason is Reason.NOT_TAKEN else {}
+    a, b = program.operators()
+    excluded = {"half": reason} if reason is Reason.UNCLEAR else {}
+    outcome = tune(program, [a, replace(b, excluded=excluded)], [], CPU, 1e-6, noise=noise)
     assert outcome.plan == {"a": "half", "b": "native"}
     assert outcome.best.error == 1e-9
-
-
-def test_an_operator_shorter_than_the_noise_is_left() -> None:
-    program = program_of(a=1e-9, b=1e-9)
-    program.seconds["b"].update(native=0.2, half=0.1)  # type: ignore[attr-defined]
-    outcome = found(program, 1e-6, noise=0.3)
-    assert outcome.plan == {"a": "half", "b": "native"}
-    assert reasons(outcome)["b"] is Reason.TOO_SHORT
+    assert reasons(outcome) == {"a": Reason.BOTTOM, "b": reason}
+    assert [plan["b"] for plan in program.plans].count("half") == runs
 
 
 @pytest.mark.parametrize("at", range(1, 4))
@@ -221,18 +215,6 @@ def test_an_interrupt_leaves_a_plan_that_was_run(at: int) -> None:
     assert outcome.interrupted
     assert outcome.plan in program.plans
     assert outcome.best.error <= 2e-6
-
-
-def test_excluded_schemes_are_not_run_and_their_reason_stands() -> None:
-    program = program_of(a=1e-9, b=1e-9)
-    operators = [
-        replace(x, excluded={"half": Reason.UNCLEAR}) if x.id == "a" else x
-        for x in program.operators()
-    ]
-    outcome = tune(program, operators, [], CPU, 1e-6, noise=0.0)
-    assert outcome.plan == {"a": "native", "b": "half"}
-    assert reasons(outcome)["a"] is Reason.UNCLEAR
-    assert all(plan["a"] == "native" for plan in program.plans)
 
 
 def test_a_scheme_that_takes_no_call_is_no_level_below_another() -> None:

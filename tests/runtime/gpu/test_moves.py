@@ -18,6 +18,7 @@ from mixpert_py.runtime import processor
 from mixpert_py.runtime.gpu import device, result_memory, staging
 from mixpert_py.runtime.gpu.moves import moves
 from mixpert_py.runtime.gpu.staging import Job, pieces
+from tests.contract.table import normal
 from tests.runtime.gpu.fake import CUDARuntimeError, OutOfMemoryError, on_device
 from tests.runtime.gpu.fake.stream import LateStream, Stream
 
@@ -75,10 +76,6 @@ def xp(monkeypatch: pytest.MonkeyPatch) -> Any:
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         ),
     )
-
-
-def normal(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 LAYOUTS = {

@@ -2,7 +2,6 @@
 graphs, and rows that slices do not hold.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
 from types import SimpleNamespace
@@ -26,39 +25,17 @@ from tests.runtime.gpu.fake import (
     FakeGpu,
     Stream,
     ndarray,
+    normal,
 )
 from tests.runtime.gpu.fake import gpu as gpu_module
 from tests.runtime.gpu.fake.product import slices_product
 from tests.runtime.gpu.requested import multiplied
 
 
-def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:
-    return ndarray(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
-
-
 def made(*args: Any, **given: Any) -> Product:
     result = multiplied(*args, **given)
     assert isinstance(result, Product)
     return result
-
-
-OUTS: dict[str, Callable[[], Any]] = {
-    "C": lambda: np.zeros((3, 5, 4), np.float32),
-    "wide rows": lambda: np.zeros((3, 5, 9), np.float32)[..., 2:6],
-    "every other row": lambda: np.zeros((3, 10, 4), np.float32)[:, ::2],
-    "Fortran": lambda: np.zeros((3, 4, 5), np.float32).swapaxes(1, 2),
-    "every other column": lambda: np.zeros((3, 5, 8), np.float32)[..., ::2],
-    "reversed": lambda: np.zeros((3, 5, 4), np.float32)[:, ::-1],
-    "stack reversed": lambda: np.zeros((3, 5, 4), np.float32)[::-1],
-}
-
-
-@pytest.mark.parametrize("kind", OUTS)
-@pytest.mark.usefixtures("gpu")
-def test_out_of_any_strides(kind: str) -> None:
-    a, b, out = normal(3, 5, 6), normal(3, 6, 4, seed=1), ndarray(OUTS[kind]())
-    assert made(a, b, "int8x8", out=out).value is out
-    np.testing.assert_array_equal(out.x, made(a, b, "int8x8").value.x)
 
 
 @pytest.mark.parametrize("shapes", [((700, 40), (40, 300)), ((5, 300, 40), (40, 260))], ids=str)

@@ -5,7 +5,6 @@ stream, graph, thread or process.
 import itertools
 import multiprocessing
 import subprocess
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -27,6 +26,7 @@ from tests.runtime.certified import multiply
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.gpu.fake import pays_from
 from tests.runtime.gpu.fake.gpu import Unprepared
+from tests.runtime.operands import ran
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -61,14 +61,6 @@ def exact(a: Any, b: Any) -> Any:
 def error(value: Any, a: Any, b: Any) -> float:
     wanted = exact(a, b)
     return float(cupy.linalg.norm(value - wanted) / cupy.linalg.norm(wanted))
-
-
-def ran(product: Callable[..., Any], *operands: Any, **given: Any) -> tuple[Any, str, Any]:
-    trace = Trace()
-    with use(Context(scheme=given.pop("scheme", None), trace=trace)):
-        result = product(*operands, site="s", **given)
-    ((scheme, _),) = trace.sites["s"].schemes.items()
-    return result, scheme, next(iter(trace.sites["s"].reasons), None)
 
 
 @pytest.mark.usefixtures("everything_pays")
@@ -205,24 +197,6 @@ def test_small_products_have_the_bits_of_cupys_operator(shape: Any, dtype: str) 
             made = matmul(a, b, site="s")
             assert made.flags.c_contiguous
             assert made.get().tobytes() == (a @ b).get().tobytes()
-
-
-@pytest.mark.usefixtures("everything_pays")
-@pytest.mark.parametrize("kind", ["C", "wide rows", "Fortran", "every other", "an operand"])
-@pytest.mark.parametrize("dtype", ["f", "F"])
-def test_out(kind: str, dtype: str) -> None:
-    a, b = normal(64, 64, dtype=dtype), normal(64, 64, dtype=dtype, seed=1)
-    wanted = matmul(a, b, scheme="int8x6")
-    outs = {
-        "C": cupy.empty((64, 64), dtype),
-        "wide rows": cupy.empty((64, 99), dtype)[:, 3:67],
-        "Fortran": cupy.empty((64, 64), dtype, order="F"),
-        "every other": cupy.empty((64, 128), dtype)[:, ::2],
-        "an operand": a,
-    }
-    out = outs[kind]
-    assert matmul(a, b, scheme="int8x6", out=out, native=cupy.matmul) is out
-    cupy.testing.assert_array_equal(out, wanted)
 
 
 @pytest.mark.usefixtures("everything_pays")

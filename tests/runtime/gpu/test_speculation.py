@@ -24,12 +24,10 @@ A, B = (np.random.default_rng(seed).standard_normal((20, 20)) for seed in range(
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
-    fake = FakeGpu()
-    fake.install(monkeypatch)
+def gpu(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     monkeypatch.setattr(gpu_backend, "Watch", FakeWatch)
     monkeypatch.setattr(FakeWatch, "bounds", None)
-    return fake
+    return gpu
 
 
 def finds(*counts: int | None) -> None:

@@ -13,15 +13,12 @@ from mixpert_py.runtime.kernels.tiny_block import EDGE, Memory
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.contract.table import normal
 from tests.runtime.gpu.fake import FakeGpu, ndarray
 from tests.runtime.gpu.requested import multiplied
 from tests.runtime.operands import chained
 
 Array = Any
-
-
-def normal(*shape: int, seed: int = 0, dtype: Any = "f") -> Array:
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
 def made(a: Array, b: Array, scheme: str = "faithful", **given: Any) -> Product:

@@ -16,15 +16,11 @@ from mixpert_py.runtime.gpu import device, transfer
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.transfer import GRANULE, panel_rows
 from mixpert_py.runtime.request import Product
+from tests.contract.table import normal
 from tests.every_check import sweep
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray
 from tests.runtime.gpu.fake.stream import LateStream
 from tests.runtime.gpu.requested import multiplied, transferred
-
-
-def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
-    x = np.random.default_rng(seed).standard_normal((2, *shape))
-    return (x[0] + 1j * x[1] if np.dtype(dtype).kind == "c" else x[0]).astype(dtype)
 
 
 def moved(a: Any, b: Any, scheme: str = "int8x6", **given: Any) -> Any:

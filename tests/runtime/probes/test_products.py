@@ -38,11 +38,9 @@ def test_measuring_one_scheme() -> None:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
-    fake = FakeGpu()
-    fake.install(monkeypatch)
+def gpu(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     monkeypatch.setattr(probe, "MOVED", 32)
-    return fake
+    return gpu
 
 
 def test_products_are_made(gpu: FakeGpu) -> None:

@@ -7,47 +7,10 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.reference.emulation import HELD, emulate
-from tests.every_check import sweep
 
 NORMAL = np.random.default_rng(0).standard_normal((40, 40))
 FEW_NAN = np.where(NORMAL > 3, np.nan, NORMAL)
 FEW_INF = np.where(NORMAL > 3, np.inf, NORMAL)
-
-SHAPES = [
-    ((5,), (5,)),
-    ((5,), (5, 3)),
-    ((3, 5), (5,)),
-    ((3, 5), (5, 2)),
-    ((2, 3, 5), (5, 2)),
-    ((5,), (2, 5, 3)),
-    ((2, 3, 5), (5,)),
-    ((4, 1, 3, 5), (2, 5, 2)),
-    ((0, 3, 5), (5, 2)),
-    ((3, 0), (0, 2)),
-    ((0,), (0,)),
-    ((0, 5), (5, 2)),
-]
-
-
-@pytest.mark.parametrize(
-    ("dtypes", "shapes", "scheme"),
-    sweep(
-        ["ff", "dd", "fd"],
-        SHAPES,
-        ["native", "float64", "float32", "faithful", "int8x10", "fp16"],
-    ),
-)
-def test_shape_and_type_are_those_of_matmul(
-    scheme: str, shapes: tuple[tuple[int, ...], ...], dtypes: str
-) -> None:
-    rng = np.random.default_rng(1)
-    a, b = (rng.standard_normal(s).astype(t) for s, t in zip(shapes, dtypes, strict=True))
-    wanted, result = np.matmul(a, b), emulate(a, b, scheme)
-    assert type(result) is type(wanted)
-    assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
-    if min(map(len, shapes)) > 1:
-        assert result.flags.owndata  # so that it can be resized
-    np.testing.assert_allclose(result, wanted, atol=0.05 if scheme == "fp16" else 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -128,5 +91,6 @@ def test_the_result_is_the_programs_own(order: Any) -> None:
     for scheme in ("float32", "float64", "int8x6"):
         result = emulate(a, a, scheme)
         assert result.flags.c_contiguous
+        assert result.flags.owndata  # so that it can be resized
         assert result.flags.writeable
         assert not np.may_share_memory(result, a)

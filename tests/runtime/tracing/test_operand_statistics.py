@@ -148,12 +148,6 @@ def test_a_call_is_looked_into(dtype: Any, shapes: tuple[tuple[int, ...], ...]) 
 class TestOnAGpu:
     """What the operands' own device says, where there is one: by kernels, not by NumPy."""
 
-    @pytest.fixture
-    def gpu(self, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
-        fake = FakeGpu()
-        fake.install(monkeypatch)
-        return fake
-
     @staticmethod
     def operands() -> tuple[Any, Any]:
         rng = np.random.default_rng(5)

@@ -6,6 +6,7 @@ them, and live on a numbered device; memory can be made short, kernels can be ma
 
 from tests.runtime.gpu.fake.array import Pointer as Pointer
 from tests.runtime.gpu.fake.array import ndarray as ndarray
+from tests.runtime.gpu.fake.array import normal as normal
 from tests.runtime.gpu.fake.array import wrapped as wrapped
 from tests.runtime.gpu.fake.gpu import FakeGpu as FakeGpu
 from tests.runtime.gpu.fake.gpu import pays_from as pays_from

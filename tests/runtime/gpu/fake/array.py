@@ -131,3 +131,7 @@ def require_here(*operands: Any) -> None:
     """
     numbers = {x.number for x in operands if isinstance(x, ndarray)}
     assert numbers <= {Current.device}, f"on device {Current.device}, of arrays on {numbers}"
+
+
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:
+    return ndarray(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
