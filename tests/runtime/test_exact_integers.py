@@ -2,7 +2,7 @@
 
 import operator
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,10 +20,12 @@ from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reasons import Reason
+from tests.contract.table import VIEWS
 from tests.runtime.operands import ran
 
 TYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]
 PAIRS = [(a, b) for a in TYPES for b in TYPES if np.result_type(a, b).kind in "biu"]
+LAYOUTS = [*VIEWS.values()]
 FREE = ("EXACT_START", "EXACT_MATRIX", "EXACT_CAST", "EXACT_RESULT", "READ_IN_VAIN")
 
 
@@ -61,23 +63,12 @@ def entries(rng: np.random.Generator, dtype: str, shape: tuple[int, ...], kind: 
     return rng.integers(low, high, shape, dtype, endpoint=True)
 
 
-def layouts(x: Array) -> Iterator[Array]:
-    """The same matrix, or stack, in several orders and at several steps in memory."""
-    yield x
-    yield np.asfortranarray(x)
-    yield np.repeat(x, 2, -1)[..., ::2]
-    yield x[..., ::-1].copy()[..., ::-1]
-    frozen = x.copy()
-    frozen.flags.writeable = False
-    yield frozen
-
-
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize(("left", "right"), PAIRS)
 def test_all_pairs_of_types(left: str, right: str) -> None:
     rng = np.random.default_rng(0)
     for kind in ("small", "full", "ends", "11", "26"):
-        for m, k, n in ((1, 1, 1), (5, 300, 7), (17, 33, 2)):
+        for m, k, n in ((1, 1, 1), (5, 300, 7), (17, 33, 2), (2, 5000, 3)):
             a, b = entries(rng, left, (m, k), kind), entries(rng, right, (k, n), kind)
             check(matmul, operator.matmul, a, b)
 
@@ -96,7 +87,7 @@ def test_a_sweep(monkeypatch: pytest.MonkeyPatch, panel: int) -> None:
         kinds = rng.choice(["small", "full", "ends", "12", "24", "31", "40"], 2)
         a = entries(rng, left, (*one, m, k), kinds[0])
         b = entries(rng, right, (*other, k, n), kinds[1])
-        a, b = (list(layouts(x))[rng.integers(5)] for x in (a, b))
+        a, b = (LAYOUTS[rng.integers(len(LAYOUTS))](x) for x in (a, b))
         check(matmul, operator.matmul, a, b)
 
 
@@ -111,15 +102,6 @@ def test_sums_as_large_as_a_significand(bits: int, beyond: int) -> None:
     a[0, 0] += beyond
     check(matmul, operator.matmul, a, b)
     check(matmul, operator.matmul, -a, b - 1)
-
-
-@pytest.mark.usefixtures("always")
-def test_against_integers_of_any_length() -> None:
-    rng = np.random.default_rng(3)
-    for dtype in ("i8", "u8"):
-        a, b = entries(rng, dtype, (4, 5000), "full"), entries(rng, dtype, (5000, 3), "full")
-        wanted = (a.astype(object) @ b.astype(object)) % (1 << 64)
-        assert ((matmul(a, b).astype(object) % (1 << 64)) == wanted).all()
 
 
 A, B = (entries(np.random.default_rng(i), "i8", (12, 12), "full") for i in (1, 2))

@@ -16,6 +16,7 @@ from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.contract.table import VIEWS
 from tests.runtime.operands import ran
 
 UNITS = {"f": 2.0**-24, "d": 2.0**-53, "F": 2.0**-22, "D": 2.0**-51, "e": 2.0**-24}
@@ -74,17 +75,10 @@ PRODUCTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda a, b: np.tensordot(a, b, 1),
     ),
 }
-LAYOUTS: dict[str, Callable[[Array], Array]] = {
-    "C": lambda x: x,
-    "F": np.asfortranarray,
-    "every second column": lambda x: np.repeat(x, 2, -1)[..., ::2],
-    "reversed": lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
-    "one row for all": lambda x: np.broadcast_to(x[:1], x.shape),
-}
 
 
 @pytest.mark.parametrize("dtype", "fde")
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("layout", VIEWS.values(), ids=VIEWS)
 @pytest.mark.parametrize(("product", "native"), PRODUCTS.values(), ids=PRODUCTS)
 def test_layouts_and_half_precision(product: Any, native: Any, layout: Any, dtype: str) -> None:
     a, b = layout(entries(dtype, 20, 70)), layout(entries(dtype, 70, 9, seed=1))

@@ -4,15 +4,7 @@ from math import inf, isnan, nan
 
 import pytest
 
-from mixpert_py.errors import PlanError
-from mixpert_py.tuner.records import Ladder, Measurement, median_of, time_noise
-
-LADDER = Ladder((("native",), ("II", "III"), ("I",)))
-
-
-def test_a_scheme_that_is_not_on_it() -> None:
-    with pytest.raises(PlanError, match=r"^s: scheme 'fp16' is not on the ladder native, II, III"):
-        LADDER.below("s", "fp16")
+from mixpert_py.tuner.records import Measurement, median_of, time_noise
 
 
 def run(seconds: float, error: float = 0.0) -> Measurement:

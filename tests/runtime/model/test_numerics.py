@@ -83,19 +83,6 @@ def test_sums_are_those_of_fractions(how: Accumulation, element: str, low: int, 
 
 
 @pytest.mark.parametrize(
-    ("how", "kept"), [(VOLTA, 23), (AMPERE, 24), (HOPPER, 25)], ids=["volta", "ampere", "hopper"]
-)
-def test_a_bit_of_a_product_is_kept_down_to_the_last_bit(how: Accumulation, kept: int) -> None:
-    def left(down: int) -> float:
-        a, b = np.zeros((1, 4), np.float16), np.ones((4, 1), np.float16)
-        a[0, :3] = 1024, -1024, 2.0 ** (10 - down)
-        return float(accumulate(a, b, np.zeros((1, 1), np.float32), how)[0, 0])
-
-    assert left(kept) == 2.0 ** (10 - kept)
-    assert left(kept + 1) == 0
-
-
-@pytest.mark.parametrize(
     ("row", "column", "c"),
     [
         ([np.inf, 1], [0, 1], 0),

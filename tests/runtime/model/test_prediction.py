@@ -54,16 +54,6 @@ def test_the_vendors_product_of_a_float64_vector() -> None:
     assert found == pytest.approx(1.93e-3, rel=0.25)
 
 
-@DTYPES
-@pytest.mark.parametrize("m", [8500, 16384, 17024, 20000, 33000])
-def test_a_vector_takes_the_vendor_what_its_bytes_take(m: int, wide: bool) -> None:
-    """Also where tiles would leave many multiprocessors without one."""
-    moved = (8 if wide else 4) * m * 16384 / H200.model.dram.copy
-    for n in (1, 2):
-        found = prediction.native(H200, m, 16384, n, wide=wide)
-        assert moved < found < 1.1 * moved
-
-
 def test_measured_products() -> None:
     """The committed measurements, by the model that is shipped."""
     text = (ROOT / "samples/papers/results.json").read_text("utf-8")
