@@ -1,6 +1,6 @@
 """`crt` on a GPU: the decisions and the bits of the reference backend, by the path of users."""
 
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,15 +8,14 @@ import pytest
 
 import mixpert_py
 from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.gpu.device import Device, find, state_of
 from mixpert_py.runtime.packed_array import PackedArray
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference import residues
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import moduli_for
-from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.families import EVERYDAY, FAMILIES
+from tests.runtime.operands import ran
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -34,14 +33,9 @@ def nothing_known() -> None:
 
 def made(a: Any, b: Any, **given: Any) -> tuple[Any, bool]:
     """The product, and whether `crt` made it; else it was native, for the operands' spread."""
-    trace = Trace()
-    with use(replace(current(), trace=trace)):
-        value = matmul(a, b, scheme="crt", backend="cuda", site="s", **given)
-    found = trace.sites["s"]
-    if list(found.schemes) == ["crt"]:
-        return value, True
-    assert list(found.reasons) == [Reason.SPREAD], found.reasons
-    return value, False
+    value, *how = ran(partial(matmul, scheme="crt", backend="cuda"), a, b, **given)
+    assert how in (["crt", None], ["native", Reason.SPREAD])
+    return value, how[0] == "crt"
 
 
 def check(a: Any, b: Any, order: str = "C") -> int | None:

@@ -13,10 +13,8 @@ from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.signatures import NATIVE
-from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, pays_from
-
-SITE = "m:f/matmul~aa#0"
+from tests.runtime.operands import SITE, traced
 
 
 class Dtype(str):
@@ -110,11 +108,8 @@ def tensor(*shape: int, kind: type[Tensor] = Tensor, dtype: Any = np.float32, **
 
 
 def ran(a: Any, b: Any, scheme: str | None = None) -> tuple[str, Reason | None]:
-    trace = Trace()
-    with use(Context(scheme=scheme, trace=trace)):
-        result = matmul(a, b, site=SITE)
-    record = trace.sites[SITE]
-    ((name, _),) = record.schemes.items()
+    result, record = traced(matmul, a, b, scheme=scheme)
+    (name,) = record.schemes
     assert hasattr(result, "native") == (name == "native")
     assert record.dtypes == {str(a.dtype).partition(".")[2]: 1}
     return name, next(iter(record.reasons), None)
@@ -149,11 +144,9 @@ def test_tensors_come_back_as_tensors_on_their_stream(torch: Any, scheme: str | 
 @pytest.mark.usefixtures("torch")
 def test_tensors_that_stay_with_pytorch(a: Any, reason: Reason, side: int) -> None:
     pair = (a, tensor(8, 8)) if side == 0 or a.shape != (8, 8) else (tensor(8, 8), a)
-    trace = Trace()
-    with use(Context(scheme="int8x6", trace=trace)):
-        result = matmul(*pair, site=SITE)
+    result, record = traced(matmul, *pair, scheme="int8x6")
     assert result.native
-    assert trace.sites[SITE].reasons == {reason: 1}
+    assert record.reasons == {reason: 1}
 
 
 def test_under_autocast_pytorch_chooses(torch: Any) -> None:

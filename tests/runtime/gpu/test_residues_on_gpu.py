@@ -1,22 +1,21 @@
 """Residue schemes on a GPU: the bits of the reference backend, by the path that users take."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.gpu import residues as products
 from mixpert_py.runtime.gpu.device import Device, find
 from mixpert_py.runtime.kernels import HOPPER, compile
 from mixpert_py.runtime.reference import residues
 from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.tracing.trace import Trace
 from tests.every_check import some, sweep
 from tests.runtime.families import EVERYDAY, FAMILIES
+from tests.runtime.operands import ran
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -72,10 +71,8 @@ SHAPES = [(1, 1, 1), (130, 70, 66), (257, 300, 200), (64, 1000, 390), (300, 8, 5
 
 def made(a: Any, b: Any, scheme: str, **given: Any) -> Any:
     """The product by the scheme, and no other."""
-    trace = Trace()
-    with use(replace(current(), trace=trace)):
-        value = matmul(a, b, scheme=scheme, backend="cuda", site="s", **given)
-    assert list(trace.sites["s"].schemes) == [scheme], trace.sites["s"].reasons
+    value, *how = ran(partial(matmul, scheme=scheme, backend="cuda"), a, b, **given)
+    assert how == [scheme, None]
     return value
 
 
