@@ -1,6 +1,7 @@
 """Operands of every kind that a product may meet, and what becomes of them."""
 
 import operator
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -178,6 +179,17 @@ def ran(product: Product, *operands: Any, **given: Any) -> tuple[Any, str, Reaso
     result, record = traced(product, *operands, **given)
     (scheme,), reasons = record.schemes, [*record.reasons]
     return result, scheme, *(reasons or [None])
+
+
+def frames_in(work: Callable[[], Any]) -> int:
+    """The number of calls of Python functions while `work` runs, that of `work` itself too."""
+    seen: list[str] = []
+    sys.setprofile(lambda frame, event, _: seen.append(event))
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return seen.count("call")
 
 
 def assert_differs_in_value_only(result: Any, wanted: Any, operands: tuple[str, str]) -> None:

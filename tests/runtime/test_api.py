@@ -3,7 +3,6 @@ scheme.
 """
 
 import operator
-import sys
 import tracemalloc
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.runtime.worth import MIN_THICKNESS
-from tests.runtime.operands import SITE, outcome, ran, same
+from tests.runtime.operands import SITE, frames_in, outcome, ran, same
 from tests.runtime.without_gpu import no_gpu as no_gpu
 
 
@@ -117,14 +116,9 @@ def test_matmul_by_name_takes_what_has_no_operator(operands: tuple[Any, Any]) ->
 
 @pytest.mark.parametrize("native", [None, np.matmul])
 def test_a_call_that_passes_costs_no_other(native: Any) -> None:
-    a, seen = np.eye(2), []
-    matmul(a, a, site=SITE, native=native)
-    sys.setprofile(lambda frame, event, _: seen.append(frame) if event == "call" else None)
-    try:
-        matmul(a, a, site=SITE, native=native)
-    finally:
-        sys.setprofile(None)
-    assert len(seen) == 1
+    call = partial(matmul, np.eye(2), np.eye(2), site=SITE, native=native)
+    call()
+    assert frames_in(call) == 1
 
 
 def test_float32_takes_no_memory_beside_out() -> None:

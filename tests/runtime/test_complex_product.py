@@ -9,17 +9,12 @@ import pytest
 
 from mixpert_py.runtime.complex_product import NUMPYS, parts, split
 from mixpert_py.runtime.reference.emulation import emulate
+from tests.contract.table import normal
 from tests.every_check import some, sweep
 from tests.runtime.families import FAMILIES, Array
 
 PAIRS = ("FF", "DD", "FD", "Ff", "fF", "dF", "Dd")  # NumPy's letters of A's and B's type
 UNIT = 2.0**-24
-
-
-def normal(*shape: int, dtype: Any = "F", seed: int = 0) -> Array:
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-    return (x if np.dtype(dtype).kind == "c" else x.real).astype(dtype)
 
 
 def of_family(name: str, pair: str, m: int, k: int, n: int) -> tuple[Array, Array]:
@@ -116,5 +111,5 @@ def test_float32_casts_where_there_is_room() -> None:
 def test_a_repeated_operand_is_split_once() -> None:
     shapes: list[Any] = []
     way = NUMPYS._replace(split=lambda x: (shapes.append(x.shape), split(x))[1])
-    assert parts(way, np.broadcast_to(normal(3, 4), (7, 3, 4))).shape == (2, 7, 3, 4)
+    assert parts(way, np.broadcast_to(normal(3, 4, dtype="F"), (7, 3, 4))).shape == (2, 7, 3, 4)
     assert shapes == [(1, 3, 4)]

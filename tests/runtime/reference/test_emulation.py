@@ -7,10 +7,27 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.reference.emulation import HELD, emulate
+from tests.contract.table import normal
 
 NORMAL = np.random.default_rng(0).standard_normal((40, 40))
 FEW_NAN = np.where(NORMAL > 3, np.nan, NORMAL)
 FEW_INF = np.where(NORMAL > 3, np.inf, NORMAL)
+
+
+SHAPES = ["5 5", "5 5,3", "3,5 5", "3,5 5,2", "2,3,5 5,2", "5 2,5,3", "2,3,5 5", "4,1,3,5 2,5,2"]
+SHAPES += ["0,3,5 5,2", "3,0 0,2", "0 0", "0,5 5,2"]
+
+
+@pytest.mark.parametrize("shapes", SHAPES)
+@pytest.mark.parametrize("dtypes", ["dd", "fd", "df"])
+def test_shape_and_type_of_a_cast_are_those_of_matmul(shapes: str, dtypes: str) -> None:
+    """The contract's products are too small for it."""
+    of_a, of_b = (tuple(map(int, shape.split(","))) for shape in shapes.split())
+    a, b = normal(*of_a, dtype=dtypes[0]), normal(*of_b, dtype=dtypes[1])
+    wanted, result = np.matmul(a, b), emulate(a, b, "float32")
+    assert type(result) is type(wanted)
+    assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_allclose(result, wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The trace: counts that add up, from many threads at once."""
 
 import math
-import sys
 import threading
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from mixpert_py.runtime.tracing.buffers import Buffers
 from mixpert_py.runtime.tracing.operand_statistics import OperandStatistics
 from mixpert_py.runtime.tracing.trace import MAX_KINDS, Sampling, Trace, TracedCall
 from tests.runtime.gpu.fake import FakeGpu, ndarray
+from tests.runtime.operands import frames_in
 
 
 def test_a_call_without_a_site_is_counted() -> None:
@@ -186,22 +186,6 @@ def test_arrays_of_a_gpu(buffers: Buffers, monkeypatch: pytest.MonkeyPatch) -> N
 
 A = np.arange(9.0).reshape(3, 3)
 CALLS = 5000
-
-
-def frames_in(work) -> int:
-    """The Python functions that are called while `work` runs."""
-    count = 0
-
-    def profile(frame, event, arg) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(profile)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 @pytest.mark.parametrize(

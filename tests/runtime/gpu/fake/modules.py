@@ -1,7 +1,7 @@
 """CuPy's names over NumPy: those that the runtime uses, and no others."""
 
 from types import ModuleType, SimpleNamespace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from tests.runtime.gpu.fake.stream import (
     get_elapsed_time,
     on_device,
 )
+
+if TYPE_CHECKING:
+    from tests.runtime.gpu.fake.gpu import FakeGpu
 
 SAME = (
     "abs",
@@ -32,30 +35,13 @@ SAME = (
 )
 
 
-class Machine(Protocol):
-    """What CuPy has of the machine. error: what asking for devices raises. lowered: whether its
-    own products are made by TF32.
-    """
-
-    name: str
-    capability: tuple[int, int]
-    count: int
-    error: CUDARuntimeError | None
-    driver: int
-    lowered: bool
-
-    def asarray(self, x: Any) -> ndarray: ...
-    def empty(self, shape: Any, dtype: Any) -> ndarray: ...
-    def free_all_blocks(self) -> None: ...
-
-
 class Names(SimpleNamespace):
     """A module's names; hashable, as modules are."""
 
     __hash__ = object.__hash__
 
 
-def cupy_of(gpu: Machine) -> Any:
+def cupy_of(gpu: "FakeGpu") -> Any:
     """The module `cupy` on this machine."""
 
     cupy: Any = ModuleType("cupy")
@@ -77,7 +63,7 @@ def cupy_of(gpu: Machine) -> Any:
     return cupy
 
 
-def _cuda(gpu: Machine) -> Any:
+def _cuda(gpu: "FakeGpu") -> Any:
     """The module `cupy.cuda`."""
 
     def counted() -> int:

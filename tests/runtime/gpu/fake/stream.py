@@ -5,7 +5,10 @@ A stream does everything at once; a late one does it as late as it may, whatever
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from tests.runtime.gpu.fake.gpu import FakeGpu
 
 
 class Current:
@@ -158,17 +161,10 @@ class LateEvent:
                 self.stream.steps[self.stream.done - 1]()
 
 
-class Account(Protocol):
-    """held: bytes that are taken; peak: the most that these have been."""
-
-    held: int
-    peak: int
-
-
 class Memory:
     """An allocation, for as long as somebody has it."""
 
-    def __init__(self, account: Account, size: int) -> None:
+    def __init__(self, account: "FakeGpu", size: int) -> None:
         self.account, self.size = account, size
         account.held += size
         account.peak = max(account.peak, account.held)
