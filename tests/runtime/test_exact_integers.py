@@ -262,7 +262,7 @@ def test_which_products_take_it() -> None:
 
 def test_later_calls_are_decided_by_their_own_values() -> None:
     wide = LARGE + (1 << 62)
-    for a in (LARGE, wide, LARGE):
+    for a in (LARGE, wide, -wide, LARGE):
         np.testing.assert_array_equal(matmul(a, a, site="same"), a @ a)
 
 
