@@ -88,6 +88,15 @@ def test_zeros_stay_zero(scheme: Scheme) -> None:
     assert (multiply(np.zeros_like(a), b, scheme).value == 0).all()
 
 
+@every_scheme
+@pytest.mark.parametrize("shape", [(0, 4, 5), (3, 0, 2), (3, 4, 0), (0, 0, 0)])
+def test_empty(scheme: Scheme, shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    for dtype in TYPES:
+        value = multiply(np.ones((m, k), dtype), np.ones((k, n), dtype), scheme).value
+        assert (value.shape, value.dtype, value.any()) == ((m, n), dtype, False)
+
+
 @pytest.mark.parametrize("name", ["int8x6", "int8x10", "mixpert-full", "fp16x3", "bf16x9"])
 @pytest.mark.parametrize(("dtype", "power"), [(np.float32, 100), (np.float64, 980)])
 def test_scales_may_overflow_though_the_product_does_not(
