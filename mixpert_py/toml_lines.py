@@ -19,8 +19,14 @@ NAME = r"""(?:[\w. \t-]|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')++"""
 # The beginning of a line with a header or a key, and what stands over several lines.
 LINE = re.compile(rf"^[ \t]*+(?:(\[\[?)({NAME})\]|({NAME})=)", re.MULTILINE)
 TEXT = re.compile(r'"{3}(?:\\.|[^\\])*?"{3}|' + r"'{3}.*?'{3}", re.DOTALL)
-PART = r"""(?:[\w-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')"""
-DEEP = re.compile(rf"""(?<![\w"'-])(?:{PART}[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}""")
+# Strings, those of several lines first. One that is not closed reaches to the end of its line, or
+# of the text: so no text is looked at twice.
+STRING = r"""
+      "{3} (?:\\.|[^\\])*? (?:"{3,5}|\\?\Z) | '{3} .*? (?:'{3,5}|\Z)
+    | " (?:\\.|[^"\\\n])*+ "? | ' [^'\n]*+ '?
+"""
+# The signs between strings, comments and words.
+SIGN = re.compile(rf"{STRING} | \# [^\n]* | ([\[\]{{}},=\n.])", re.DOTALL | re.VERBOSE)
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
@@ -47,7 +53,7 @@ def tables(text: str) -> dict[str, Any]:
         raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
     if text.count("\n") > MOST_LINES:
         raise ValueError(f"more than {MOST_LINES:,} lines")
-    if DEEP.search(text):
+    if "." * MOST_PARTS in "".join(SIGN.findall(text)):
         raise ValueError("nested too deeply")
     try:
         found = tomllib.loads(text)

@@ -75,8 +75,9 @@ class SchemeUse:
         if choice.scheme == self.scheme:
             if isinstance(outcome, Reason):
                 self.reasons.add(outcome)
-            else:
-                self.is_taken = self.is_taken or outcome is not None
+            elif outcome is not None:  # integers are exact under any scheme
+                is_other = getattr(outcome, "scheme", self.scheme) == "exact" != self.scheme
+                self.is_taken = self.is_taken or not is_other
         if self.outer is not None:
             self.outer.note(choice, outcome)
 

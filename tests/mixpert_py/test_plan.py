@@ -89,6 +89,14 @@ def test_a_malformed_plan_names_the_key_and_the_line(text: str, line: int, key: 
     assert key in message.partition("': ")[0]
 
 
+def test_dots_in_texts_and_comments_are_no_nesting() -> None:
+    dots = ".".join("abcdefghijklmnopqrstuvwxyz")
+    text = f'schema = 1\n# {dots}\n{SITE_TABLE}expression = "y @ {dots}"\n'
+    assert plan_file.loads(text).site[0].expression == f"y @ {dots}"
+    with pytest.raises(PlanError, match="nested too deeply"):
+        plan_file.loads(f"{dots} = 1\n")
+
+
 def test_a_backward_pass_has_an_entry_of_its_own() -> None:
     backward = ID.replace("#", ".backward#")
     plan = plan_file.loads(WHOLE.replace(f'"{ID}"', f'"{backward}"'))

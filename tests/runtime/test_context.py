@@ -179,6 +179,14 @@ def test_a_plan_may_be_about_the_sites_that_it_names_alone() -> None:
         ("int8x6", mixpert_py.matmul, "every product ran natively. No GPU can be used here"),
         ("float32", lambda x, y: mixpert_py.matmul(x[:2], y), "faster at this size"),
         ("float32", lambda x, y: mixpert_py.inner(x.astype("g"), y), "Schemes are"),
+        (
+            "float32",  # integers are exact under any scheme
+            lambda x, y: (
+                mixpert_py.matmul(x[:2], y),
+                mixpert_py.matmul(x.astype(int), y.astype(int)),
+            ),
+            "faster at this size",
+        ),
     ],
 )
 def test_a_block_whose_scheme_no_product_takes_is_told_once(
