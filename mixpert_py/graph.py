@@ -250,7 +250,7 @@ ENDINGS = {"mmd": "mermaid"}
 
 
 def rendered(graphs: Sequence[Graph], form: str | None, output: str | None) -> str:
-    """The graphs in a format; None means the one that OUT's ending names, else text."""
+    """The graphs in a format. None: the format that the ending of OUT names, or text."""
     ending = Path(output or "").suffix.removeprefix(".")
     named = ENDINGS.get(ending, ending)
     return FORMATS[form or (named if named in FORMATS else "text")](graphs)

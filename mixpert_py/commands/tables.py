@@ -217,7 +217,7 @@ def _meanings(shown: Sequence[object], records: Records) -> Iterator[str]:
 
 
 def _in_loops(record: Mapping[str, Any]) -> str:
-    """What a profile says of native products that NumPy makes without BLAS."""
+    """The reason, after a comma, for products that NumPy computed in loops; empty if it did not."""
     return f", {Reason.LOOP}" if record.get("in_loops") else ""
 
 

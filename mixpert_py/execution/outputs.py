@@ -1,6 +1,6 @@
 """The numbers that a program prints or writes to files, and that its runs can be compared by.
 
-Values that a user names are read whole (`printed_numbers`, `WrittenFile`). Where nobody names any
+Values that a user names are read whole (`printed_numbers`, `WrittenFile`). If the user names none
 and no variable is left, only numbers that are the same in all native runs are compared (`Steady`):
 times, dates and random names are left out. The lines of two texts are paired in order; they must
 have the same words and as many numbers. The numbers at one place of all lines with the same words
@@ -271,7 +271,10 @@ class Steady:
 
     @classmethod
     def of(cls, runs: Sequence[Values], sources: Iterable[str]) -> "Steady":
-        """The steady output of native runs. sources: those of the first run."""
+        """The output that is the same in all native runs.
+
+        sources: the names of the first run's outputs.
+        """
         parts = [_steady(source, [run.get(source) for run in runs]) for source in sources]
         return cls(
             frozenset().union(*(part.names for part in parts)),

@@ -207,10 +207,10 @@ class Forked:
             raise subprocess.TimeoutExpired("", timeout or 0.0) from None
 
     def _receive(self, answer: bytearray, timeout: float | None) -> int:
-        """The number in the server's next answer, which is received only once.
+        """Receive the server's next answer, unless `answer` holds it already; return its number.
 
-        answer: a buffer of zeros until then, afterwards the answer itself: Ctrl-C could lose a
-        returned value, and the next answer would be waited for in vain.
+        answer: a buffer of zeros, which receives the answer. Ctrl-C could lose a returned value;
+        a second call would then wait for an answer that never comes.
         """
         if not any(answer):
             self._server.settimeout(timeout)

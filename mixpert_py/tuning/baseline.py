@@ -29,7 +29,8 @@ NATIVE_RUNS = 3
 PAIRED_RUNS = 2  # where gains are not told from the times of runs
 SINGLE = "single"  # stands for products that are of float32's precision already
 SEVERAL = 3  # types, whose names are not listed
-ALIKE = 10  # times as long as the shortest may the longest product be where their mean is told
+# The largest ratio of two products' times at which a message gives their mean.
+ALIKE = 10
 SHORTEST = 1e-3  # seconds: a shorter time is told in whole microseconds
 
 

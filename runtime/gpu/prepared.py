@@ -296,7 +296,10 @@ def _record(request: Request, *, with_row: bool) -> Ready | None:
 
 
 def _replay(request: Request, row: int = 0) -> Replay | None:
-    """The launches of a product of placeholders; row: as of `Recording`."""
+    """Record the launches of a product of placeholders; None if it stays native.
+
+    row: the base address of the row that is added, as in `Recording`; 0 for none.
+    """
     state, recording = state_of(request.a.data.device_id), Recording(row)
     has_wider = state.has_wider
     outcome = multiply(request, recording)
