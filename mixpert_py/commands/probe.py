@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def probe(output: Path | None, as_json: bool) -> None:
     """Measure the GPU: how fast it is, and what it computes.
 
-    Clock, memory, instructions and their numerics become a device model, in a minute or two.
+    Clock, memory, numerics, and products by every scheme become a device model, in a minute or two.
     """
     from mixpert_py.runtime.probes import PROBES
     from mixpert_py.runtime.probes.gpu import Gpu

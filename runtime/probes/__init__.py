@@ -11,7 +11,7 @@ import msgspec
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model.device_model import FORMAT, DeviceModel, dumps, loads
-from mixpert_py.runtime.probes import instructions, numerics, products, resources
+from mixpert_py.runtime.probes import numerics, products, resources
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 
 Probe = Callable[[Gpu], Found]
@@ -20,7 +20,6 @@ PROBES: Final[Mapping[str, Probe]] = {
     "resources": resources.resources,
     "memory": resources.memory,
     "transfer": products.transfer,
-    "instructions": instructions.instructions,
     "numerics": numerics.numerics,
     "products": products.products,
 }

@@ -68,9 +68,10 @@ class Gpu:
         name: str,
         constants: Mapping[str, int | str] | None = None,
         shared: int = 0,
+        package: str = PACKAGE,
     ) -> Kernel:
-        """A kernel of a file in this folder; see `cuda_kernel`."""
-        found = cuda_kernel(file, name, tuple((constants or {}).items()), shared, PACKAGE)
+        """A kernel of a file in this folder, or in a package's; see `cuda_kernel`."""
+        found = cuda_kernel(file, name, tuple((constants or {}).items()), shared, package)
         return replace(found, early=False)  # what is timed begins when what was before has ended
 
     def words(self, count: int) -> Any:

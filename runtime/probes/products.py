@@ -56,7 +56,7 @@ HOSTS = 2048  # edge of those that the host multiplies
 
 
 def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Found:
-    """Tables `kernel`, `packing` and `vendor`.
+    """Tables `kernel`, `packing`, `vendor` and `rates`.
 
     schemes: names, all that the kernels make where there are none. Kernels are compiled first, by
     several processes.
@@ -75,6 +75,7 @@ def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Found:
         "kernel": [to_builtins(row) for row in kernels],
         "packing": [to_builtins(row) for row in packing],
         "vendor": to_builtins(vendor),
+        "rates": rates(kernels, gpu.multiprocessors) | to_builtins(vendor),
     }
     return Found(_text(kernels, packing, vendor), tables)
 
@@ -84,16 +85,29 @@ def _has_tiles(entry: Scheme | Alternative) -> bool:
     return isinstance(entry, Scheme) and not entry.moduli
 
 
+def rates(kernels: list[Kernel], multiprocessors: int) -> dict[str, float]:
+    """Element → operations/s of the whole chip in the steps of its quickest kernel."""
+    found: dict[str, float] = {}
+    for row in kernels:
+        element, rate = _rate(row)
+        found[element] = max(found.get(element, 0.0), multiprocessors * rate)
+    return found
+
+
+def _rate(row: Kernel) -> tuple[str, float]:
+    """The element of a kernel's slices, and its operations/s on one multiprocessor, all terms."""
+    scheme = get(row.scheme)
+    assert isinstance(scheme, Scheme)
+    element = scheme.element.name
+    return element, 2 * row.m * row.n * STEP // ELEMENTS[element].size * scheme.products / row.step
+
+
 def _text(kernels: list[Kernel], packing: list[Packing], vendor: Vendor) -> str:
     rows = [("scheme", "tile", "steps, TOP/s", "packing, TB/s")]
-    rates = {row.scheme: row.rate for row in packing}
+    packing_rates = {row.scheme: row.rate for row in packing}
     for row in kernels:
-        scheme = get(row.scheme)
-        assert isinstance(scheme, Scheme)
-        length = STEP // ELEMENTS[scheme.element.name].size
-        wave = 2 * row.m * row.n * length / row.step
-        tile = f"{row.m} × {row.n}"
-        rows.append((row.scheme, tile, f"{wave / 1e12:.3f}", f"{rates[row.scheme] / 1e12:.2f}"))
+        speed, packed = _rate(row)[1] / 1e12, packing_rates[row.scheme] / 1e12
+        rows.append((row.scheme, f"{row.m} × {row.n}", f"{speed:.3f}", f"{packed:.2f}"))
     table = aligned(rows)
     large = quantity(vendor.float32 or 0.0, "op/s"), quantity(vendor.float64 or 0.0, "op/s")
     return f"Of one multiprocessor\n{table}\nThe vendor's float32 {large[0]}, float64 {large[1]}"

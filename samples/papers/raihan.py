@@ -7,7 +7,7 @@ from statistics import median
 
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.model.device_model import DeviceModel
-from mixpert_py.runtime.model.known_devices import find, model_of
+from mixpert_py.runtime.model.known_devices import find
 from mixpert_py.runtime.probes.gpu import Gpu
 from samples.papers import timed_products
 from samples.papers.exhibit import (
@@ -20,8 +20,8 @@ from samples.papers.exhibit import (
     Row,
 )
 from samples.papers.fragments import fragments as found_by
+from samples.papers.instructions import timings
 from samples.papers.place import Place
-from samples.papers.roofline import device_name
 
 SHAPE = re.compile(r"[mnk](\d+)")
 ABSTRACT = "abstract, arXiv:1811.08309 (Titan V)"
@@ -49,14 +49,15 @@ def fragments(place: Place) -> Found:
 
 
 def latency(place: Place) -> Found:
-    """Cycles of every matrix instruction, from the device model."""
-    model = model_of(device_name(place)) if place.clock is not None else find(STANDS_IN)
+    """Cycles of every matrix instruction: of this GPU, else of the one in its device model."""
+    model = find(STANDS_IN)
+    timed = timings() if place.clock is not None else model.instruction
     rows = [
         {"name": row.name, "latency": row.latency, "chain": row.chain, "interval": row.interval}
         | {"rate": row.rate}
-        for row in model.instruction
+        for row in timed
     ]
-    return Found(rows, _where(model), "Made by `mixpert probe`.")
+    return Found(rows, None if place.clock is not None else _where(model))
 
 
 def chained(rows: Sequence[Row]) -> str:

@@ -57,7 +57,7 @@ def broken(a: Any, b: Any) -> Any:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(roofline, "device_name", lambda place: "NVIDIA H200")
-    monkeypatch.setattr("samples.papers.raihan.device_name", lambda place: "NVIDIA H200")
+    monkeypatch.setattr(raihan, "timings", lambda: find("h200").instruction)
     return on_fake_gpu()
 
 
@@ -359,5 +359,6 @@ def test_what_only_a_gpu_can_answer() -> None:
     assert {row["stages"] for row in stages} >= {1, 2, 3}
     assert all(row["seconds"] > 0 for row in stages)
     assert len(rows("raihan-fragments", here)) == 9
+    assert len(rows("raihan-latency", here)) >= 11
     assert all(row["share"] is None or row["share"] > 0 for row in rows("legemm-roofline", here))
     assert {row["name"] for row in rows("markidis-batched", here)} == set(markidis.BATCHED)

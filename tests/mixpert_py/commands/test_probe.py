@@ -13,7 +13,7 @@ from mixpert_py.commands.probe import probe
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import probes
 from mixpert_py.runtime.model import known_devices
-from mixpert_py.runtime.model.device_model import Instruction, Kernel, load
+from mixpert_py.runtime.model.device_model import Kernel, load
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 from tests.mixpert_py.command import Mixpert
 
@@ -44,22 +44,6 @@ FOUND = {
         "slow",
         {"transfer": {"staged": 5e9}, "host": {"float32": 1e12}},
     ),
-    "instructions": Found(
-        "many",
-        {
-            "rates": {
-                "int8": 1.9e15,
-                "float16": 8e14,
-                "bfloat16": 8e14,
-                "tf32": 4e14,
-                "float32": 6e13,
-                "float64": 6e13,
-            },
-            "instruction": [
-                {"name": "one", "latency": 33.0, "chain": 30.0, "interval": 4.0, "rate": 1e15}
-            ],
-        },
-    ),
     "numerics": Found("exact", {"accumulation": {"int8": {"overflow": "wraps"}}}),
     "products": Found(
         "quick",
@@ -71,6 +55,14 @@ FOUND = {
                 {"scheme": "int8x6", "base": 1e-5, "rate": 3e12, "small": 1e-5, "length": 4e-9}
             ],
             "vendor": {"float32": 5e13, "float64": 6e13},
+            "rates": {
+                "int8": 1.9e15,
+                "float16": 8e14,
+                "bfloat16": 8e14,
+                "tf32": 4e14,
+                "float32": 6e13,
+                "float64": 6e13,
+            },
         },
     ),
 }
@@ -122,7 +114,7 @@ def test_all_of_them_make_a_model_that_is_found_again(ran: list[str]) -> None:
     assert model.chip.clock == 1.8e9
     assert model.shared.per_block == 232448
     assert model.shared.bandwidth == 127.5
-    assert model.instruction == [Instruction("one", 33.0, 30.0, 4.0, 1e15)]
+    assert model.rates.int8 == 1.9e15
     assert model.accumulation.int8 is not None
     assert model.kernel == [Kernel("int8x6", 128, 64, 0.0, 2e-6, 1e-6)]
 

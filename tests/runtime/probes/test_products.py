@@ -3,10 +3,11 @@
 import pytest
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.model.device_model import Kernel
 from mixpert_py.runtime.model.kernel_times import Tile
 from mixpert_py.runtime.probes import products as probe
 from mixpert_py.runtime.probes.gpu import Gpu
-from mixpert_py.runtime.probes.products import WAVES, kernel_row, line, products
+from mixpert_py.runtime.probes.products import WAVES, kernel_row, line, products, rates
 from tests.runtime.gpu.fake import FakeGpu
 
 
@@ -28,9 +29,18 @@ def test_a_kernels_row_gives_its_times_back() -> None:
     assert (row.base, row.tile, row.step) == pytest.approx((base, tile, step))
 
 
+def test_rates_are_those_of_the_quickest_kernels() -> None:
+    slow, quick = (Kernel("int8x3", 128, 64, 0.0, 0.0, step) for step in (3e-6, 1e-6))
+    half = Kernel("fp16", 64, 64, 0.0, 0.0, 1e-6)
+    assert rates([slow, quick, half], 10) == pytest.approx(
+        {"int8": 10 * 3 * 2 * 128 * 64 * 64 / 1e-6, "float16": 10 * 2 * 64 * 64 * 32 / 1e-6}
+    )
+
+
 @pytest.mark.gpu
 def test_measuring_one_scheme() -> None:
     tables = products(Gpu.current(), ["int8x6"]).tables
+    assert tables["rates"].keys() == {"int8", "float32", "float64"}
     assert {(k["scheme"], k["m"]) for k in tables["kernel"]} == {("int8x6", 128)}
     assert all(1e-8 < k["step"] < 1e-5 for k in tables["kernel"])
     assert 1e11 < tables["packing"][0]["rate"] < 2e13

@@ -8,13 +8,12 @@ from statistics import median
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from msgspec import to_builtins
-
 from mixpert_py.runtime.kernels import HOPPER
 from mixpert_py.runtime.kernels.abi import ELEMENTS
 from mixpert_py.runtime.model.device_model import Instruction
-from mixpert_py.runtime.probes.gpu import REPEATS, Found, Gpu, aligned, quantity
+from mixpert_py.runtime.probes.gpu import REPEATS, Gpu
 
+PACKAGE = "samples.papers"  # has the kernels
 GROUP = 32  # instructions between two looks at a chain's loop, as in timing.cuh
 STEPS = 64  # of a chain on its own
 FULL_SECONDS = 4e-3  # of a full chip, so that what surrounds them does not show
@@ -151,10 +150,10 @@ class Timer:
         self.full = (gpu.multiprocessors, spec.threads)
         self._out = gpu.words(2 * gpu.multiprocessors)
         self._sink = gpu.words(gpu.multiprocessors * spec.threads)
-        self._alone = gpu.kernel(spec.file, "alone", spec.constants, spec.shared)
+        self._alone = gpu.kernel(spec.file, "alone", spec.constants, spec.shared, PACKAGE)
         full = {**spec.constants, **spec.full}
-        self._chain = gpu.kernel(spec.file, "chain", spec.constants, spec.shared)
-        self._full = gpu.kernel(spec.file, "chain", full, spec.shared)
+        self._chain = gpu.kernel(spec.file, "chain", spec.constants, spec.shared, PACKAGE)
+        self._full = gpu.kernel(spec.file, "chain", full, spec.shared, PACKAGE)
 
     def latency(self) -> float:
         """Cycles until the result of one can be used. Of REPEATS, as `cycles`."""
@@ -188,15 +187,10 @@ class Timer:
         return max(STEPS, int(STEPS * seconds / self.elapsed(*self.full, STEPS).seconds))
 
 
-def instructions(gpu: Gpu) -> Found:
-    """Times all instructions that the device has, and finds the best rate of each element type."""
-    rates: dict[str, float] = {}
-    rows = []
-    for spec in specs(gpu.device.capability):
-        rows.append(timed(gpu, spec))
-        rates[spec.element] = max(rates.get(spec.element, 0.0), rows[-1].rate or 0.0)
-    tables = {"rates": rates, "instruction": [to_builtins(row) for row in rows]}
-    return Found(_text(rows), tables)
+def timings() -> list[Instruction]:
+    """Time all instructions that the current device has. Raises DeviceError without a GPU."""
+    gpu = Gpu.current()
+    return [timed(gpu, spec) for spec in specs(gpu.device.capability)]
 
 
 def timed(gpu: Gpu, spec: Spec) -> Instruction:
@@ -214,17 +208,3 @@ def timed(gpu: Gpu, spec: Spec) -> Instruction:
         interval=timer.cycles(*timer.full, steps) / on_one,
         rate=spec.operations * on_one * gpu.multiprocessors / seconds,
     )
-
-
-def _text(rows: list[Instruction]) -> str:
-    cells = [
-        (
-            row.name,
-            f"{row.latency:.0f}",
-            f"{row.chain:.1f}",
-            f"{row.interval:.2f}",
-            quantity(row.rate or 0.0, "op/s"),
-        )
-        for row in rows
-    ]
-    return aligned([("", "alone, cycles", "in a chain", "on a full SM", "full chip"), *cells])

@@ -1,4 +1,4 @@
-// What the probes read time by: cycles of the multiprocessor, and nanoseconds of all of the chip.
+// What instructions are timed by: cycles of the multiprocessor, and nanoseconds of all of the chip.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
