@@ -23,9 +23,8 @@ from mixpert_py import config, files
 from mixpert_py.errors import MixPertError, SourceError, counted, named, visible, writing
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies, dependencies
-from mixpert_py.passes.pipeline import analyze, require_syntax
+from mixpert_py.passes.pipeline import analyze
 from mixpert_py.sources import notebook_file, source_files
-from mixpert_py.sources.source_files import SourceFile
 
 MAX_TEXT = 40
 # Wide enough that rich never folds a line: an operator is one line, whatever the terminal.
@@ -93,8 +92,8 @@ class Graph:
         )
 
 
-def of_source(source: bytes, path: str, module: str, is_named: bool = True) -> Graph:
-    """The graph of a source text, or of a notebook if `path` is one. is_named: as in `SourceFile`.
+def of_source(source: bytes, path: str, module: str) -> Graph:
+    """The graph of a source text, or of a notebook if `path` is one.
 
     Raises SourceError, naming `path`, if it does not parse.
     """
@@ -103,14 +102,12 @@ def of_source(source: bytes, path: str, module: str, is_named: bool = True) -> G
             source, placed = notebook_file.placed_sites(source, module)
             return _graph(path, placed, dependencies(source, module))
         sites = [(site, None) for site in analyze(source, module)]
-        if is_named and not sites:
-            require_syntax(source, module)
         return _graph(path, sites, dependencies(source, module))
 
 
-def of_files(files: Iterable[SourceFile]) -> list[Graph]:
+def of_files(paths: Iterable[str]) -> list[Graph]:
     """The graph of each file, in order and once. A file that cannot be read has a `problem`."""
-    return [_of_file(file) for file in {file.path: file for file in files}.values()]
+    return [_of_file(path) for path in dict.fromkeys(paths)]
 
 
 def shown(text: str) -> str:
@@ -119,11 +116,9 @@ def shown(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
-def _of_file(file: SourceFile) -> Graph:
-    path = file.path
+def _of_file(path: str) -> Graph:
     try:
-        module = config.module_name(Path(path))
-        return of_source(source_files.read(path), path, module, file.is_named)
+        return of_source(source_files.read(path), path, config.module_name(Path(path)))
     except MixPertError as error:
         return Graph(path, problem=str(error))
 

@@ -1,6 +1,5 @@
 """The command that shows which products feed which: `mixpert graph`."""
 
-import os
 import sys
 from dataclasses import replace
 
@@ -36,8 +35,7 @@ def graph(
     else:
         files = [*source_files.files_of_projects(paths, ())]
         libraries = files_of_packages(packages)
-        folders = map(os.path.dirname, libraries)
-        graphs = graph_of.of_files([*files, *map(source_files.SourceFile, libraries, folders)])
+        graphs = graph_of.of_files([*files, *libraries])
         graphs = [replace(one, path=libraries.get(one.path, one.path)) for one in graphs]
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:

@@ -1,13 +1,12 @@
 """The command that turns files into files: `mixpert rewrite`."""
 
-import json
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,13 +16,11 @@ from mixpert_py.commands.program import (
     complete_schemes,
     exclude_option,
     jobs_option,
-    quiet_option,
 )
 from mixpert_py.errors import SourceError, counted, writing
 
 if TYPE_CHECKING:
     from mixpert_py.sources.rewriting import Rewritten
-    from mixpert_py.sources.source_files import SourceFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +34,6 @@ class Options:
     check: bool
     exclude: tuple[str, ...]
     jobs: int
-    as_json: bool
-    quiet: bool
     plan_path: str | None
     scheme: str | None
 
@@ -59,14 +54,6 @@ class Options:
             return self.output or "-"
         return self.output
 
-    def shows(self, outcome: "Outcome") -> bool:
-        """Return whether the message about a file is printed.
-
-        With --quiet only results that were asked for are printed.
-        """
-        asked_for = self.diff or outcome.output == "-"
-        return not self.as_json and (asked_for or not self.quiet)
-
     def require_one_way(self) -> None:
         """Raise UsageError if results would go to several places, or to an invalid one."""
         if self.write + self.previews + (self.output is not None) > 1:
@@ -74,13 +61,15 @@ class Options:
         if self.is_standard_input and self.write:
             raise click.UsageError("standard input cannot be written back to; give -o or nothing")
 
-    def files(self) -> "list[SourceFile]":
-        """The files that the paths name. Raises UsageError if -o is given for several."""
+    def files(self) -> list[str]:
+        """The files that the paths name. Raises UsageError if they are too many for the output."""
         from mixpert_py.sources import source_files
 
         found = list(source_files.files_of_projects(self.paths, self.exclude))
         if self.output is not None and len(found) != 1:
             raise click.UsageError(f"-o takes one file, and {len(found)} were given")
+        if not (self.write or self.previews) and any(map(os.path.isdir, self.paths)):
+            raise click.UsageError("a folder needs -w, --diff or --check")
         return found
 
 
@@ -94,8 +83,6 @@ class Options:
 @click.option("--check", is_flag=True, help="Exit with 1 if a file would change; write nothing.")
 @exclude_option
 @jobs_option
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-@quiet_option
 @click.option(
     "--plan",
     "plan_path",
@@ -120,24 +107,15 @@ def rewrite(options: Options) -> int:
     from mixpert_py.sources import rewriting
 
     options.require_one_way()
-    scheme = options.scheme
-    config.check_scheme(scheme)
+    config.check_scheme(options.scheme)
     plan = config.load_plan(options.plan_path) if options.plan_path else None
     if options.is_standard_input:
-        source, file = _standard_input()
-        result = rewriting.rewrite_source(source, file, "stdin", plan, scheme)
+        source = sys.stdin.buffer.read()
+        result = rewriting.rewrite_source(source, "-", "stdin", plan, options.scheme)
         return _finish([result], options, has_summary=False)
     files = options.files()
-    if not (options.write or options.previews) and any(map(os.path.isdir, options.paths)):
-        raise click.UsageError("a folder needs -w, --diff or --check")
-    results = rewriting.rewrite_files(files, plan, scheme, options.jobs)
+    results = rewriting.rewrite_files(files, plan, options.scheme, options.jobs)
     return _finish(results, options, has_summary=len(files) > 1)
-
-
-def _standard_input() -> "tuple[bytes, SourceFile]":
-    from mixpert_py.sources.source_files import SourceFile
-
-    return sys.stdin.buffer.read(), SourceFile("-", ".", is_named=True)
 
 
 def _finish(results: "Iterable[Rewritten]", options: Options, *, has_summary: bool) -> int:
@@ -146,22 +124,20 @@ def _finish(results: "Iterable[Rewritten]", options: Options, *, has_summary: bo
     has_summary: whether there are several files, which a last line sums up.
     """
     counts: Counter[str] = Counter()
-    records = []
     for result in results:
-        outcome = _delivered(result, options, has_summary)
-        state = "skipped" if outcome.problem else "changed" if result.changed else "same"
-        counts[state] += 1
+        try:
+            if result.problem is not None:
+                raise SourceError(result.problem)
+            message = _deliver(result, options, has_summary)
+        except SourceError as error:
+            click.echo(f"mixpert: {error}", err=True)
+            counts["skipped"] += 1
+            continue
+        sys.stdout.buffer.write(message)
+        counts["changed" if result.changed else "same"] += 1
         counts["left"] += len(result.left)
-        counts["products"] += (len(result.sites) - len(result.left)) * (state == "changed")
-        if outcome.problem:
-            click.echo(f"mixpert: {outcome.problem}", err=True)
-        elif options.shows(outcome):
-            sys.stdout.buffer.write(outcome.message)
-        if options.as_json:
-            records.append(outcome.record())
-    if options.as_json:
-        click.echo(json.dumps(records, indent=2))
-    elif has_summary and not options.quiet:
+        counts["products"] += (len(result.sites) - len(result.left)) * result.changed
+    if has_summary:
         # A patch on standard output is to hold nothing else.
         click.echo(_summary(counts, options.previews), err=options.diff)
     if counts["skipped"]:
@@ -185,52 +161,28 @@ def _left_alone(count: int) -> str:
     return f"{counted(count, 'product')} left alone, see `mixpert sites`"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result for a file: where it was written, the message about it, or the problem."""
+def _deliver(result: "Rewritten", options: Options, has_summary: bool) -> bytes:
+    """Show or write one file, and return the message about it.
 
-    result: "Rewritten"
-    message: bytes = b""
-    output: str | None = None
-    problem: str | None = None
-
-    def record(self) -> dict[str, Any]:
-        """The outcome as plain data for JSON."""
-        return {
-            "path": self.result.path,
-            "output": self.output,
-            "changed": self.result.changed,
-            "problem": self.problem,
-            "sites": self.result.records(),
-            # Text that was to go to standard output, which the JSON takes.
-            **({"text": self.message.decode("utf-8", "replace")} if self.output == "-" else {}),
-        }
-
-
-def _delivered(result: "Rewritten", options: Options, has_summary: bool) -> Outcome:
-    """Show or write one file. A file that did not change is written to an explicit output only."""
-    if result.problem:
-        return Outcome(result, problem=result.problem)
-    if options.target == "-":
-        return Outcome(result, result.after, "-")
+    A file that did not change is written to an explicit output only. Raises SourceError if a file
+    cannot be written.
+    """
     left = f" ({_left_alone(len(result.left))})" if result.left else ""
     nothing = f"no matrix product to rewrite{left}"
+    if options.target == "-":
+        return result.after
     if not result.changed and options.target is None:
-        message = "" if options.previews or has_summary else f"{result.path}: {nothing}\n"
-        return Outcome(result, _encoded(message))
+        return _encoded("" if options.previews or has_summary else f"{result.path}: {nothing}\n")
     if options.diff:  # a patch has to have the bytes of the file's name as they are
-        return Outcome(result, result.diff().encode("utf-8", "surrogateescape"))
+        return result.diff().encode("utf-8", "surrogateescape")
     if options.check:
-        return Outcome(result, _encoded(f"{result.path}: would be rewritten\n"))
-    try:
-        with writing(options.target or result.path):
-            target = _write(result, options)
-    except SourceError as error:
-        return Outcome(result, problem=str(error))
+        return _encoded(f"{result.path}: would be rewritten\n")
+    with writing(options.target or result.path):
+        target = _write(result, options)
     message = f"{counted(len(result.sites) - len(result.left), 'product')} rewritten{left}"
     if not result.changed:
         message = f"{nothing}; written as it is"
-    return Outcome(result, _encoded(f"{target}: {message}\n"), str(target))
+    return _encoded(f"{target}: {message}\n")
 
 
 def _encoded(text: str) -> bytes:
@@ -249,7 +201,7 @@ def _write(result: "Rewritten", options: Options) -> Path:
 
     source = Path(result.path)
     if options.write:
-        source_files.write_back(result.file, result.before, result.after)
+        source_files.write_back(result.path, result.before, result.after)
         return source
     # `mlp_mixpert.py` beside `mlp.py`
     target = Path(options.target) if options.target else source.with_stem(f"{source.stem}_mixpert")

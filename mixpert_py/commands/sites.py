@@ -1,7 +1,6 @@
 """The command that lists products: `mixpert sites`."""
 
 import json
-import os
 
 import click
 
@@ -34,7 +33,7 @@ def sites(
     require_paths(paths, packages)
     files = list(source_files.files_of_projects(paths, exclude))
     libraries = files_of_packages(packages)
-    files += map(source_files.SourceFile, libraries, map(os.path.dirname, libraries))
+    files += libraries
     records = []
     problems = 0
     for result in rewriting.rewrite_files(files, jobs=jobs):

@@ -2,30 +2,23 @@
 
 import difflib
 import gc
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from mixpert_py import config
 from mixpert_py.errors import MixPertError, SourceError, named
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.pipeline import analyze, require_syntax, rewrite
+from mixpert_py.passes.pipeline import analyze, rewrite
 from mixpert_py.plan import Plan
 from mixpert_py.sources import source_files
 from mixpert_py.sources.in_memory import OBJECTS, collecting_seldom, require_known_comments
-from mixpert_py.sources.source_files import SourceFile
 
-# Of processor time, for one file: a megabyte that a person wrote takes less than half of it.
-MAX_SECONDS = 20.0
 MOST_AT_ONCE = 8  # files that a process is handed together
 
 
@@ -37,16 +30,12 @@ class Rewritten:
     each site's code cell, in which its line is counted.
     """
 
-    file: SourceFile
+    path: str
     sites: tuple[CallSite, ...] = ()
     before: bytes = b""
     after: bytes = b""
     problem: str | None = None
     cells: tuple[int, ...] = ()
-
-    @property
-    def path(self) -> str:
-        return self.file.path
 
     @property
     def changed(self) -> bool:
@@ -83,7 +72,7 @@ class Rewritten:
 
 
 def rewrite_files(
-    files: Sequence[SourceFile],
+    files: Sequence[str],
     plan: Plan | None = None,
     scheme: str | None = None,
     jobs: int = 1,
@@ -94,7 +83,7 @@ def rewrite_files(
 
 def rewrite_source(
     source: bytes,
-    file: SourceFile,
+    path: str,
     module: str,
     plan: Plan | None = None,
     scheme: str | None = None,
@@ -103,22 +92,18 @@ def rewrite_source(
 
     Raises SourceError if it does not parse, or has an unknown comment or scheme.
     """
-    with named(file.path, module):
-        if file.path.endswith(source_files.NOTEBOOK):
+    with named(path, module):
+        if path.endswith(source_files.NOTEBOOK):
             from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
 
             made = notebook_file.rewrite_notebook(source, module, plan, scheme)
-            return Rewritten(file, made.sites, source, made.source, cells=made.cells)
+            return Rewritten(path, made.sites, source, made.source, cells=made.cells)
         require_known_comments(source, module)
         sites = analyze(source, module)
-        if file.is_named and not sites:
-            require_syntax(source, module)
-        return Rewritten(file, sites, source, rewrite(source, module, plan, scheme))
+        return Rewritten(path, sites, source, rewrite(source, module, plan, scheme))
 
 
-def _each(
-    one: Callable[[SourceFile], Rewritten], files: Sequence[SourceFile], jobs: int
-) -> Iterator[Rewritten]:
+def _each(one: Callable[[str], Rewritten], files: Sequence[str], jobs: int) -> Iterator[Rewritten]:
     if jobs <= 1 or len(files) <= 1:
         for file in files:
             with collecting_seldom():
@@ -137,42 +122,9 @@ def _each(
             ) from None
 
 
-def _rewrite_file(file: SourceFile, plan: Plan | None, scheme: str | None) -> Rewritten:
+def _rewrite_file(path: str, plan: Plan | None, scheme: str | None) -> Rewritten:
     try:
-        source = source_files.read(file.path)
-        with time_limit(MAX_SECONDS, file.path):
-            module = config.module_name(Path(file.path))
-            return rewrite_source(source, file, module, plan, scheme)
+        source = source_files.read(path)
+        return rewrite_source(source, path, config.module_name(Path(path)), plan, scheme)
     except MixPertError as error:
-        return Rewritten(file, problem=str(error))
-
-
-class _Expired(BaseException):
-    """Derives from BaseException so that no `except Exception` on the way catches it."""
-
-
-def _expire(number: int, frame: FrameType | None) -> None:
-    raise _Expired
-
-
-@contextmanager
-def time_limit(seconds: float, path: str) -> Iterator[None]:
-    """Raise SourceError, naming `path`, if the code in this context takes longer.
-
-    This works in the main thread only, and only where Python has interval timers.
-    """
-    here = threading.current_thread() is threading.main_thread()
-    if not here or not hasattr(signal, "setitimer"):
-        yield
-        return
-    before = signal.signal(signal.SIGPROF, _expire)
-    try:
-        signal.setitimer(signal.ITIMER_PROF, seconds)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-    except _Expired:
-        raise SourceError(f"{path}: takes more than {seconds:g} s; the file is skipped") from None
-    finally:
-        signal.signal(signal.SIGPROF, before)
+        return Rewritten(path, problem=str(error))

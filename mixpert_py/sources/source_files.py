@@ -4,7 +4,6 @@ import fnmatch
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from mixpert_py import files
 from mixpert_py.errors import SourceError, writing
@@ -17,19 +16,7 @@ NOTEBOOK = ".ipynb"
 MAX_NOTEBOOK_BYTES = 64 << 20
 
 
-class SourceFile(NamedTuple):
-    """A file, and the folder in which it was found: links that lead out of it are not written to.
-
-    is_named: whether the user gave the path of the file itself. Such a file is parsed even if it
-    cannot have a product.
-    """
-
-    path: str
-    root: str
-    is_named: bool = False
-
-
-def files_of_projects(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[SourceFile]:
+def files_of_projects(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[str]:
     """The programs and notebooks that the paths name.
 
     These are named files, and files of named folders that neither `exclude` nor the folder's
@@ -37,35 +24,21 @@ def files_of_projects(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[
     pyproject.toml. Raises SourceError if pyproject.toml is wrong.
     """
     for path in paths:
-        found = source_files([path], exclude)
         if not os.path.isdir(path):
-            yield from found
+            yield path
             continue
         root = project.folder_of(path)
         patterns = project.excluded(root)
-        for file in found:
-            inside = os.path.relpath(os.path.abspath(file.path), root)
-            if not _excluded(inside, patterns):
+        for file in _below(path):
+            inside = os.path.relpath(os.path.abspath(file), root)
+            if not _excluded(file, exclude) and not _excluded(inside, patterns):
                 yield file
-
-
-def source_files(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[SourceFile]:
-    """Return each path that is a file, and every .py and .ipynb file below each folder, once."""
-    for path in paths:
-        if not os.path.isdir(path):
-            yield SourceFile(path, os.path.dirname(path) or ".", is_named=True)
-            continue
-        found = [file for file in _below(path) if not _excluded(file, exclude)]
-        own = {os.path.realpath(file) for file in found if not os.path.islink(file)}
-        for file in found:
-            if not os.path.islink(file) or os.path.realpath(file) not in own:
-                yield SourceFile(file, path)
 
 
 def read(path: str) -> bytes:
     """A source file's bytes; of a file that is too large, one byte more than is accepted.
 
-    Raises SourceError, in one line, if it cannot be read or is an archive.
+    Raises SourceError, in one line, if it cannot be read.
     """
     return _read(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
 
@@ -78,51 +51,34 @@ def read_whole(path: str | Path) -> bytes:
 def _read(path: str | Path, most: int) -> bytes:
     try:
         with open(path, "rb") as file:
-            raw = file.read(most)
+            return file.read(most)
     except OSError as error:
         raise SourceError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-    if b"\0" in raw:  # in no source that Python takes
-        from zipfile import is_zipfile
-
-        if is_zipfile(path):
-            raise SourceError(f"{path}: an archive; unpack it, and give the folder")
-    return raw
 
 
-def write_back(file: SourceFile, before: bytes, after: bytes) -> None:
+def write_back(path: str, before: bytes, after: bytes) -> None:
     """Replace the bytes of a file that was read as `before`; its mode and owner stay.
 
-    Raises SourceError, and leaves the file, if it is a link that leads out of its root, has other
-    names, or has changed since it was read.
+    Raises SourceError, and leaves the file, if it has changed since it was read.
     """
-    target = os.path.realpath(file.path)
-    with writing(file.path):
-        if os.path.islink(file.path) and not _is_inside(target, file.root):
-            raise SourceError(
-                f"{file.path}: a link that leads out of {file.root}; name the file that it leads to"
-            )
-        names = os.stat(target).st_nlink
-        if names > 1:
-            raise SourceError(
-                f"{file.path}: has {names} names (hard links), and only one would be rewritten; "
-                "write to another file with -o"
-            )
-        now = read(target)
+    with writing(path):
+        now = read(path)
         if now not in (before, after):
-            raise SourceError(f"{file.path}: changed while it was being rewritten; try again")
+            raise SourceError(f"{path}: changed while it was being rewritten; try again")
         if now != after:
-            files.replace(Path(target), after)
+            files.replace(Path(path), after)
 
 
 def _below(folder: str) -> Iterator[str]:
-    """Find every source file below a folder, except in hidden folders and SKIPPED_FOLDERS."""
+    """Every source file below a folder, without links, hidden folders and SKIPPED_FOLDERS."""
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(
             name for name in folders if name not in SKIPPED_FOLDERS and name[0] != "."
         )
         for name in sorted(names):
             file = os.path.join(here, name)
-            if name.endswith((".py", NOTEBOOK)) and (os.path.isfile(file) or os.path.islink(file)):
+            is_plain = os.path.isfile(file) and not os.path.islink(file)
+            if is_plain and name.endswith((".py", NOTEBOOK)):
                 yield file
 
 
@@ -132,10 +88,6 @@ def _excluded(file: str, patterns: Sequence[str]) -> bool:
         fnmatch.fnmatch(posix, pattern) or fnmatch.fnmatch(Path(file).name, pattern)
         for pattern in patterns
     )
-
-
-def _is_inside(target: str, root: str) -> bool:
-    return Path(target).is_relative_to(os.path.realpath(root))
 
 
 def shown_path(path: str) -> str:

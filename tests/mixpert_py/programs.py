@@ -22,7 +22,7 @@ FILES: dict[str, str | bytes] = {
     "nan.py": "import numpy as np\na = np.eye(200)\nx = a @ a * np.nan\nprint(x)\n",
     "nothing_left.py": "import numpy as np\ndef f(a): a @ a; return 1\nf(1)\n",
     # What is no Python, or is not read. The first two have no word of a product.
-    "open.py": "x = (\n",
+    "open.py": "x = (a @\n",
     "old.py": "x = 1\nprint x\n",
     "broken.py": "import numpy as np\nprint np.dot(1, 2)\n",
     "odd.py": ODD,

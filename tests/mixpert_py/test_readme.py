@@ -7,7 +7,6 @@ import pytest
 
 import mixpert_py
 from mixpert_py.sources.rewriting import rewrite_source
-from mixpert_py.sources.source_files import SourceFile
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.pages import PAGES, README
 
@@ -50,7 +49,7 @@ def test_every_place_in_the_code_exists(page: Path) -> None:
 def test_the_diff_is_what_rewrite_makes() -> None:
     (shown,) = re.findall(r"```diff\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
     source = (ROOT / "samples" / "diffusion.py").read_bytes()
-    file = SourceFile("samples/diffusion.py", "samples")
+    file = "samples/diffusion.py"
     made = rewrite_source(source, file, "diffusion").diff()
     # Blank lines of context are empty here, and a single blank in a diff.
     assert shown == "".join(f"{line.rstrip()}\n" for line in made.splitlines())
@@ -60,7 +59,7 @@ def test_the_diff_is_what_rewrite_makes() -> None:
 def test_the_products_of_the_programs_shown_are_found(library: str, products: int) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
     (source,) = (text for text in blocks if text.startswith(f"import {library}"))
-    made = rewrite_source(source.encode(), SourceFile("program.py", "."), "program")
+    made = rewrite_source(source.encode(), "program.py", "program")
     assert made.after.decode().count(" site=") == products
 
 

@@ -36,7 +36,7 @@ def files(name: str) -> list[str]:
     place = folder(name)
     if place is None:
         pytest.skip(f"{name} is not installed")
-    return [f.path for f in source_files.source_files([place], ()) if f.path.endswith(".py")]
+    return [it for it in source_files.files_of_projects([place], ()) if it.endswith(".py")]
 
 
 def failure(path: str) -> str | int:

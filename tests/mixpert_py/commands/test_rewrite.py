@@ -87,7 +87,6 @@ def test_standard_input(sh: Shell) -> None:
     sh("rewrite -", out="x = 1\n", stdin="x = 1\n")
     sh("rewrite - -o out.py", stdin=product)
     assert "_mixpert.matmul" in sh.read("out.py")
-    sh("rewrite - --json", out='"text": "import mixpert_py as _mixpert', stdin=product)
     sh("rewrite - -w", 2, stdin=product)
 
 
@@ -127,8 +126,6 @@ def test_json_lists_what_was_found(sh: Shell) -> None:
     assert [record["line"] for record in records] == [9, 13, 13, 14]
     assert [bool(record["reason"]) for record in records] == [False, False, False, True]
     assert [record["rewritten"] for record in records] == [True, True, True, False]
-    (done,) = sh.json("rewrite --json net.py")
-    assert (done["output"], done["sites"]) == ("net_mixpert.py", records)
     sh("sites net.py", out="3 rewritten, 1 left alone")
 
 
@@ -154,8 +151,6 @@ def test_an_output_is_written_where_nothing_changes(
     sh("rewrite net.py -o out.py")
     out.write_text("precious = 1\n")
     sh("rewrite net.py -o out.py", 2, err="out.py: exists and differs")
-    (record,) = sh.json("rewrite net.py -o new.py --json")
-    assert (record["output"], record["changed"]) == ("new.py", False)
 
 
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")
@@ -164,17 +159,6 @@ def test_a_device_is_written_to_and_not_replaced(script: Path, new_mixpert: Mixp
     assert (said.code, "_mixpert.matmul" in said.out) == (0, True)
     assert Path("/dev/stdout").is_symlink()
     assert os.listdir(script.parent) == ["net.py"]
-
-
-def test_links_are_told_and_the_run_goes_on(sh: Shell) -> None:
-    names = ("outside.py", "project/a.py", "project/b.py", "project/z.py")
-    folder = sh.write(dict.fromkeys(names, "c = a @ b\n"))
-    (folder / "project/link.py").symlink_to("../outside.py")
-    os.link(folder / "project/b.py", folder / "b_too.py")
-    hard, soft = sh("rewrite -w project", 2).err.splitlines()
-    assert hard.startswith("mixpert: project/b.py: has 2 names (hard links)")
-    assert soft.startswith("mixpert: project/link.py: a link that leads out of project")
-    assert rewritten(folder) == {"a.py", "z.py"}
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

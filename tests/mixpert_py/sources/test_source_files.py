@@ -11,8 +11,7 @@ import pytest
 
 from mixpert_py.errors import SourceError
 from mixpert_py.files import require_place
-from mixpert_py.sources import source_files
-from mixpert_py.sources.source_files import SourceFile, write_back
+from mixpert_py.sources.source_files import files_of_projects, write_back
 from tests.every_check import EVERY_CHECK
 from tests.mixpert_py.command import IMPORTABLE, forked
 
@@ -20,39 +19,39 @@ OLD, NEW = b"a @ b\r\n", b"rewritten\r\n"
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> SourceFile:
+def file(tmp_path: Path) -> Path:
     path = tmp_path / "project" / "net.py"
     path.parent.mkdir()
     path.write_bytes(OLD)
-    return SourceFile(str(path), str(path.parent))
+    return path
 
 
-def refused(file: SourceFile, words: str) -> None:
+def refused(file: Path, words: str) -> None:
     """No byte of the file, no name beside it is touched."""
-    before = Path(file.path).read_bytes()
-    names = sorted(os.listdir(file.root))
+    before = file.read_bytes()
+    names = sorted(os.listdir(file.parent))
     with pytest.raises(SourceError) as raised:
-        write_back(file, OLD, NEW)
+        write_back(str(file), OLD, NEW)
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert Path(file.path).read_bytes() == before
-    assert sorted(os.listdir(file.root)) == names
+    assert file.read_bytes() == before
+    assert sorted(os.listdir(file.parent)) == names
 
 
-def test_bytes_and_mode(file: SourceFile) -> None:
-    Path(file.path).chmod(0o751)
-    write_back(file, OLD, NEW)
-    assert Path(file.path).read_bytes() == NEW
-    assert stat.S_IMODE(os.stat(file.path).st_mode) == 0o751
-    assert os.listdir(file.root) == ["net.py"]
+def test_bytes_and_mode(file: Path) -> None:
+    file.chmod(0o751)
+    write_back(str(file), OLD, NEW)
+    assert file.read_bytes() == NEW
+    assert stat.S_IMODE(os.stat(file).st_mode) == 0o751
+    assert os.listdir(file.parent) == ["net.py"]
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives files")
-def test_the_owner(file: SourceFile) -> None:
-    os.chown(file.path, 1234, 5678)
-    os.chmod(file.path, 0o4755)
-    write_back(file, OLD, NEW)
-    now = os.stat(file.path)
+def test_the_owner(file: Path) -> None:
+    os.chown(file, 1234, 5678)
+    os.chmod(file, 0o4755)
+    write_back(str(file), OLD, NEW)
+    now = os.stat(file)
     assert (now.st_uid, now.st_gid, stat.S_IMODE(now.st_mode)) == (1234, 5678, 0o4755)
 
 
@@ -68,7 +67,7 @@ def test_an_owner_that_cannot_be_kept(user: int, group: int) -> None:
         os.setegid(1234)
         os.seteuid(1234)
         try:
-            refused(SourceFile(str(path), folder), "cannot write: operation not permitted")
+            refused(path, "cannot write: operation not permitted")
             with pytest.raises(PermissionError):  # known before a tuning of hours
                 require_place(path)
         finally:
@@ -76,67 +75,45 @@ def test_an_owner_that_cannot_be_kept(user: int, group: int) -> None:
             os.setegid(0)
 
 
-def test_a_file_with_two_names(file: SourceFile) -> None:
-    os.link(file.path, f"{file.root}/other.py")
-    refused(file, "has 2 names")
-
-
-def test_a_file_that_changed_meanwhile(file: SourceFile) -> None:
-    Path(file.path).write_bytes(OLD + b"# new\n")
+def test_a_file_that_changed_meanwhile(file: Path) -> None:
+    file.write_bytes(OLD + b"# new\n")
     refused(file, "changed while")
 
 
-def test_a_file_that_is_gone(file: SourceFile) -> None:
-    os.unlink(file.path)
+def test_a_file_that_is_gone(file: Path) -> None:
+    os.unlink(file)
     with pytest.raises(SourceError, match="no such file"):
-        write_back(file, OLD, NEW)
-    assert os.listdir(file.root) == []
+        write_back(str(file), OLD, NEW)
+    assert os.listdir(file.parent) == []
 
 
-def test_writing_twice_is_fine(file: SourceFile) -> None:
-    write_back(file, OLD, NEW)
-    write_back(file, OLD, NEW)
-    assert Path(file.path).read_bytes() == NEW
+def test_writing_twice_is_fine(file: Path) -> None:
+    write_back(str(file), OLD, NEW)
+    write_back(str(file), OLD, NEW)
+    assert file.read_bytes() == NEW
 
 
-def test_a_link_is_followed_inside_its_root_only(file: SourceFile, tmp_path: Path) -> None:
-    within = tmp_path / "project" / "within.py"
-    within.symlink_to("net.py")
-    write_back(SourceFile(str(within), file.root), OLD, NEW)
-    assert Path(file.path).read_bytes() == NEW
-    assert within.is_symlink()
-
-    outside = tmp_path / "outside.py"
-    outside.write_bytes(OLD)
-    link = tmp_path / "project" / "link.py"
-    link.symlink_to(outside)
-    refused(SourceFile(str(link), file.root), "leads out of")
-    assert outside.read_bytes() == OLD
-
-
-def test_a_root_that_is_itself_a_link(file: SourceFile, tmp_path: Path) -> None:
-    (tmp_path / "alias").symlink_to("project")
-    (tmp_path / "project" / "link.py").symlink_to("net.py")
-    write_back(SourceFile(f"{tmp_path}/alias/link.py", f"{tmp_path}/alias"), OLD, NEW)
-    assert Path(file.path).read_bytes() == NEW
-
-
-def test_a_file_of_a_folder_is_listed_once(file: SourceFile, tmp_path: Path) -> None:
+def test_plain_files_of_a_folder_are_listed(file: Path, tmp_path: Path) -> None:
     root = tmp_path / "project"
     (root / "link.py").symlink_to("net.py")
     (root / "notes.txt").write_text("")
-    (root / "from_notes.py").symlink_to("notes.txt")
     (root / "nowhere.py").symlink_to("nothing.py")
     os.mkfifo(root / "pipe.py")
-    found = source_files.source_files([str(root)], [])
-    names = ["from_notes.py", "net.py", "nowhere.py"]
-    assert list(found) == [SourceFile(str(root / name), str(root)) for name in names]
+    assert list(files_of_projects([str(root)], [])) == [str(file)]
+    assert list(files_of_projects([str(root / "link.py")], [])) == [str(root / "link.py")]
+
+
+def test_a_link_stays_one(file: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.py"
+    link.symlink_to(file)
+    write_back(str(link), OLD, NEW)
+    assert (link.is_symlink(), file.read_bytes()) == (True, NEW)
 
 
 KILLED = """
 import os, signal, sys
 from mixpert_py import files
-from mixpert_py.sources.source_files import SourceFile, write_back
+from mixpert_py.sources.source_files import write_back
 
 path, old, new, step = sys.argv[1], *map(bytes.fromhex, sys.argv[2:4]), int(sys.argv[4])
 
@@ -160,7 +137,7 @@ while True:
     child = os.fork()
     if child == 0:
         sys.setprofile(die_at(at))
-        write_back(SourceFile(path, os.path.dirname(path)), old, new)
+        write_back(path, old, new)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     with open(path, "rb") as file:
@@ -175,11 +152,11 @@ print(at)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_killed_at_any_step_the_old_file_or_the_new_one_is_there(file: SourceFile) -> None:
+def test_killed_at_any_step_the_old_file_or_the_new_one_is_there(file: Path) -> None:
     """Before and after calls that Python makes on the way, system calls among them."""
     step = "1" if EVERY_CHECK else "3"
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, file.path, (OLD * 5_000).hex(), (NEW * 5_000).hex(), step],
+        [sys.executable, "-c", KILLED, str(file), (OLD * 5_000).hex(), (NEW * 5_000).hex(), step],
         capture_output=True,
         text=True,
         timeout=60,
