@@ -21,9 +21,9 @@ FILES: dict[str, str | bytes] = {
     "hangs.py": "import time\na @ b if 0 else time.sleep(60)\n",
     "nan.py": "import numpy as np\na = np.eye(200)\nx = a @ a * np.nan\nprint(x)\n",
     "nothing_left.py": "import numpy as np\ndef f(a): a @ a; return 1\nf(1)\n",
-    # What is no Python, or is not read. The first two have no word of a product.
+    # What is no Python, or is not read.
     "open.py": "x = (a @\n",
-    "old.py": "x = 1\nprint x\n",
+    "old.py": "x = a @ b\nprint x\n",
     "broken.py": "import numpy as np\nprint np.dot(1, 2)\n",
     "odd.py": ODD,
     "uses_odd.py": "import odd\nprint(odd.x.sum())\n",

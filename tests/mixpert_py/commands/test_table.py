@@ -34,7 +34,7 @@ rewrite --scheme int8x7 s.py | 2 | did you mean 'int8x
 rewrite --plan binary.toml s.py | 2 | binary.toml: not UTF-8
 rewrite --plan deep.toml s.py | 2 | deep.toml
 rewrite --check binary.ipynb | 2 | binary.ipynb: not a notebook
-rewrite --check app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
+rewrite --check app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 rewrite -w --diff s.py | 2 |
 rewrite -w -o x.py s.py | 2 |
 rewrite --check -o x.py s.py | 2 |
@@ -47,14 +47,14 @@ sites odd.py | 2 | LibCST does not read line 2; the file is skipped
 sites latin.py | 2 | latin.py: cannot be decoded
 sites loop.py | 2 | loop.py: too many levels
 sites zeros.py | 2 | zeros.py: cannot be decoded: it has NUL bytes, so it is no source
-sites app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
+sites app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 sites object.ipynb | 2 | object.ipynb: a notebook of format
 sites -j 0 s.py | 2 | 0 is not in the range
 sites | 2 | Missing argument
 graph s.py | 0 |
 graph s.py open.py | 2 | open.py: line 1
 graph -o s.py/x.dot s.py | 2 | s.py/x.dot: cannot write
-graph app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
+graph app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 graph --format png s.py | 2 | 'png' is not one of
 run s.py | 0 |
 run --strict older.py | 0 | none
@@ -89,7 +89,7 @@ estimate nowhere.py | 2 | nowhere.py: no such file
 estimate nowhere.ipynb | 2 | nowhere.ipynb: no such file
 estimate | 2 | SCRIPT
 estimate --time-limit 0 s.py | 2 | --time-limit
-estimate app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
+estimate app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 estimate -c 'print(1)' | 2 | a script or -m MODULE, not -c CODE
 estimate --error 1e-400 s.py | 2 | --error 1e-400: the smallest number above 0
 estimate - | 2 | a script or -m MODULE, not standard input
@@ -110,7 +110,7 @@ tune --error inf s.py | 2 | --error is a number of at least 0, not inf
 tune --error b= s.py | 2 | --error b=: it takes VALUE
 T --time-limit nan s.py | 2 | Invalid value for '--time-limit': nan
 T --margin 1 s.py | 2 | --margin
-T app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
+T app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 T nowhere.py | 2 | nowhere.py: no such file
 T . | 2 | no __main__.py in it
 T -m no_such | 2 | -m no_such: no such module
@@ -146,7 +146,7 @@ verify s.mixpert.toml s.py | 0 | s.mixpert.toml: holds
 verify s.mixpert.toml none.py | 1 | does not hold: it has none of the plan's call sites
 verify s.mixpert.toml fails.py | 2+ | exit code 3
 verify scheme.toml s.py | 2 | scheme.toml:3: key
-verify p.toml app.pyz | 2 | app.pyz: an archive; unpack it, and give the folder
+verify p.toml app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 verify s.py s.py | 2 | (a plan is a .toml file)
 verify --error 1 p.toml -c pkg | 2 | a script or -m MODULE, not -c
 verify --backend x p.toml s.py | 2 | reference, cuda

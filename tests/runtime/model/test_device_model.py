@@ -103,16 +103,10 @@ def test_files(tmp_path: Path) -> None:
     path.write_bytes(b"\xff")
     with pytest.raises(DeviceError, match=r"m\.toml: not UTF-8 text"):
         load(path)
-    path.write_text("format = " + 5000 * "9")
-    with pytest.raises(DeviceError, match="too many digits"):
-        load(path)
     path.write_text(T4.replace('origin = "', 'origin = "' + 5000 * "x", 1))
     with pytest.raises(DeviceError, match="Invalid enum value") as caught:
         load(path)
     assert len(str(caught.value)) < 500
-    path.write_text(".".join(100_000 * "a") + " = 1")
-    with pytest.raises(DeviceError, match="nested too deeply"):
-        load(path)
     with pytest.raises(DeviceError, match=r"none\.toml: cannot read the device model: No such"):
         load(tmp_path / "none.toml")
     with pytest.raises(DeviceError, match="larger than 1 MiB"):
