@@ -1,32 +1,18 @@
-"""Replaces files in one step: a reader, or a crash, sees either the old bytes or the new bytes.
-
-A process holds a lock on its temporary files while it lives. If it is killed, the next process that
-works in the same place removes them.
-"""
+"""Replaces files in one step: a reader, or a crash, sees either the old bytes or the new bytes."""
 
 import errno
 import os
-import shutil
-import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
-
-try:
-    import fcntl
-except ImportError:  # there are no such locks on Windows: nothing is removed
-    fcntl = None  # type: ignore[assignment]
 
 IMPORTED_FROM = Path(__file__).resolve().parents[1]  # the folder that holds this package
 NEW_PREFIX = ".mixpert-new-"  # of the names that new bytes have until they replace the old
 RUN_PREFIX = "mixpert-run-"  # of the names of what is in the system's temporary folder
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LEAST_ROOM = 1 << 16  # bytes: where less is left, a file that did not fit has taken the rest
-OLD = 5.0  # seconds in which a live process has got its lock
 
 
 def require_place(path: Path) -> None:
@@ -58,14 +44,12 @@ def replace(path: Path, content: bytes, mode: int | None = None) -> None:
             stream.write(content)
         return
     target = Path(os.path.realpath(path))
-    remove_abandoned(str(target.parent), NEW_PREFIX)
     old = target.stat() if target.exists() else None
     if mode is None:
         mode = old.st_mode & 0o7777 if old else 0o644
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=NEW_PREFIX)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            _lock(descriptor)
             file.write(content)
             file.flush()
             os.fsync(descriptor)  # the name must not reach the disk before the bytes
@@ -104,7 +88,8 @@ def temporary_folder() -> Iterator[str]:
     """
     place = tempfile.gettempdir()
     try:
-        with _new_folder(place) as folder:
+        # What left the process group of a run may still be writing there when it is removed.
+        with tempfile.TemporaryDirectory(prefix=RUN_PREFIX, ignore_cleanup_errors=True) as folder:
             yield folder
     except OSError as error:
         if error.errno in NO_ROOM:
@@ -130,18 +115,6 @@ def _no_room(folder: str) -> OSError:
 
 
 @contextmanager
-def _new_folder(place: str) -> Iterator[str]:
-    remove_abandoned(place, RUN_PREFIX)
-    # What left the process group of a run may still be writing there when it is removed.
-    with tempfile.TemporaryDirectory(prefix=RUN_PREFIX, ignore_cleanup_errors=True) as folder:
-        descriptor = hold(folder)
-        try:
-            yield folder
-        finally:
-            os.close(descriptor)
-
-
-@contextmanager
 def working_on(path: Path) -> Iterator[bool]:
     """Announce that this process works on a file; yields whether no other process does.
 
@@ -155,69 +128,24 @@ def working_on(path: Path) -> Iterator[bool]:
     except (OSError, AttributeError):
         yield True
         return
+    is_alone = _lock(descriptor)
     try:
-        is_alone = _lock_alone(descriptor)
-        _lock(descriptor)
         yield is_alone
     finally:
-        if _lock_alone(descriptor):  # no other process works on the file any more
+        if is_alone:
             with suppress(OSError):
                 os.unlink(place)
         os.close(descriptor)
 
 
-def _lock_alone(descriptor: int) -> bool:
-    """Take the lock for this process alone, and return whether that was possible."""
-    if fcntl is None:
-        return True
+def _lock(descriptor: int) -> bool:
+    """Lock a file for this process, and return whether no other process has locked it."""
     try:
+        import fcntl
+
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
+    except (ImportError, OSError):  # Windows, and file systems without locks
         return True
     return True
-
-
-def hold(path: str | os.PathLike[str]) -> int:
-    """Keep others from removing a file or folder while the returned descriptor is open."""
-    descriptor = os.open(path if fcntl is not None else os.devnull, os.O_RDONLY)
-    _lock(descriptor)
-    return descriptor
-
-
-@cache
-def remove_abandoned(folder: str, prefix: str) -> None:
-    """Remove what killed processes of this user left in a folder, once in a process.
-
-    prefix: the beginning of the names. New files, files that a live process holds, other users'
-    files and links are kept. All files are kept if the file system has no locks.
-    """
-    with suppress(OSError), os.scandir(folder) as listing:
-        for entry in listing:
-            if entry.name.startswith(prefix):
-                with suppress(OSError):
-                    _remove_if_abandoned(entry.path)
-
-
-def _remove_if_abandoned(path: str) -> None:
-    found = os.lstat(path)
-    is_folder = stat.S_ISDIR(found.st_mode)
-    if fcntl is None or not (is_folder or stat.S_ISREG(found.st_mode)):
-        return
-    if found.st_uid != os.getuid() or time.time() - found.st_mtime < OLD:
-        return
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError: somebody holds it
-        if os.path.samestat(found, os.fstat(descriptor)):
-            shutil.rmtree(path, ignore_errors=True) if is_folder else os.unlink(path)
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    """Take a shared lock; do nothing where there are no locks."""
-    if fcntl is not None:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

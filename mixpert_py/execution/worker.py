@@ -25,7 +25,6 @@ import numpy as np
 from mixpert_py import compiled, config
 from mixpert_py.execution import outputs
 from mixpert_py.execution.products import MeasuredProduct, measure
-from mixpert_py.files import hold
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.running import Callers, files_of
@@ -175,7 +174,6 @@ def main(job_file: str, imported: float = 0.0) -> None:
     job = msgspec.convert(json.loads(Path(job_file).read_bytes()), Job)
     process = os.getpid()
     folder = Path(job.folder)
-    hold(folder)  # to the end of this process, which may come after the parent's
     rewritten = marshal.loads((folder / "code.marshal").read_bytes())
     spec = spec_from_file_location(job.module, job.filename) if job.as_module else None
     program = launcher.Program(b"", job.filename, job.argv, job.module, job.path, spec)

@@ -58,9 +58,7 @@ def rewrite_in_spawned_children(
     def job_file(process: int) -> str:
         # A file, because a plan may be larger than an environment variable; made for the first
         # child, because most programs spawn none. A fork makes its own: either may end first.
-        files.remove_abandoned(tempfile.gettempdir(), files.RUN_PREFIX)
         descriptor, path = tempfile.mkstemp(prefix=files.RUN_PREFIX, suffix=".json")
-        files.hold(path)  # to the end of this process
         atexit.register(_remove, path, process)
         folder = None if project is None else os.fsencode(project)
         children = None if context.trace is None else context.trace.children

@@ -112,7 +112,6 @@ def test_a_link_stays_one(file: Path, tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from mixpert_py import files
 from mixpert_py.sources.source_files import write_back
 
 path, old, new, step = sys.argv[1], *map(bytes.fromhex, sys.argv[2:4]), int(sys.argv[4])
@@ -126,8 +125,6 @@ def die_at(last):
             os.kill(os.getpid(), signal.SIGKILL)
     return count_down
 
-# Once, here: children that are killed leave files behind, and would look at more of them each time.
-files.remove_abandoned(os.path.dirname(path), files.NEW_PREFIX)
 seen = []
 at = 0
 while True:
