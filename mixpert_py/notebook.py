@@ -47,7 +47,7 @@ from mixpert_py.errors import (
     SourceError,
 )
 from mixpert_py.import_hook import ImportHook
-from mixpert_py.launch import running, tracebacks
+from mixpert_py.launch import launcher, running
 from mixpert_py.launch.running import Callers
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
@@ -346,7 +346,7 @@ class MixPertMagics(Magics):
                 exec(code, shell.user_global_ns, shell.user_ns)
                 return last and eval(last, shell.user_global_ns, shell.user_ns)
         except BaseException as error:
-            tracebacks.trim(error)
+            launcher.trim(error)
             raise
 
     def _tune(self, options: Any, line: str, cell: str) -> None:

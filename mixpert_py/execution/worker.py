@@ -26,7 +26,7 @@ from mixpert_py import compiled, config
 from mixpert_py.execution import outputs
 from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.import_hook import ImportHook
-from mixpert_py.launch import launcher, tracebacks
+from mixpert_py.launch import launcher
 from mixpert_py.launch.running import Callers, files_of
 from mixpert_py.observation import observed
 from mixpert_py.plan import Plan
@@ -216,7 +216,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
         code = stop.code
         namespace = sys.modules["__main__"].__dict__
     except BaseException as error:
-        sys.exit(tracebacks.report(error))
+        sys.exit(launcher.report(error))
     launcher.wait_for_threads()
     seconds = perf_counter() - start
     # A child that the program forked comes by here too; it is not the program.

@@ -13,8 +13,8 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -24,15 +24,15 @@ from typing import Any
 from mixpert_py import config, own_imports
 from mixpert_py.errors import RefusedProgramError, SourceError, named
 from mixpert_py.import_hook import ImportHook
-from mixpert_py.launch import tracebacks
 from mixpert_py.launch.spawning import SpawnedJob, rewrite_in_spawned_children
 from mixpert_py.runtime.context import Context, set_default
+from mixpert_py.runtime.program_frames import is_ours
 from mixpert_py.sources import in_memory, source_files
 from mixpert_py.sources.imported import spec_without_imports
 
-POLL = 0.02  # seconds after which a thread that is waited for is checked again
-# Modules whose pools of processes have a thread each, which ends when `python` does.
-PROCESS_POOLS = (
+# Modules whose pools of threads or processes `python` tells to end before all other threads.
+POOLS = (
+    "concurrent.futures.thread",
     "concurrent.futures.process",
     "loky.process_executor",
     "joblib.externals.loky.process_executor",
@@ -135,7 +135,7 @@ def module(name: str, arguments: tuple[str, ...] = (), *, run_here: bool = True)
     except (ImportError, ValueError) as error:
         raise SourceError(f"-m {name}: {error}") from None
     except Exception as error:  # the package's own, from its __init__
-        raise SystemExit(tracebacks.report(error)) from None
+        raise SystemExit(report(error)) from None
     finally:
         if folder in looked_through and folder in sys.path:
             at = sys.path.index(folder)
@@ -306,6 +306,22 @@ def execute(
     return main
 
 
+def report(error: BaseException) -> int:
+    """Print what a program raised as `python` would, and return its exit code."""
+    trim(error)
+    sys.excepthook(type(error), error, error.__traceback__)
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def trim(error: BaseException) -> None:
+    """Take the frames that ran the program off an error's traceback; one of ours alone stays."""
+    traceback = error.__traceback__
+    while traceback is not None and is_ours(traceback.tb_frame):
+        traceback = traceback.tb_next
+    if traceback is not None:
+        error.__traceback__ = traceback
+
+
 def _name_cell(error: Exception, path: str) -> None:
     """Add the cell to an error of a notebook, whose traceback counts the lines of all cells."""
     frames = traceback.walk_tb(error.__traceback__)
@@ -327,46 +343,21 @@ def _place_in_cells(path: str, line: int) -> str | None:
 
 
 def wait_for_threads() -> None:
-    """Wait for the threads that `python` waits for before it ends, and for threads that they start.
+    """Wait for the threads that `python` waits for before it ends, in its order.
 
-    Idle threads of an open pool are not waited for: `python` would tell them to end.
+    Pools are told to end, the main thread counts as ended, and every other thread that is no daemon
+    is joined, those that are started meanwhile too.
     """
-    with _main_thread_ended():
-        while busy := next(filter(_is_busy, threading.enumerate()), None):
-            busy.join(POLL)
-
-
-@contextmanager
-def _main_thread_ended() -> Iterator[None]:
-    """Context manager in which the main thread looks ended to other threads. Some threads run until
-    then, and `python` says so before it waits for them.
-    """
+    for pool in filter(None, map(sys.modules.get, POOLS)):
+        pool._python_exit()
     main: Any = threading.main_thread()
-    main.is_alive = lambda: False
+    main.is_alive = lambda: False  # some threads run until then
     try:
-        yield
+        while busy := next(filter(_is_awaited, threading.enumerate()), None):
+            busy.join()
     finally:
         del main.is_alive
 
 
-def _is_busy(thread: threading.Thread) -> bool:
-    is_awaited = thread is not threading.current_thread() and not thread.daemon
-    return is_awaited and not _waits_for_work(thread)
-
-
-def _waits_for_work(thread: threading.Thread) -> bool:
-    """Return whether a thread belongs to a pool of threads or processes that has no work left."""
-    if _manages_processes(thread):
-        return not thread.pending_work_items  # type: ignore[attr-defined]
-    pools = sys.modules.get("concurrent.futures.thread")
-    queue = None if pools is None else pools._threads_queues.get(thread)
-    if pools is None or queue is None or not queue.empty():
-        return False
-    frame = sys._current_frames().get(thread.ident or 0)
-    return frame is not None and frame.f_code is pools._worker.__code__
-
-
-def _manages_processes(thread: threading.Thread) -> bool:
-    """Return whether a thread is the one with which a pool hands work to its processes."""
-    modules = filter(None, map(sys.modules.get, PROCESS_POOLS))
-    return any(isinstance(thread, module._ExecutorManagerThread) for module in modules)
+def _is_awaited(thread: threading.Thread) -> bool:
+    return thread is not threading.current_thread() and not thread.daemon

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mixpert_py import compiled, config, files
 from mixpert_py.errors import SourceError, counted, named, writing
 from mixpert_py.import_hook import ImportHook, SourceModule
-from mixpert_py.launch import launcher, tracebacks
+from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan, is_in_source, module_of
 from mixpert_py.runtime import context as contexts
@@ -91,7 +91,6 @@ def run(
         finds_plans=config.has_plans,
     )
     compiled.follow()
-    tracebacks.trim_in_threads()
     takes_small = any(it is not None for it in (plan, scheme, trace))
     with covered_for(backend, takes_small=takes_small):
         code = _exit_code(program, rewritten, context, hook)
@@ -111,7 +110,7 @@ def _exit_code(program: Program, rewritten: CodeType, context: Context, hook: Im
             print(stop.code, file=sys.stderr)
             code = 1
     except BaseException as error:
-        code = tracebacks.report(error)
+        code = launcher.report(error)
     return code
 
 
