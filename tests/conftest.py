@@ -17,13 +17,10 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests import browser
 
 # BLAS reads these when NumPy is first imported: so nothing above, and no plugin, may import it.
 for _threads in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -112,15 +109,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.path != _Last.path:
         _Last.path = item.path
         gc.freeze()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[browser.Page]:
-    """A real browser; its tests are skipped where there is none."""
-    if browser.FOUND is None:
-        pytest.skip("no Chromium is installed here")
-    with browser.browser() as one:
-        yield one
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,9 +1,8 @@
-"""The page of the papers: complete, in one piece, and shown as meant by a real browser."""
+"""The page of the papers: complete and in one piece."""
 
 import math
 import re
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from samples.papers.exhibit import Bars, Column, Exhibit, Found, Lines, Paper, P
 from samples.papers.page import page
 from samples.papers.tiles import gains
 from samples.papers.timed_products import FIXED
-from tests import browser
 from tests.samples.test_papers import on_fake_gpu
 
 X, Y = Column("x", "X"), Column("y", "Y", ".1f", 10.0)
@@ -167,17 +165,3 @@ def test_pictures_follow_the_page() -> None:
     assert "var(--ink)" in svg
     assert "#0000" not in svg
     assert svg == chart.bars([{"name": "a", "x": 1.0, "y": 3.0}], Bars((X, Y), ("name",)))
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1200, "light")])
-def test_a_browser_shows_it(
-    chromium: browser.Page, record: dict[str, Any], tmp_path: Path, width: int, scheme: str
-) -> None:
-    (tmp_path / "papers.html").write_text(page(run.PAPERS, record), "utf-8")
-    chromium.errors.clear()
-    chromium.window(width, scheme)
-    chromium.open(tmp_path / "papers.html")
-    assert chromium.errors == []
-    assert chromium.evaluate("document.documentElement.scrollWidth") <= width
-    dark = chromium.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (dark != "rgb(255, 255, 255)") == (scheme == "dark")

@@ -1,4 +1,4 @@
-"""The page as text; `tests/mixpert_py/commands/test_report_in_browser.py` opens one."""
+"""The page as text."""
 
 import re
 from html import unescape
