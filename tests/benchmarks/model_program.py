@@ -106,7 +106,7 @@ def main(name: str, mode: str = "default", precision: str = "float32") -> None:
 
     record = {
         "ms": 1e3 * statistics.median(times),
-        "loss": loss.item(),
+        "loss": f"{loss.item():.6g}",
         "first": first,
         "graphs": counters["stats"]["unique_graphs"],
         "breaks": sum(counters["graph_break"].values()),

@@ -1,7 +1,8 @@
 """PyTorch models, eager and compiled: PyTorch's FP32, the same under `mixpert run`, and TF32.
 
 Each figure is a process of its own (`model_program`). All are run once before, several at a time,
-so that what Inductor compiles is in its cache.
+so that what Inductor compiles is in its cache. `--save` replaces the saved rows of the given
+models after each model, so that the models may be measured in several calls on one machine.
 """
 
 import json
@@ -71,26 +72,18 @@ def markdown(result: Record) -> str:
     lines = []
     for model, title in MODELS.items():
         for mode, words in MODES.items():
-            native, ours = (rows.get((model, mode, it)) for it in ("native", "ours"))
-            if native is None or ours is None or "ms" not in native or "ms" not in ours:
-                continue
-            tf32 = rows.get((model, mode, "tf32"), {})
-            lines.append(
-                [
-                    *(title, words, f"{native['ms']:.2f}", f"{ours['ms']:.2f}"),
-                    f"{native['ms'] / ours['ms']:.2f}×",
-                    f"{tf32['ms']:.2f}" if tf32 else "",
-                    f"{native['loss']:.6g}",
-                    f"{ours['loss']:.6g}",
-                    f"{tf32['loss']:.6g}" if tf32 else "",
-                ]
-            )
-    columns = ["model", "", "FP32, ms", "`mixpert run`, ms", "×", "TF32, ms", "loss", "", "TF32"]
+            native, ours = (rows.get((model, mode, it), {}) for it in ("native", "ours"))
+            if "ms" in native and "ms" in ours:
+                tf32 = rows.get((model, mode, "tf32"))
+                times = (f"{it['ms']:.3g} ms" if it else "" for it in (native, ours, tf32))
+                losses = (it["loss"] if it else "" for it in (native, ours, tf32))
+                ratio = f"{native['ms'] / ours['ms']:.2f}×"
+                lines.append([title, words, *times, ratio, *losses])
+                title = ""
+    columns = [*("model", "", "FP32", "`mixpert run`", "TF32"), "gain"]
+    columns += ["loss, FP32", "loss, `mixpert run`", "loss, TF32"]
     return (
-        f"{table(columns, lines)}\n\n"
-        "Milliseconds a step by wall clock, the median of five bursts, each in a process of its "
-        "own; the loss after the last step, natively, under `mixpert run` without a plan, and with "
-        f"TF32. PyTorch {result['torch']}. {machine.text(result['machine'])}\n"
+        f"{table(columns, lines)}\n\nPyTorch {result['torch']}. {machine.text(result['machine'])}\n"
     )
 
 
@@ -99,21 +92,24 @@ def markdown(result: Record) -> str:
 @machine.save_option
 def command(models: Sequence[str], save: bool) -> None:
     """PyTorch models, eager and compiled, natively and under `mixpert run`."""
-    facts = machine.facts_of_gpu()
+    import torch
+
     found = cases(models)
+    result: Record = {
+        "machine": machine.facts_of_gpu(),
+        "torch": torch.__version__.partition("+")[0],
+    }
+    result["rows"] = (machine.load("models") or {"rows": []})["rows"] if save else []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copy(PROGRAM, folder)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(lambda case: run(case, folder), [it for it in found if it[1] != "eager"]))
-        rows = []
-        for case in found:
-            rows.append(run(case, folder))
-            click.echo(json.dumps(rows[-1]))
-    import torch
-
-    result = {"machine": facts, "torch": torch.__version__.partition("+")[0], "rows": rows}
-    machine.finish("models", result, save, markdown)
+        for model in models:
+            rows = [run(case, folder) for case in found if case[0] == model]
+            others = [row for row in result["rows"] if row["model"] != model]
+            result["rows"] = others + rows
+            machine.finish("models", result, save, markdown)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,6 @@ COMPLETED = {
     "mixpert rew": "rewrite",
     "mixpert tune --err": "--error",
     "mixpert tune --ladder mix": "mixpert",
-    "mixpert run --scheme int8x6": "int8x6",
-    "mixpert verify --criterion f": "frobenius",
-    "mixpert run --backend r": "reference",
 }
 
 
@@ -41,7 +38,7 @@ def test_the_shell_completes(mixpert: Mixpert) -> None:
 COMPLETED_BY_BASH = """\
 compopt() { echo "files: $1 $2"; }
 eval "$(_MIXPERT_COMPLETE=bash_source mixpert)"
-for line in "mixpert rew" "mixpert run --scheme faith" "mixpert tune s.py --err" "mixpert report s"
+for line in "mixpert rew" "mixpert tune --ladder mix" "mixpert tune s.py --err" "mixpert report s"
 do
     COMP_WORDS=($line)
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
@@ -74,7 +71,7 @@ def bash(text: str, folder: Path, **more: str) -> Said:
 def test_bash_completes(tmp_path: Path) -> None:
     said = bash(COMPLETED_BY_BASH, tmp_path)
     assert said.err == ""
-    assert said.out.splitlines() == ["rewrite", "faithful", "--error", "files: -o default", ""]
+    assert said.out.splitlines() == ["rewrite", "mixpert", "--error", "files: -o default", ""]
 
 
 @needs_bash
