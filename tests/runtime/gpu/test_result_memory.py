@@ -1,67 +1,43 @@
 """Memory of results: used again when nobody has it any more, and never before."""
 
 import gc
-from collections import deque
-from types import SimpleNamespace
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
+import mixpert_py
 from mixpert_py.runtime.gpu import result_memory
+from tests.runtime.gpu.fake import CUDARuntimeError, FakeGpu
 
 LEAST = 1 << 12
 LIMIT = 10 * LEAST
 
 
-class Runtime:
-    """What CUDA has locked: address → bytes."""
-
-    CUDARuntimeError = OSError
-
-    def __init__(self) -> None:
-        self.locked: dict[int, int] = {}
-        self.refuses = False
-
-    def hostRegister(self, address: int, size: int, flags: int) -> None:  # noqa: N802
-        assert flags == 1
-        assert address not in self.locked
-        if self.refuses:
-            raise OSError
-        self.locked[address] = size
-
-    def hostUnregister(self, address: int) -> None:  # noqa: N802
-        if self.refuses:
-            raise OSError
-        del self.locked[address]
-
-
-@pytest.fixture
-def xp(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(result_memory, "_idle", deque())
-    monkeypatch.setattr(result_memory, "_locked", [])
+@pytest.fixture(autouse=True)
+def few_bytes(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(result_memory, "LEAST_BYTES", LEAST)
     monkeypatch.setattr(result_memory, "limit", lambda: LIMIT)
-    return SimpleNamespace(cuda=SimpleNamespace(runtime=Runtime()))
 
 
-def empty(xp: Any, size: int = LEAST) -> Any:
-    return result_memory.empty(xp, (size,), np.dtype(np.uint8))
+def made(size: int = LEAST) -> Any:
+    """A product of NumPy arrays on a GPU, of so many bytes."""
+    column, one = np.ones((size // 4, 1), "f"), np.ones((1, 1), "f")
+    return mixpert_py.matmul(column, one, scheme="int8x6", backend="cuda")
 
 
-def test_what_nobody_has_is_used_again_and_locked(xp: Any) -> None:
-    x = empty(xp)
+def test_what_nobody_has_is_used_again_and_locked(gpu: FakeGpu) -> None:
+    x = made()
     where = x.ctypes.data
-    assert not result_memory.is_locked(x)
-    assert not xp.cuda.runtime.locked  # most results are made once
+    assert not gpu.locked  # most results are made once
     del x
-    x = empty(xp)
-    assert x.ctypes.data == where
-    assert result_memory.is_locked(x)
-    assert result_memory.is_locked(x[4:].view(np.uint16)[::2])
-    assert xp.cuda.runtime.locked == {where: LEAST}
-    del x
-    assert result_memory.is_locked(empty(xp))
+    for _ in range(2):
+        x = made()
+        assert x.ctypes.data == where
+        assert gpu.locked == {where: LEAST}
+        assert result_memory.is_locked(x[4:].view(np.uint16)[::2])
+        del x
     assert result_memory.locked_bytes() == LEAST
 
 
@@ -76,72 +52,62 @@ def test_what_nobody_has_is_used_again_and_locked(xp: Any) -> None:
         lambda x: iter(x),
     ],
 )
-def test_what_somebody_has_is_not(xp: Any, held: Any) -> None:
-    x = empty(xp)
-    x[...] = 5
+def test_what_somebody_has_is_not(held: Any) -> None:
+    x = made()
     where = x.ctypes.data
     part = held(x)
     del x
     gc.collect()
     for _ in range(3):
-        other = empty(xp)
+        other = made()
         assert other.ctypes.data != where
         other[...] = 7
-    assert all(value == 5 for value in np.ravel(list(part)))
+    part = part.tolist() if isinstance(part, memoryview) else list(part)
+    assert (np.ravel(part) == 1).all()
 
 
-def test_small_and_huge_ones_come_from_numpy(xp: Any) -> None:
-    for size in (LEAST - 1, LIMIT + 1):
-        assert empty(xp, size).flags.owndata
+def test_small_and_huge_ones_come_from_numpy() -> None:
+    for size in (LEAST - 4, LIMIT + 4):
+        assert made(size).flags.owndata
 
 
-def test_not_much_more_is_given_than_asked_for(xp: Any) -> None:
-    sizes = [LEAST, LEAST * 9 // 8, 2 * LEAST]
-    held = [empty(xp, size) for size in sizes]
+def test_not_much_more_is_given_than_asked_for() -> None:
+    held = [made(size) for size in (LEAST, LEAST * 9 // 8, 2 * LEAST)]
     places = [x.ctypes.data for x in held]
     held.clear()
-    assert empty(xp, LEAST + 1).ctypes.data == places[1]
-    assert empty(xp, LEAST * 3 // 2).ctypes.data not in places
-    assert empty(xp, LEAST * 7 // 4).ctypes.data == places[2]
+    assert made(LEAST + 4).ctypes.data == places[1]
+    assert made(LEAST * 3 // 2).ctypes.data not in places
+    assert made(LEAST * 7 // 4).ctypes.data == places[2]
 
 
-def test_what_is_too_much_goes_the_oldest_first(xp: Any) -> None:
+@pytest.mark.parametrize("refuses", [False, True])
+def test_what_is_too_much_goes_the_oldest_first(gpu: FakeGpu, refuses: bool) -> None:
+    """Unless it cannot be unlocked: another array might lie there, and the device write to it."""
     for _ in range(2):  # the second time they are locked
-        held = [empty(xp, 2 * LEAST) for _ in range(5)]
+        held = [made(2 * LEAST) for _ in range(5)]
         places = [x.ctypes.data for x in held]
         while held:
             held.pop(0)
-    assert set(xp.cuda.runtime.locked) == set(places)
-    large = empty(xp, 4 * LEAST)
+    assert set(gpu.locked) == set(places)
+    large = made(4 * LEAST)
+    gpu.refuses = CUDARuntimeError(1) if refuses else None
     del large
-    assert set(xp.cuda.runtime.locked) == set(places[2:])
-    assert result_memory.locked_bytes() == 6 * LEAST
-
-
-def test_memory_that_cannot_be_unlocked_stays(xp: Any) -> None:
-    """Another array might lie there, and the device write to the pages that were there before."""
-    for _ in range(2):
-        held = [empty(xp, 2 * LEAST) for _ in range(5)]
-        places = [x.ctypes.data for x in held]
-        held.clear()
-    xp.cuda.runtime.refuses = True
-    large = empty(xp, 4 * LEAST)
-    del large
-    assert set(xp.cuda.runtime.locked) == set(places)
-    assert result_memory.locked_bytes() == LIMIT
+    assert set(gpu.locked) == set(places if refuses else places[2:])
+    assert result_memory.locked_bytes() == (LIMIT if refuses else 6 * LEAST)
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_an_interrupt_leaves_nothing_that_is_locked_and_unmapped(xp: Any, after: bool) -> None:
-    as_it_is = xp.cuda.runtime.hostRegister
+def test_an_interrupt_leaves_nothing_that_is_locked_and_unmapped(gpu: FakeGpu, after: bool) -> None:
+    runtime = sys.modules["cupy"].cuda.runtime
+    as_it_is = runtime.hostRegister
 
     def interrupted(*given: int) -> None:
         if after:
             as_it_is(*given)
         raise KeyboardInterrupt
 
-    empty(xp)
-    xp.cuda.runtime.hostRegister = interrupted
+    made()
+    runtime.hostRegister = interrupted
     with pytest.raises(KeyboardInterrupt):
-        empty(xp)
-    assert result_memory.locked_bytes() == LEAST >= sum(xp.cuda.runtime.locked.values())
+        made()
+    assert result_memory.locked_bytes() == LEAST >= sum(gpu.locked.values())

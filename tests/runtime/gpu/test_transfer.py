@@ -1,4 +1,4 @@
-"""NumPy arrays moved to a GPU in panels: the same product, whatever the panels."""
+"""Products of NumPy arrays on a GPU: the same bits, in whatever parts and however late."""
 
 import gc
 import sys
@@ -11,28 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.gpu import device, transfer
+import mixpert_py
+from mixpert_py.runtime import processor
+from mixpert_py.runtime.gpu import device, result_memory, staging, transfer
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.transfer import GRANULE, panel_rows
-from mixpert_py.runtime.request import Product
 from tests.contract.table import normal
 from tests.every_check import sweep
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray
 from tests.runtime.gpu.fake.stream import LateStream
-from tests.runtime.gpu.requested import multiplied, transferred
+
+product = partial(mixpert_py.matmul, scheme="int8x6", backend="cuda")
 
 
-def moved(a: Any, b: Any, scheme: str = "int8x6", **given: Any) -> Any:
-    made = transferred(a, b, scheme, **given)
-    assert isinstance(made, Product)
-    return made.value
-
-
-def there(a: Any, b: Any, scheme: str = "int8x6") -> Any:
-    made = multiplied(ndarray(a), ndarray(b), scheme)
-    assert isinstance(made, Product)
-    return made.value.get()
+def there(a: Any, b: Any) -> Any:
+    """The product of arrays that are on the device."""
+    return product(ndarray(a), ndarray(b)).get()
 
 
 @pytest.mark.parametrize("dtypes", ["ff", "dd", "fd", "FF"])
@@ -47,53 +41,73 @@ def test_panels_make_the_same_product(
         a, b = np.asfortranarray(a), np.asfortranarray(b)
     elif order == "reversed":
         a, b = a[::-1, ::-1], b[::-1, ::-1]
-    result = moved(a, b)
+    result = product(a, b)
     assert result.dtype == np.result_type(a, b)
     assert result.flags.c_contiguous
-    count = len(gpu.launches)
+    panels = len(gpu.launches)
     np.testing.assert_array_equal(result, there(a, b))
-    assert (count > 2) == (m > 600)
+    assert (panels > 2) == (m > 600)
 
 
-def be_late(monkeypatch: pytest.MonkeyPatch, hurries: int) -> None:
+def be_late(monkeypatch: pytest.MonkeyPatch, hurries: int) -> list[LateStream]:
     """What is enqueued happens as late as it may, but for one stream, where it happens at once.
-    Freed memory is not used again.
+
+    One thread moves all, in slots of 512 bytes. New memory is still written to by what used it
+    before on its stream. Returns the streams that are made from now on.
     """
 
     def later(function: Any) -> Any:
         return lambda *given, **named: Stream.here.do(lambda: function(*given, **named))
 
     def send(target: Any, x: Any, stream: Any) -> None:
+        assert target.x.flags.c_contiguous
+        assert x.flags.c_contiguous
         stream.do(lambda: np.copyto(target.x, x))
 
     def fetch(source: Any, stream: Any, out: Any, blocking: bool) -> None:
+        assert not blocking
         stream.do(lambda: np.copyto(out, source.x))
 
-    cupy, kept = sys.modules["cupy"], []
+    cupy, kept, streams, numbers = sys.modules["cupy"], [], [], count()
     empty, kernels = cupy.empty, gpu_backend.cuda_kernels()
 
-    def keep(*given: Any) -> Any:
-        kept.append(empty(*given))
-        return kept[-1]
+    def used_before(*given: Any) -> Any:
+        made = empty(*given)
+        kept.append(made)
+        if isinstance(Stream.here, LateStream):
+            Stream.here.do(lambda: made.x.fill(np.nan))
+        return made
+
+    def stream(non_blocking: bool) -> LateStream:  # three of the product's, then the stager's
+        streams.append(LateStream(non_blocking, next(numbers) == hurries))
+        return streams[-1]
 
     kernels = replace(kernels, gemm=later(kernels.gemm), repair=later(kernels.repair))
     monkeypatch.setattr(gpu_backend, "cuda_kernels", lambda: kernels)
-    monkeypatch.setattr(cupy, "empty", keep)
-    numbers = count()  # three of the product's, and then the stager's
-    stream = partial(next, (LateStream(True, number == hurries) for number in numbers))
-    monkeypatch.setattr(cupy.cuda, "Stream", lambda non_blocking: stream())
+    monkeypatch.setattr(cupy, "empty", used_before)
+    monkeypatch.setattr(cupy.cuda, "Stream", stream)
     monkeypatch.setattr(device, "_states", {})
     monkeypatch.setattr(ndarray, "set", send)
     monkeypatch.setattr(ndarray, "get", fetch)
+    monkeypatch.setattr(staging, "SLOT_BYTES", 1 << 9)
+    monkeypatch.setattr(processor, "cores", lambda: 1)
+    return streams
 
 
 SQUARE = normal(5 * GRANULE + 1, 40)
+STACK = normal(3, GRANULE, 50)
 PAIRS: dict[str, Any] = {
     "C": (normal(5 * GRANULE + 1, 50), normal(50, 40, seed=1)),
     "F": (normal(50, 5 * GRANULE + 1).T, normal(40, 50, seed=1).T),
+    "other types": (normal(3 * GRANULE, 50), normal(50, 40, dtype="d", seed=1)),
     "long rows": (normal(3 * GRANULE, 200), normal(200, 40, seed=1)),
+    "reversed": (normal(50, 3 * GRANULE)[::-1, ::-1].T, normal(50, 40, seed=1)[::-1]),
+    "repeated": (np.broadcast_to(normal(50), (3 * GRANULE, 50)), normal(50, 40, seed=1)),
+    "every second": (normal(6 * GRANULE, 100)[::2, 1::2], normal(50, 80, seed=1)[:, ::2]),
     "same": (SQUARE, SQUARE.T),
-    "stacks": (normal(3, GRANULE, 50), normal(3, 50, 40, seed=1)),
+    "stacks": (STACK, normal(3, 50, 40, seed=1)),
+    "stacks of transposes": (normal(3, 50, GRANULE).swapaxes(1, 2), normal(3, 40, 50).mT),
+    "axes anyhow": (normal(GRANULE, 50, 3).transpose(2, 0, 1), normal(50, 40, seed=1)),
     "matrix and vector": (normal(5 * GRANULE, 50), normal(50, seed=1)),
 }
 
@@ -108,9 +122,27 @@ def test_everything_waits_for_what_it_needs(
     monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 4)
     monkeypatch.setattr(transfer, "RUN_BYTES", run_bytes)
     a, b = PAIRS[pair]
-    wanted = moved(a, b)
+    wanted = product(a, b)
     be_late(monkeypatch, hurries)
-    np.testing.assert_array_equal(moved(a, b), wanted)
+    np.testing.assert_array_equal(product(a, b), wanted)
+
+
+@pytest.mark.parametrize("hurries", range(5))
+def test_page_locked_memory_is_the_devices_own(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, hurries: int
+) -> None:
+    monkeypatch.setattr(result_memory, "LEAST_BYTES", SQUARE.nbytes)
+    small, double = SQUARE[:40], normal(40, 40, dtype="d")
+    first = product(SQUARE, small)
+    wanted = [product(first, other) for other in (small, double)]
+    be_late(monkeypatch, hurries)
+    for _ in range(3):  # what is used again is locked
+        product(SQUARE, small)
+    locked = product(SQUARE, small)
+    assert locked.ctypes.data in gpu.locked
+    np.testing.assert_array_equal(locked, first)
+    for other, value in zip((small, double), wanted, strict=True):
+        np.testing.assert_array_equal(product(locked, other), value)
 
 
 SAME: dict[str, Any] = {
@@ -127,31 +159,22 @@ def test_one_array_is_moved_once(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[Any], pair: str
 ) -> None:
     monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 40 * 4)
-    a, b = SAME[pair](normal(5 * GRANULE + 1, 40))
-    result = moved(a, b)
+    a, b = SAME[pair](SQUARE)
+    result = product(a, b)
     assert sum(map(prod, moves)) == a.size
     if pair == "x @ x.T":
         assert len(gpu.launches) > 1
-    np.testing.assert_array_equal(result, moved(a.copy(), b.copy()))
+    np.testing.assert_array_equal(result, product(a.copy(), b.copy()))
 
 
 @pytest.mark.usefixtures("gpu")
-def test_the_result_is_written_where_it_belongs() -> None:
+def test_what_is_multiplied_later_is_not_written_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 4)
     a, b = normal(300, 50), normal(50, 50, seed=1)
-    wanted, out = moved(a, b), np.empty((300, 50), np.float32)
-    assert moved(a, b, out=out) is out
-    np.testing.assert_array_equal(out, wanted)
-    whole = np.full((310, 120), 7, np.float32)
-    block = whole[5:305, 10:110:2]
-    assert moved(a, b, out=block) is block
+    wanted, block = product(a, b), np.full((310, 120), 7, np.float32)[5:305, 10:110:2]
+    assert product(a, b, out=block) is block
+    assert product(a, b, out=a) is a
     np.testing.assert_array_equal(block, wanted)
-    block[...] = 7
-    assert np.all(whole == 7)
-    before = a.copy()
-    result = moved(a, b, out=a)  # what is multiplied later is not written yet
-    np.testing.assert_array_equal(a, before)
-    np.testing.assert_array_equal(result, wanted)
-    assert matmul(a, b, out=a, scheme="int8x6", backend="cuda") is a
     np.testing.assert_array_equal(a, wanted)
 
 
@@ -161,28 +184,33 @@ def test_what_is_raised_in_between_leaves_nothing_behind(
 ) -> None:
     monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 4)
     a, b = normal(4 * GRANULE, 50), normal(50, 40, seed=1)
-    wanted, as_it_is, held = moved(a, b), gpu_backend.multiply, gpu.held
+    wanted, as_it_is, held = product(a, b), gpu_backend.multiply, gpu.held
+    streams = be_late(monkeypatch, 4)
+    turns = count()
 
     def interrupted(*given: Any, **named: Any) -> Any:
-        if len(gpu.launches) == panel:
+        if next(turns) == panel:
             raise KeyboardInterrupt
         return as_it_is(*given, **named)
 
-    gpu.launches.clear()
     with monkeypatch.context() as patch:
         patch.setattr(gpu_backend, "multiply", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            moved(a, b)
+            product(a, b)
+    assert all(one.done == len(one.steps) for one in streams)
     assert [len(state.streams) for state in device.states().values()] == [3]
+    monkeypatch.undo()
+    del streams
     gc.collect()
     assert gpu.held == held
-    np.testing.assert_array_equal(moved(a, b), wanted)
+    FakeGpu().install(monkeypatch)
+    np.testing.assert_array_equal(product(a, b), wanted)
 
 
 def test_b_that_is_too_large_goes_in_halves(gpu: FakeGpu) -> None:
     a, b = normal(200, 60), normal(60, 1000, seed=1)
     gpu.memory = 130_000
-    result = moved(a, b)
+    result = product(a, b)
     assert len(gpu.launches) > 2
     gpu.memory = float("inf")
     np.testing.assert_array_equal(result, there(a, b))

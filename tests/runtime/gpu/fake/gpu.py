@@ -3,6 +3,7 @@
 import ctypes
 import math
 import sys
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.gpu import (
     device,
     prepared,
+    result_memory,
     slices,
 )
 from mixpert_py.runtime.gpu import multiply as gpu_backend
@@ -81,7 +83,7 @@ class FakeGpu:
     held: bytes of packed operands, and arrays made by name; peak: the most that these have been.
 
     launches: (batch, m, n) of every product made; tiny: of those in FP32. freed: how often the
-    memory pool was emptied.
+    memory pool was emptied. locked: address → bytes of memory of the host that is page-locked.
     """
 
     name: str = "NVIDIA H200"
@@ -97,6 +99,7 @@ class FakeGpu:
     freed: int = 0
     held: int = 0
     peak: int = 0
+    locked: dict[int, int] = field(default_factory=dict)
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Any:
         """Put it in the place of CuPy; returns that."""
@@ -108,6 +111,8 @@ class FakeGpu:
         monkeypatch.setattr(readers, "has_clusters", lambda number: False)
 
         monkeypatch.setattr(device, "_states", {})
+        monkeypatch.setattr(result_memory, "_idle", deque())
+        monkeypatch.setattr(result_memory, "_locked", [])
         monkeypatch.setattr(worth, "MIN_K", 1)  # products of tests are small
         monkeypatch.setattr(worth, "SMALL_BYTES", 0)
         monkeypatch.setattr(worth, "SMALL_ELEMENTS", 0)
@@ -138,6 +143,16 @@ class FakeGpu:
 
     def free_all_blocks(self) -> None:
         self.freed += 1
+
+    def lock(self, address: int, size: int, flags: int) -> None:
+        assert flags == 1
+        assert address not in self.locked
+        self.locked[address] = size
+
+    def unlock(self, address: int) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        del self.locked[address]
 
     def pack(
         self,

@@ -89,6 +89,8 @@ def _cuda(gpu: "FakeGpu") -> Any:
             driverGetVersion=lambda: gpu.driver,
             runtimeGetVersion=lambda: 13010,
             streamIsCapturing=lambda ptr: Stream.here.capturing,
+            hostRegister=gpu.lock,
+            hostUnregister=gpu.unlock,
         ),
         driver=SimpleNamespace(CUDADriverError=CUDADriverError),
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
