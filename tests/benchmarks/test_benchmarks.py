@@ -52,16 +52,6 @@ def test_speeds_and_errors_of_contenders(result: dict[str, Any]) -> None:
     assert contract["faithful"]["frobenius_over"] < 1 < contract["int8x6"]["draws"]
 
 
-def test_the_tables_of_products(result: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gemm, "ERROR_SIZE", 32)
-    speeds = gemm.speeds_markdown(result)
-    assert "|  | 32³ | 64³ | error at 64³ | grades |" in speeds
-    assert "(10.0×) | 1.0e-04 |" in speeds
-    assert "| 32 | 4.0 | 2.0 | 2.00× |" in speeds
-    assert "| faithful, called in a loop | 0 (2.0×) | – |  |  |" in gemm.levels_markdown(result)
-    assert "| spikes | 1.0e-06 |" in gemm.families_markdown(result)
-
-
 def test_the_staircase(result: dict[str, Any], tmp_path: Any) -> None:
     stairs = staircase.of_float32(result, 64)
     assert [step.name for step in stairs.steps] == ["faithful", "int8x6", "int8x3"]
@@ -109,12 +99,6 @@ def test_an_application_in_a_process_of_its_own() -> None:
     assert late["failed"].startswith("still running after 0.01 s")
     result = {"machine": {"cpu": "c", "cores": 1, "numpy": "2", "date": "d"}, "host": []}
     assert "| qkv | still running" in apps.markdown({**result, "apps": [late]})
-
-
-def test_records_that_failed_do_not_replace_those_that_did_not() -> None:
-    good, bad = {"name": "knn", "x": 1}, {"name": "knn", "failed": "E"}
-    assert apps.merged([good], [bad]) == [good]
-    assert apps.merged([bad], [good]) == [good]
 
 
 def test_every_application_is_a_sample() -> None:

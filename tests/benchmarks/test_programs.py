@@ -5,10 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-from click.testing import CliRunner
-
-from mixpert_py.errors import MixPertError
 from tests.benchmarks import programs, public_programs
 from tests.benchmarks.public_programs import Program
 
@@ -81,37 +77,3 @@ def test_programs_run_in_both_ways_and_go_on(tmp_path: Path) -> None:
 
     good = of(sources, "good", files, edits=[("N = 2", "N = 4")], arguments=["3"])
     assert "AssertionError" in measured(1)["good"]["error"]  # another program, which fails
-
-
-def test_another_file_and_a_text_that_is_not_there(tmp_path: Path) -> None:
-    program = of(tmp_path, "it", {"main.py": "a = 1\n"}, edits=[("b", "c")])
-    with pytest.raises(MixPertError, match="not in the script"):
-        program.prepare(tmp_path / "runs", tmp_path, gpu=False)
-    (tmp_path / "owner/name/c0/main.py").write_text("b = 1\n")
-    with pytest.raises(MixPertError, match="another file"):
-        program.prepare(tmp_path / "runs", tmp_path, gpu=False)
-    with pytest.raises(MixPertError, match="No such file"):
-        program.prepare(tmp_path / "runs", tmp_path / "absent", gpu=False)
-
-
-def test_the_table() -> None:
-    ways = {
-        "native": {"whole": [2.0, 2.0], "inside": [1.0, 1.0], "processor": [4.0, 4.0]},
-        "ours": {"whole": [2.5, 2.5], "inside": [1.0, 1.0], "processor": [2.0, 2.0]},
-    }
-    named = [("slow", {"done": 3, **ways}), ("broken", {"error": "exit 1: no"})]
-    record = {
-        "machine": {"cores": 2, "cpu": "one", "date": "2026-11-25"},
-        "wanted": 0.97,
-        "programs": [{"name": it, "address": "at", "result": result} for it, result in named],
-    }
-    lines = programs.markdown(record).splitlines()
-    slow = "[slow](at) | 2.00 s | 2.50 s | 0.800× (0.800–0.800) | 1.000× | missed"
-    assert lines[2:4] == [f"| {slow} |", "| [broken](at) |  |  | exit 1: no |  |  |"]
-
-
-def test_the_command_refuses_a_name_that_is_none(tmp_path: Path) -> None:
-    arguments = ["--only", "none", "--folder", str(tmp_path)]
-    done = CliRunner().invoke(programs.command, arguments)
-    assert done.exit_code == 2
-    assert "no program is called none" in done.output

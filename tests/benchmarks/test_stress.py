@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from mixpert_py.plan import Plan
 from tests.benchmarks import stress
-from tests.benchmarks.stress import KINDS, Case, Place, draw
+from tests.benchmarks.stress import KINDS, Case, Place
 
 PLACE = Place("reference", np, 160)
 
@@ -42,29 +41,3 @@ def test_a_wrong_product_is_found(scheme: str) -> None:
     assert "1 elements beyond" in next(stress.faults(np, one, a, b, element))
     coarse = PLACE.product(a, b, "int8x3")
     assert list(stress.faults(np, one, a, b, coarse))
-
-
-def test_a_lost_nan_is_found() -> None:
-    one = case("int8x6", special="not finite")
-    a, b = stress.operands(one, np)
-    value = np.nan_to_num(PLACE.product(a, b, "int8x6"), posinf=0.0, neginf=0.0)
-    assert "NaN or Inf" in next(stress.faults(np, one, a, b, value))
-
-
-def test_an_error_that_is_none_of_ours_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(path: object) -> Plan:
-        raise KeyError("site")
-
-    kinds = {"plan.mixpert.toml": (stress.PLAN, broken)}
-    monkeypatch.setattr(stress, "kinds_of_files", lambda: kinds)
-    done, faults = stress.stress(PLACE, "files", 7, 10.0, 2)
-    assert (done, len(faults)) == (2, 2)
-    assert faults[0] == "seed 7: plan.mixpert.toml: KeyError: 'site'"
-
-
-def test_seeds_draw_all_there_is() -> None:
-    cases = [draw(seed, 200) for seed in range(600)]
-    assert {one.scheme for one in cases} == set(stress.NAMES)
-    assert {one.family for one in cases} == set(stress.ALL)
-    assert {layout for one in cases for layout in one.layouts} == set(stress.LAYOUTS)
-    assert any(0 in (one.m, one.k, one.n) for one in cases)
