@@ -51,9 +51,9 @@ def follow() -> None:
 
 def _install() -> None:
     """Replace the step from `torch.compile` to Inductor by `compiled`."""
-    from mixpert_py.runtime.products import traced_calls
+    from mixpert_py.runtime.products import graphs
 
-    traced_calls.follow()
+    graphs.follow()
     wrapper: Any = getattr(sys.modules["torch"], "_TorchCompileInductorWrapper", None)
     if wrapper is None or hasattr(wrapper, "_mixpert_original"):
         return
@@ -74,9 +74,9 @@ def compiled(
     patches: Inductor settings. is_asked: whether the program names this backend; otherwise the pass
     is left out while PyTorch's own products are not covered.
     """
-    from mixpert_py.runtime.products import graph_operators
+    from mixpert_py.runtime.products import graphs
 
-    graph_operators.operators()  # code from PyTorch's caches calls them, too
+    graphs.operators()  # code from PyTorch's caches calls them, too
     torch: Any = sys.modules["torch"]
     lock: Any = sys.modules[COMPILER].convert_frame.compile_lock  # under which Dynamo calls this
     again = torch.fx.GraphModule(model, copy.deepcopy(model.graph))
@@ -205,9 +205,9 @@ def _version() -> str:
     """A hash of the files that decide which products are replaced."""
     from mixpert_py.passes.fx import products as pass_over_graphs
     from mixpert_py.runtime import select, worth
-    from mixpert_py.runtime.products import graph_operators
+    from mixpert_py.runtime.products import graphs
 
-    files = [__file__, *(it.__file__ for it in (pass_over_graphs, graph_operators, select))]
+    files = [__file__, *(it.__file__ for it in (pass_over_graphs, graphs, select))]
     texts = b"".join(Path(file).read_bytes() for file in (*files, worth.__file__) if file)
     return hashlib.sha256(texts).hexdigest()
 
@@ -215,19 +215,19 @@ def _version() -> str:
 def _pass(graph: Graph, context: Context, caller: str) -> None:
     """Replace the products of a graph that gain. caller: the line of the program that calls it."""
     from mixpert_py.passes.fx import products as pass_over_graphs
-    from mixpert_py.runtime.products import graph_operators
+    from mixpert_py.runtime.products import graphs
 
     for product in list(pass_over_graphs.products(graph, _own_folders(), caller)):
         chosen = _choice(product, context)
         if chosen is None:
             continue
-        operator = graph_operators.operators()[product.name]
+        operator = graphs.operators()[product.name]
         pass_over_graphs.replace(graph, product, operator, *chosen)
 
 
 def _choice(product: "GraphProduct", context: Context) -> tuple[Any, ...] | None:
     """The site, scheme, block and backend of a product to replace, or None if it stays."""
-    from mixpert_py.runtime.products import graph_operators, torch_sites
+    from mixpert_py.runtime.products import graphs, torch_sites
 
     given = product.settings
     site = torch_sites.backward_of(product.site) if product.is_backward else product.site
@@ -242,7 +242,7 @@ def _choice(product: "GraphProduct", context: Context) -> tuple[Any, ...] | None
     if context.trace is None:
         a, b = (it.meta["val"] for it in product.operands)
         is_native = scheme == "native"
-        if is_native or not graph_operators.gains(product.name, a, b, scheme, backend):
+        if is_native or not graphs.gains(product.name, a, b, scheme, backend):
             return None
     if not context.has_choices() and (scheme, backend) == (None, None):
         return "", None, None, None  # so that graphs of all files share what is compiled

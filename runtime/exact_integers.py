@@ -22,11 +22,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mixpert_py.runtime import signatures, worth
-from mixpert_py.runtime.arrays import Array, Tensor
+from mixpert_py.runtime.arrays import Array, Scratch, Tensor
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import NUMPYS, is_apart, is_transpose
 from mixpert_py.runtime.request import Product, Request, result_shape
-from mixpert_py.runtime.scratch import Scratch
 
 PANEL: Final = 1 << 21  # elements of an operand, or of a result, that are multiplied at a time
 CACHED: Final = 1 << 18  # bytes that a processor's cache holds between two passes

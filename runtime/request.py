@@ -9,7 +9,7 @@ import math
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -83,6 +83,14 @@ def call_native(native: Native, *operands: object, **options: object) -> Any:
 
 
 pass_over(Call.run, call_native)
+
+
+class Own(TypedDict, total=False):
+    """The keyword arguments by which one call overrides the context, see `Settings`."""
+
+    scheme: str | None
+    block: int | None
+    backend: str | None
 
 
 class Settings(NamedTuple):

@@ -14,21 +14,22 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import carry_out, in_force, taken_below
-from mixpert_py.runtime.arrays import Tensor
+from mixpert_py.runtime.arrays import Array, Tensor
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
-from mixpert_py.runtime.products.traced_calls import skip
 from mixpert_py.runtime.request import Call, Product, bmm_shape, mm_shape
 from mixpert_py.runtime.signatures import MOST, NATIVE, kept_product, signature_of
 
 CUDA: Final = "CUDA"
 OPERATORS: Final = {"mm": mm_shape, "addmm": mm_shape, "bmm": bmm_shape, "baddbmm": bmm_shape}
+Factors = dict[str, float]  # alpha and beta, where a program gives them
 PRODUCTS: Final = {"addmm": "mm", "baddbmm": "bmm"}  # without the sum
 
 
@@ -71,7 +72,7 @@ class Hook:
     def _plain(self, name: str) -> Callable[..., Any]:
         kernel, take, small = self._kernels[name], self._take, worth.SMALL_FLOAT32
 
-        def mm(keys: Any, a: Tensor, b: Tensor) -> Any:
+        def mm(keys: object, a: Tensor, b: Tensor) -> Any:
             if a.numel() <= small and b.numel() <= small and not self.takes_small:
                 return kernel(keys, a, b)
             return take(name, keys, None, a, b, {})
@@ -81,7 +82,7 @@ class Hook:
     def _sum(self, name: str) -> Callable[..., Any]:
         kernel, take, small = self._kernels[name], self._take, worth.SMALL_FLOAT32
 
-        def addmm(keys: Any, c: Tensor, a: Tensor, b: Tensor, **factors: Any) -> Any:
+        def addmm(keys: object, c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Any:
             if a.numel() <= small and b.numel() <= small and not self.takes_small:
                 return kernel(keys, c, a, b, **factors)
             return take(name, keys, c, a, b, factors)
@@ -89,7 +90,7 @@ class Hook:
         return addmm
 
     def _take(
-        self, name: str, keys: Any, c: Tensor | None, a: Tensor, b: Tensor, factors: dict[str, Any]
+        self, name: str, keys: object, c: Tensor | None, a: Tensor, b: Tensor, factors: Factors
     ) -> Any:
         """beta · c + alpha · A·B by the scheme in force; without c the product alone."""
         context = current()
@@ -165,11 +166,11 @@ class _Native:
 
     kernels: dict[str, Any]
     name: str
-    keys: Any
+    keys: object
     c: Tensor | None
     a: Tensor
     b: Tensor
-    factors: Any
+    factors: Factors
     has_run: bool = False
 
     def original(self) -> Any:
@@ -194,7 +195,7 @@ def on_arrays(call: Call) -> Call:
     torch: Any = sys.modules["torch"]
     a, b = (x.detach().resolve_conj().resolve_neg().numpy() for x in (call.a, call.b))
 
-    def native(x: Any, y: Any) -> Any:
+    def native(x: Array, y: Array) -> Any:
         if x is a and y is b:
             return call.native(call.a, call.b).numpy()
         return call.native(*map(torch.from_numpy, (x, y))).numpy()
@@ -231,3 +232,14 @@ def _sum(product: Tensor, c: Tensor, beta: float = 1, alpha: float = 1) -> Any:
     if alpha != 1:
         product.mul_(alpha)
     return product if beta == 0 else product.add_(c, alpha=beta)
+
+
+def skip(function: Callable[..., object]) -> None:
+    """Make Dynamo skip calls of a function, and all calls below them."""
+    try:
+        dynamo: Any = import_module("torch._C._dynamo.eval_frame")
+        skip = dynamo._FrameExecStrategy(dynamo._FrameAction.SKIP, dynamo._FrameAction.SKIP)
+        set_strategy = dynamo.set_code_exec_strategy
+    except (AttributeError, ImportError):
+        return
+    set_strategy(function.__code__, skip)

@@ -40,7 +40,7 @@ class Arguments(NamedTuple):
 
 @trimmed
 def blas_gemm(
-    *arguments: Any,
+    *arguments: object,
     native: Native,
     scheme: str | None = None,
     backend: str | None = None,

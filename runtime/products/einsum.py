@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import chain
 from math import prod
 from string import ascii_letters
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy import ndarray
@@ -28,7 +28,7 @@ from mixpert_py.runtime.products.rearranged import (
 )
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Native, Settings, is_dask
+from mixpert_py.runtime.request import Native, Own, Settings, is_dask
 from mixpert_py.runtime.select import are_integers
 from mixpert_py.runtime.signatures import (
     is_native,
@@ -66,7 +66,7 @@ class Problem(NamedTuple):
 
 @trimmed
 def einsum(
-    *operands: Any,
+    *operands: object,
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
@@ -296,7 +296,9 @@ def _step(
 
 
 @trimmed
-def einops_einsum(*operands: Any, native: Native, site: str | None = None, **given: Any) -> Any:
+def einops_einsum(
+    *operands: object, native: Native, site: str | None = None, **own: Unpack[Own]
+) -> Any:
     """einops.einsum(*arrays, pattern): products of arrays whose axes have names.
 
     operands: anything `native` takes. NumPy and CuPy arrays under a pattern of plain names are
@@ -307,14 +309,14 @@ def einops_einsum(*operands: Any, native: Native, site: str | None = None, **giv
     if compact is None or as_arrays(*arrays) is None:
         return native(*operands)
 
-    def contract(letters: str, *factors: Any, **options: Any) -> Any:
+    def contract(letters: str, *factors: object, **options: object) -> Any:
         if letters == compact and not options:
             return native(*factors, pattern)
         library = np if isinstance(factors[0], np.ndarray) else _cupy()
         return library.einsum(letters, *factors, **options)
 
     contract.fun = EINSUM  # type: ignore[attr-defined]  # which it stands for
-    return einsum(compact, *arrays, native=contract, site=site, **given)
+    return einsum(compact, *arrays, native=contract, site=site, **own)
 
 
 def _cupy() -> Any:

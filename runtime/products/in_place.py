@@ -7,7 +7,7 @@ A rewritten `a @= b` is `a = imatmul(a, b)`; a rewritten `owner.name[key] @= b` 
 import operator
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from numpy import ndarray
 
@@ -17,31 +17,23 @@ from mixpert_py.runtime.gpu.foreign import may_be_on_device
 from mixpert_py.runtime.products.rearranged import not_rearranged
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Call, Native, Settings, is_dask, matmul_shape
+from mixpert_py.runtime.request import Call, Native, Own, Settings, is_dask, matmul_shape
 from mixpert_py.runtime.worth import is_small
 
 _IN_PLACE: Native = operator.imatmul
 
 
 @trimmed
-def imatmul(
-    a: object,
-    b: object,
-    *,
-    scheme: str | None = None,
-    backend: str | None = None,
-    site: str | None = None,
-    block: int | None = None,
-) -> Any:
+def imatmul(a: object, b: object, *, site: str | None = None, **own: Unpack[Own]) -> Any:
     """operator.imatmul(a, b), the value that `a @= b` binds to `a`.
 
     A NumPy array takes the product in place and is returned, with the shapes and casts that NumPy
     allows; a type without `__imatmul__`, such as CuPy's, gives a new array. Other arguments and
     errors as in `matmul`.
     """
-    if scheme is None and backend is None and is_small(a, b) and passes(site):
+    if not own and is_small(a, b) and passes(site):
         return _IN_PLACE(a, b)
-    return carry_out(_call(a, b), Settings(scheme, block, backend, site))[0]
+    return carry_out(_call(a, b), Settings(site=site, **own))[0]
 
 
 def _call(a: object, b: object) -> Call:

@@ -1,46 +1,65 @@
-"""`inner`, `matvec`, `vecmat` and `vecdot`: NumPy's functions, under the scheme in force."""
+"""`inner`, `tensordot`, `matvec`, `vecmat` and `vecdot`: NumPy's functions, under the scheme in
+force.
+"""
 
-from typing import Any
+import math
+from functools import partial
+from typing import Any, Unpack
 
 from numpy import ndarray
 
 from mixpert_py.runtime import warned
 from mixpert_py.runtime.api import carry_out
-from mixpert_py.runtime.context import innermost, passes
+from mixpert_py.runtime.context import current, innermost, passes
 from mixpert_py.runtime.products.rearranged import (
     INNER,
+    TENSORDOT,
     as_arrays,
     dtype_reason,
     is_replaced,
     not_rearranged,
+    pairs_of,
     rearranged,
 )
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Call, Native, Settings, matmul_shape
-from mixpert_py.runtime.signatures import NATIVE, device_of, kept_product
+from mixpert_py.runtime.request import (
+    DOT,
+    Call,
+    Native,
+    Own,
+    Settings,
+    dot_shape,
+    is_dask,
+    matmul_shape,
+)
+from mixpert_py.runtime.signatures import (
+    NATIVE,
+    device_of,
+    is_native,
+    keep_native,
+    kept_product,
+    signature_of,
+    signature_of_contraction,
+)
 from mixpert_py.runtime.worth import is_small
-
-FEWEST = {"matvec": (2, 1), "vecmat": (1, 2), "vecdot": (1, 1)}  # dimensions of the operands
 
 
 @trimmed
 def inner(
-    a: Any,
+    a: object,
     b: Any,
     *,
-    scheme: str | None = None,
-    backend: str | None = None,
-    site: str | None = None,
-    block: int | None = None,
     native: Native = INNER,
+    site: str | None = None,
+    **own: Unpack[Own],
 ) -> Any:
     """np.inner(a, b): sums over the last axes, (…, k) and (…, k).
 
     a, b: anything `native` takes. Vectors and matrices of NumPy and CuPy are multiplied as
     a @ b.T; more dimensions stay native. Other arguments, result and errors as in `matmul`.
     """
-    if scheme is None and backend is None and block is None:
+    if not own:
         if type(a) is ndarray and is_small(a, b) and passes(site):
             return warned.call(native, a, b)
         if type(b) in device_of and b.ndim in (1, 2):
@@ -50,7 +69,7 @@ def inner(
                 return native(a, b) if value is NATIVE else value
     if is_replaced(native, a, b):
         return native(a, b)
-    return carry_out(_call(native, a, b), Settings(scheme, block, backend, site))[0]
+    return carry_out(_call(native, a, b), Settings(site=site, **own))[0]
 
 
 def _call(native: Native, a: object, b: object) -> Call:
@@ -62,58 +81,122 @@ def _call(native: Native, a: object, b: object) -> Call:
 
 
 @trimmed
-def matvec(a: Any, b: Any, *, native: Native, site: str | None = None, **given: Any) -> Any:
+def tensordot(
+    a: object,
+    b: object,
+    *rest: object,
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    block: int | None = None,
+    native: Native = TENSORDOT,
+    **named: object,
+) -> Any:
+    """np.tensordot(a, b, axes=2): sums over pairs of axes.
+
+    a, b, axes: anything `native` takes; `native` gets them as they are given, by position or by
+    name. NumPy and CuPy arrays of types that take schemes are multiplied as two matrices, with the
+    summed axes last in a and first in b. Other arguments, result and errors as in `matmul`.
+    """
+    if scheme is None and backend is None and is_small(a, b) and passes(site):
+        return native(a, b, *rest, **named)
+    axes = rest[0] if rest else named.get("axes", 2)
+    context, signature = current(), None
+    if scheme is None and backend is None and block is None and context.trace is None:
+        signature = signature_of_contraction(site, native, str(axes), (a, b))
+        if is_native(context, signature):
+            return native(a, b, *rest, **named)
+    if is_replaced(native, a, b) or len(rest) + len(named) > 1 or not named.keys() <= {"axes"}:
+        return native(a, b, *rest, **named)
+    run = partial(native, a, b, *rest, **named)
+    settings = Settings(scheme, block, backend, site)
+    if is_dask(a, b):
+        from mixpert_py.runtime.products import dask_array
+
+        if (lazy := dask_array.tensordot(run, a, b, axes, settings, tensordot)) is not None:
+            return lazy
+    arrays = as_arrays(a, b)
+    pairs = Reason.NOT_AN_ARRAY if arrays is None else pairs_of(arrays[0], arrays[1], axes)
+    if arrays is None or isinstance(pairs, Reason):
+        assert isinstance(pairs, Reason)
+        call = not_rearranged(lambda *_: run(), a, b, pairs)
+        keep_native(context, signature)
+        return carry_out(call, settings)[0]
+    (left, right), (summed_left, summed_right) = arrays, pairs
+    rows = [axis for axis in range(left.ndim) if axis not in summed_left]
+    columns = [axis for axis in range(right.ndim) if axis not in summed_right]
+    m, n = (math.prod(x.shape[i] for i in free) for x, free in ((left, rows), (right, columns)))
+    k = math.prod(left.shape[axis] for axis in summed_left)
+    matrices = (
+        left.transpose(*rows, *summed_left).reshape(m, k),
+        right.transpose(*summed_right, *columns).reshape(k, n),
+    )
+    if native is TENSORDOT and type(a) is ndarray:
+        # This is all that NumPy does: calling it would copy the operands once more.
+        call = Call(DOT, *matrices, (), None, dot_shape)
+    else:
+        call = rearranged(lambda: run().reshape(m, n), *matrices)
+    shape = (*(left.shape[axis] for axis in rows), *(right.shape[axis] for axis in columns))
+    result = carry_out(call, settings)[0].reshape(shape)
+    if is_native(context, signature_of(call, settings, takes_tensors=False)):
+        keep_native(context, signature)
+    return result
+
+
+@trimmed
+def matvec(
+    a: object, b: object, *, native: Native, site: str | None = None, **own: Unpack[Own]
+) -> Any:
     """np.matvec(a, b): (…, m, k) and (…, k), stacks as in np.matmul. Other arguments, result and
     errors as in `matmul`.
     """
-    return _product(native, "matvec", a, b, site, given)
+    return _product(native, a, b, (2, 1), site, own)
 
 
 @trimmed
-def vecmat(a: Any, b: Any, *, native: Native, site: str | None = None, **given: Any) -> Any:
+def vecmat(
+    a: object, b: object, *, native: Native, site: str | None = None, **own: Unpack[Own]
+) -> Any:
     """np.vecmat(a, b): the conjugate of (…, k), and (…, k, n). The rest as in `matvec`."""
-    return _product(native, "vecmat", a, b, site, given)
+    return _product(native, a, b, (1, 2), site, own)
 
 
 @trimmed
-def vecdot(a: Any, b: Any, *, native: Native, site: str | None = None, **given: Any) -> Any:
+def vecdot(
+    a: object, b: object, *, native: Native, site: str | None = None, **own: Unpack[Own]
+) -> Any:
     """np.vecdot(a, b): the conjugate of (…, k), and (…, k). The rest as in `matvec`."""
-    return _product(native, "vecdot", a, b, site, given)
+    return _product(native, a, b, (1, 1), site, own)
 
 
 def _product(
-    native: Native, name: str, a: Any, b: Any, site: str | None, given: dict[str, Any]
+    native: Native, a: object, b: object, ndims: tuple[int, int], site: str | None, own: Own
 ) -> Any:
-    if not given and is_small(a, b) and passes(site):
+    """ndims: the fewest dimensions of each operand, and those that its last axes are in a matrix
+    product: a vector becomes a row on the left, a column on the right.
+    """
+    if not own and is_small(a, b) and passes(site):
         return native(a, b)
-    settings = Settings(site=site, **given)
     arrays = as_arrays(a, b)
-    if arrays is None:
-        return carry_out(not_rearranged(native, a, b, Reason.NOT_AN_ARRAY), settings)[0]
-    reason = dtype_reason(*arrays)
-    if any(x.ndim < few for x, few in zip(arrays, FEWEST[name], strict=True)):
+    reason = Reason.NOT_AN_ARRAY if arrays is None else dtype_reason(*arrays)
+    if arrays is not None and any(x.ndim < few for x, few in zip(arrays, ndims, strict=True)):
         reason = Reason.DIMENSIONS
-    if reason is not None:
+    settings = Settings(site=site, **own)
+    if arrays is None or reason is not None:
+        assert reason is not None
         return carry_out(not_rearranged(native, a, b, reason), settings)[0]
-    left: Any
-    right: Any
     left, right = arrays
-    axes: list[int] = []
-    if name != "matvec":
-        left, axes = left.conj()[..., None, :], [-2]
-    if name != "vecmat":
-        right, axes = right[..., None], [*axes, -1]
-    shape = tuple(axes)
+    axes: tuple[int, ...] = ()  # of length 1 that the matrix product has besides
+    if ndims[0] == 1:
+        left, axes = left.conj()[..., None, :], (-2,)
+    if ndims[1] == 1:
+        right, axes = right[..., None], (*axes, -1)
 
     def run() -> Any:
-        return _with_axes(native(a, b), shape)
+        result = native(a, b)
+        if axes == (-2,):
+            return result[..., None, :]
+        return result[(..., *(None,) * len(axes))]
 
-    result = carry_out(rearranged(run, left, right), settings)[0].squeeze(shape)
+    result = carry_out(rearranged(run, left, right), settings)[0].squeeze(axes)
     return result if result.ndim else result[()]
-
-
-def _with_axes(result: Any, axes: tuple[int, ...]) -> Any:
-    """The native result in the shape of the matrix product's."""
-    if len(axes) == 2:
-        return result[..., None, None]
-    return result[..., None] if axes == (-1,) else result[..., None, :]

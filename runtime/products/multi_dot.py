@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy import ndarray
@@ -19,7 +19,16 @@ from mixpert_py.runtime.products.rearranged import (
 )
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import DOT, MATMUL, Call, Native, Settings, dot_shape, matmul_shape
+from mixpert_py.runtime.request import (
+    DOT,
+    MATMUL,
+    Call,
+    Native,
+    Own,
+    Settings,
+    dot_shape,
+    matmul_shape,
+)
 from mixpert_py.runtime.worth import are_small
 
 # The product of matrices i … j from those of i … k and k + 1 … j.
@@ -83,11 +92,9 @@ def matrix_power(
     a: object,
     n: object,
     *,
-    scheme: str | None = None,
-    backend: str | None = None,
-    site: str | None = None,
-    block: int | None = None,
     native: Native = MATRIX_POWER,
+    site: str | None = None,
+    **own: Unpack[Own],
 ) -> Any:
     """np.linalg.matrix_power(a, n), by the products that NumPy makes.
 
@@ -95,10 +102,10 @@ def matrix_power(
     n is at least 2, each product counts as a call of the site. Other arguments, result and errors
     as in `matmul`.
     """
-    is_passing = scheme is None and backend is None and site in innermost.get().context.passing
+    is_passing = not own and site in innermost.get().context.passing
     if native is not MATRIX_POWER or (is_passing and are_small((a, a))):
         return native(a, n)
-    settings = Settings(scheme, block, backend, site)
+    settings = Settings(site=site, **own)
     if not isinstance(a, ndarray) or not isinstance(n, (int, np.integer)) or n < 2:
         reason: Reason | None = Reason.DIMENSIONS
     elif a.ndim < 2 or a.shape[-1] != a.shape[-2]:

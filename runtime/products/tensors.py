@@ -32,8 +32,8 @@ SHAPES = {"mm": mm_shape, "bmm": bmm_shape}
 
 @trimmed
 def torch_matmul(
-    a: Any,
-    b: Any,
+    a: Tensor,
+    b: Tensor,
     *,
     native: Native,
     scheme: str | None = None,
@@ -141,7 +141,7 @@ def _integers() -> Any:
     return Integers
 
 
-def _is_on_host(x: Any) -> bool:
+def _is_on_host(x: Tensor) -> bool:
     """Whether a tensor is in the host's memory, and its products take no scheme unasked."""
     with below_modes() if signatures.count_modes() else nullcontext():
         is_on_host = getattr(x, "is_cuda", True) is False

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 import mixpert_py.runtime
 from mixpert_py.plan import torch_site
 from mixpert_py.runtime.api import carry_out, chosen_by_call
+from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.context import Choice, Context, current, default
 from mixpert_py.runtime.request import Settings
 
@@ -109,7 +110,7 @@ class Sites:
         self._next_number = torch._C._autograd._get_sequence_nr
         self._records = torch.is_grad_enabled
 
-    def caller(self, name: str, context: Context, a: Any, b: Any) -> Caller | None:
+    def caller(self, name: str, context: Context, a: Tensor, b: Tensor) -> Caller | None:
         """Who makes a product by an operator of this name; None where nobody wants it covered.
 
         context: of the calling thread, which is none's in a backward pass.
@@ -134,7 +135,7 @@ class Sites:
             self.has_chosen = self.has_chosen or caller.is_chosen()
         return caller
 
-    def remember(self, a: Any, b: Any) -> None:
+    def remember(self, a: Tensor, b: Tensor) -> None:
         """Let the backward pass of a product, of operands that need a gradient, have the context in
         force. For products that nobody chose a scheme for, of which no trace is kept: their call
         site does not matter. The default context holds in the threads of backward passes anyway.
@@ -147,7 +148,7 @@ class Sites:
             caller = self._anywhere = Caller(context, Settings())
         self._remember(a, b, caller)
 
-    def _remember(self, a: Any, b: Any, caller: Caller) -> None:
+    def _remember(self, a: Tensor, b: Tensor, caller: Caller) -> None:
         if len(self._forward) >= MOST:
             self._earlier, self._forward = self._forward, {}
         self._forward[_key(self._next_number() - 1, a, b)] = caller
@@ -259,12 +260,11 @@ class Sites:
         return Caller(context, Settings(scheme, block, backend, site))
 
 
-def _key(number: int, a: Any, b: Any) -> int:
+def _key(number: int, a: Tensor, b: Tensor) -> int:
     """A node's number, and how many multiplications a product takes: as many as each of those of
     its backward pass.
     """
-    count: int = a.numel() * b.shape[-1]
-    return number << 64 | count
+    return number << 64 | a.numel() * b.shape[-1]
 
 
 def backward_of(site: str) -> str:

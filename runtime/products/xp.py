@@ -9,17 +9,16 @@ from typing import Any, NamedTuple
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import current, innermost
 from mixpert_py.runtime.products.einsum import einsum
-from mixpert_py.runtime.products.inner import inner, matvec, vecdot, vecmat
+from mixpert_py.runtime.products.inner import inner, matvec, tensordot, vecdot, vecmat
 from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.products.rearranged import as_arrays
-from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.products.tensors import torch_matmul
 from mixpert_py.runtime.program_frames import trimmed
 from mixpert_py.runtime.request import Native
 from mixpert_py.runtime.worth import is_small_on_device
 
 
-def _dot_of(*operands: Any, native: Any, **given: Any) -> Any:
+def _dot_of(*operands: object, native: Any, **given: Any) -> Any:
     """The product by an array's own method, which `native` is."""
     return dot_method(native.__self__, *operands, **given)
 
@@ -68,7 +67,7 @@ _found: dict[int, Found] = {}  # by the ids of functions
 
 @trimmed
 def xp_product(
-    *operands: Any,
+    *operands: object,
     native: Native,
     scheme: str | None = None,
     backend: str | None = None,
@@ -97,7 +96,7 @@ def xp_product(
         operands, options = (*native.args, *operands), native.keywords | options
         native = native.func
     known = _known(native)
-    if known is None or not _takes(known, operands, options):
+    if known is None or not _takes(known, operands, options.keys()):
         if (trace := innermost.get().context.trace) is not None:
             trace.add_other(site)
         return native(*operands, **options)
@@ -165,12 +164,12 @@ def _is_of(library: str, function: Native) -> bool:
     return function is getattr(sys.modules.get(library), function.__name__, None)
 
 
-def _takes(known: Known, operands: tuple[Any, ...], options: dict[str, Any]) -> bool:
+def _takes(known: Known, operands: tuple[object, ...], options: Set[str]) -> bool:
     """Whether the runtime's function takes these arguments."""
     count = len(operands) + (known.max_arguments == 3 and len(options))
     if len(operands) < known.min_operands or count > known.max_arguments:
         return False
-    return options.keys() <= known.options
+    return options <= known.options
 
 
 def _look_up(site: str | None) -> None:

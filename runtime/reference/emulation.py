@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime import complex_product, warned
-from mixpert_py.runtime.arrays import PRECISION, Array, is_wide
+from mixpert_py.runtime.arrays import PRECISION, Array, Scratch, is_wide
 from mixpert_py.runtime.complex_product import is_complex, widened
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, MATMUL, Native, Product, Request, result_shape
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import FEWEST, NONE, Rows, moduli_for
 from mixpert_py.runtime.schemes.integers import scheme_for
-from mixpert_py.runtime.scratch import Scratch
 
 TYPES = tuple(map(np.dtype, PRECISION))
 
@@ -209,7 +208,7 @@ def _reference(request: Request) -> Product | Reason:
     for index in np.ndindex(*stack):
         product = reference.multiply(rows[index], columns[index], scheme, like=request.accumulation)
         value[index] = product.value
-        outliers += product.outliers.fraction
+        outliers += product.outliers
     return Product(
         _shaped(value, a, b),
         name,

@@ -7,7 +7,7 @@ import numpy as np
 
 from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.model.numerics import Accumulation, accumulate, depth_and_step
-from mixpert_py.runtime.reference.packed import Packed, times_power_of_two
+from mixpert_py.runtime.reference.slices import Packed, times_power_of_two
 from mixpert_py.runtime.request import MATMUL
 from mixpert_py.runtime.scheme import Scheme, TermRun
 

@@ -1,6 +1,6 @@
 """The reference backend: what every scheme means, in NumPy."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,25 +8,30 @@ from mixpert_py.errors import DeviceError, ShapeError
 from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.model.device_model import Accumulations
 from mixpert_py.runtime.model.numerics import IntegerAccumulation
-from mixpert_py.runtime.reference import digits, float_slices, residues
+from mixpert_py.runtime.reference import residues
 from mixpert_py.runtime.reference.engine import execute, execute_like
-from mixpert_py.runtime.reference.packed import Outliers, Packed, kept_part, outlier_part
+from mixpert_py.runtime.reference.slices import Packed, into_digits, into_floats
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule
+from mixpert_py.runtime.splitter import Digits, FloatSlices
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReferenceProduct:
-    """An emulated product and what is known of it.
+class ReferenceProduct(NamedTuple):
+    """An emulated product and its packed operands.
 
     terms: slice products, outliers' not counted; fewer than the scheme's where integers need no
     more.
     """
 
     value: Array
-    scheme: str
     terms: int
-    outliers: Outliers
+    left: Packed
+    right: Packed
+
+    @property
+    def outliers(self) -> float:
+        """The share of the operands' blocks that left the slices."""
+        flags = self.left.outlier, self.right.outlier
+        return sum(int(x.sum()) for x in flags) / max(sum(x.size for x in flags), 1)
 
 
 def multiply(
@@ -35,15 +40,12 @@ def multiply(
     scheme: Scheme,
     *,
     block: int | None = None,
-    rule: OutlierRule = "loss",
     like: Accumulations | None = None,
 ) -> ReferenceProduct:
     """C = A·B as the scheme computes it.
 
     a: (m, k), b: (k, n), float32 or float64, any strides and byte order; the result is float64 if
-    either is. block: segment of K per exponent, int8 schemes only. rule: what leaves integer
-    slices: rows, columns or tiles that lose too much, or would by the terms that are dropped
-    ("loss"), or nothing ("none"). like: a chip, whose
+    either is. block: segment of K per exponent, int8 schemes only. like: a chip, whose
     instructions add up floating-point slices; None: FP32 sums. NaN and Inf reach just the elements
     that they reach natively, and only what overflows natively overflows.
     Raises ShapeError unless the shapes multiply, TypeError on other types, PlanError on a block
@@ -54,18 +56,20 @@ def multiply(
     scheme = scheme.with_block(block)
     with np.errstate(all="ignore"):
         if scheme.moduli:
-            product, left, right = _by_residues(a, b, scheme)
+            pair = residues.pack(a, b, scheme)
+            left, right, terms = pair.left, pair.right, len(pair.moduli)
+            value = residues.execute(pair, a.dtype)
         else:
-            left, right = pack(a, b, scheme, rule)
-            product = _product(a, b, scheme, left, right, like)
+            (left, right), terms = pack(a, b, scheme), scheme.products
+            value = _product(a, b, scheme, left, right, like)
         rows, columns = np.flatnonzero(left.nonfinite), np.flatnonzero(right.nonfinite)
-        product.value[rows] = a[rows] @ b
-        product.value[:, columns] = a @ b[:, columns]
-        _replace_overflow(a, b, product.value, left, right)
-        return product
+        value[rows] = a[rows] @ b
+        value[:, columns] = a @ b[:, columns]
+        _replace_overflow(a, b, value, left, right)
+        return ReferenceProduct(value, terms, left, right)
 
 
-def pack(a: Array, b: Array, scheme: Scheme, rule: OutlierRule) -> tuple[Packed, Packed]:
+def pack(a: Array, b: Array, scheme: Scheme) -> tuple[Packed, Packed]:
     """A split by rows and B by columns, into digits or floating-point slices, as the scheme says;
     B's slices in reverse order.
     """
@@ -74,9 +78,9 @@ def pack(a: Array, b: Array, scheme: Scheme, rule: OutlierRule) -> tuple[Packed,
     def split(x: Array, reverse: bool) -> Packed:
         splitter = scheme.right if reverse else scheme.left
         if isinstance(splitter, Digits):
-            return digits.split(x, splitter, chunk, block, reverse=reverse, rule=rule)
+            return into_digits(x, splitter, chunk, block, reverse=reverse)
         assert isinstance(splitter, FloatSlices)
-        return float_slices.split(x, splitter, chunk, block, reverse=reverse)
+        return into_floats(x, splitter, chunk, block, reverse=reverse)
 
     return split(a, False), split(b.T, True)
 
@@ -93,17 +97,9 @@ def _operands(a: Array, b: Array) -> tuple[Array, Array]:
     return np.asarray(a, dtype), np.asarray(b, dtype)
 
 
-def _by_residues(a: Array, b: Array, scheme: Scheme) -> tuple[ReferenceProduct, Packed, Packed]:
-    """The product by the remainder theorem, in which nothing is an outlier."""
-    packed = residues.pack(a, b, scheme)
-    value = residues.execute(packed, a.dtype)
-    product = ReferenceProduct(value, scheme.name, len(packed.moduli), Outliers(0, 0, 0.0))
-    return product, packed.left, packed.right
-
-
 def _product(
     a: Array, b: Array, scheme: Scheme, left: Packed, right: Packed, like: Accumulations | None
-) -> ReferenceProduct:
+) -> Array:
     """The slices' product, then A's outliers times B, then the rest of A times B's outliers."""
     k = a.shape[1]
     value = _slice_products(scheme, k, left, right, a.dtype, like)
@@ -114,8 +110,24 @@ def _product(
     if right.outlier.any():
         part, columns = outlier_part(b.T, right.outlier, block)
         value[:, columns] += _chain(kept_part(a, left.outlier, block), part.T)
-    flagged = Outliers.count(left.outlier, right.outlier)
-    return ReferenceProduct(value, scheme.name, scheme.products, flagged)
+    return value
+
+
+def outlier_part(x: Array, outlier: Array, block: int) -> tuple[Array, Array]:
+    """The rows of x that hold outliers, everything else in them zero; and their indices."""
+    rows = np.flatnonzero(outlier.any(axis=1))
+    return np.where(_spread(outlier[rows], block, x.shape[1]), x[rows], 0), rows
+
+
+def kept_part(x: Array, outlier: Array, block: int) -> Array:
+    """x with its outliers set to zero; x itself where it has none."""
+    if not outlier.any():
+        return x
+    return np.where(_spread(outlier, block, x.shape[1]), 0, x)
+
+
+def _spread(outlier: Array, block: int, k: int) -> Array:
+    return np.repeat(outlier, block, axis=1)[:, :k]
 
 
 def _replace_overflow(a: Array, b: Array, value: Array, left: Packed, right: Packed) -> None:

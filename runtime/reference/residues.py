@@ -6,7 +6,7 @@ import numpy as np
 
 from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.reference import engine
-from mixpert_py.runtime.reference.packed import Packed, padded, panels, times_power_of_two
+from mixpert_py.runtime.reference.slices import Packed, padded, panels, times_power_of_two
 from mixpert_py.runtime.scheme import EXACT_CHUNK, Scheme
 from mixpert_py.runtime.schemes.crt import CLIP, NONE, UNFIT, Rows
 from mixpert_py.runtime.schemes.integers import SMALL as SMALL_INTEGERS

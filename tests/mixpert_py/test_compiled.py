@@ -220,7 +220,7 @@ def test_a_call_between_two_graphs_is_not_read() -> None:
 
 
 def test_the_operators_keep_pytorchs_rules() -> None:
-    from mixpert_py.runtime.products.graph_operators import operators
+    from mixpert_py.runtime.products.graphs import operators
 
     a, b = torch.randn(3, 8, 32), torch.randn(3, 4, 32).transpose(1, 2)
     checks = ("test_schema", "test_faketensor")

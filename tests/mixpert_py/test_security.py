@@ -97,7 +97,7 @@ RUNNING = {
         "mixpert_py/sources/in_memory.py",  # of the cache
         "mixpert_py/execution/worker.py",  # of a run's folder
     },
-    "pickle.loads": {"runtime/tracing/remote_trace.py"},  # of Dask's workers
+    "pickle.loads": {"runtime/products/dask_array.py"},  # of Dask's workers
     "pickle.load": set(),
     "os.system": set(),
 }

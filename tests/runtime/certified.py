@@ -1,16 +1,18 @@
 """The bound that schemes state of a product, from norms of the split operands."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.reference import reference, residues
 from mixpert_py.runtime.reference.engine import execute
-from mixpert_py.runtime.reference.packed import Outliers, Packed, kept_part, outlier_part
+from mixpert_py.runtime.reference.reference import kept_part, outlier_part
+from mixpert_py.runtime.reference.slices import Packed
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
-from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule, Splitter
+from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
 
 MEASURING = 1 + 2.0**-9  # the norms are themselves rounded, in single precision over one chunk
 SMALLEST = 2.0**-1074  # of float64
@@ -71,28 +73,49 @@ class Certificate:
         return elementwise
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CertifiedProduct:
-    """A product by the reference backend, and its bound."""
+class CertifiedProduct(NamedTuple):
+    """A product by the reference backend, and its bound. outliers: the rows of A and the columns of
+    B that left the slices wholly or in part; share: of all blocks.
+    """
 
     value: Array
-    scheme: str
     terms: int
-    outliers: Outliers
+    outliers: tuple[int, ...]
+    share: float
     certificate: Certificate
 
 
-def multiply(
-    a: Array, b: Array, scheme: Scheme, *, block: int | None = None, rule: OutlierRule = "loss"
-) -> CertifiedProduct:
+@dataclass(frozen=True, slots=True)
+class Lossless(Digits):
+    """Digits that no row leaves, whatever it loses."""
+
+    loss_limit = 2.0**100
+
+
+def lossless(splitter: Splitter) -> Any:
+    """A splitter into digits as one that no row leaves; any other as it is."""
+    if not isinstance(splitter, Digits):
+        return splitter
+    names = [field.name for field in fields(Digits) if field.name != "lower_limit"]
+    return Lossless(*(getattr(splitter, name) for name in names))
+
+
+def kept(scheme: Scheme) -> Scheme:
+    """A scheme whose digits no row leaves."""
+    return replace(scheme, left=lossless(scheme.left), right=lossless(scheme.right))
+
+
+def multiply(a: Array, b: Array, scheme: Scheme, *, block: int | None = None) -> CertifiedProduct:
     """The reference backend's product, and the bound that the scheme states of it."""
-    product = reference.multiply(a, b, scheme, block=block, rule=rule)
+    product = reference.multiply(a, b, scheme, block=block)
     with np.errstate(all="ignore"):
-        bound = _certificate(a, b, scheme.with_block(block), rule)
-    return CertifiedProduct(product.value, product.scheme, product.terms, product.outliers, bound)
+        bound = _certificate(a, b, scheme.with_block(block))
+    sides = product.left.outlier, product.right.outlier
+    outliers = tuple(int(flags.any(axis=1).sum()) for flags in sides)
+    return CertifiedProduct(product.value, product.terms, outliers, product.outliers, bound)
 
 
-def _certificate(a: Array, b: Array, scheme: Scheme, rule: OutlierRule) -> Certificate:
+def _certificate(a: Array, b: Array, scheme: Scheme) -> Certificate:
     dtype = np.result_type(a, b).newbyteorder("=")
     a, b = np.asarray(a, dtype), np.asarray(b, dtype)
     k, rows, columns = a.shape[1], np.arange(a.shape[0]), np.arange(b.shape[1])
@@ -103,7 +126,7 @@ def _certificate(a: Array, b: Array, scheme: Scheme, rule: OutlierRule) -> Certi
         left, right = packed.left, packed.right
         value = residues.execute(packed, dtype)
     else:
-        left, right = reference.pack(a, b, scheme, rule)
+        left, right = reference.pack(a, b, scheme)
         value = execute(scheme, k, left, right, dtype)
     block = scheme.lengths(k)[1]
     norms = (

@@ -16,9 +16,8 @@ from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.in_place import imatmul
-from mixpert_py.runtime.products.inner import inner
+from mixpert_py.runtime.products.inner import inner, tensordot
 from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
-from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reasons import Reason
 from tests.contract.table import VIEWS
 from tests.runtime.operands import ran

@@ -13,7 +13,7 @@ from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
-from mixpert_py.runtime.products.tensordot import tensordot
+from mixpert_py.runtime.products.inner import tensordot
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.contract.table import VIEWS

@@ -20,8 +20,9 @@ from mixpert_py.runtime.plan_guard import (
     NEXT,
     PlanGuard,
     floor_of,
+    sampled_error,
+    whole_error,
 )
-from mixpert_py.runtime.product_error import sampled_error, whole_error
 from mixpert_py.runtime.reference.emulation import emulate
 from mixpert_py.runtime.tracing.operand_statistics import relative_error
 from tests.runtime.families import EVERYDAY, FAMILIES, Family

@@ -11,7 +11,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from mixpert_py import matmul
-from mixpert_py.runtime import arrays, processor, scratch
+from mixpert_py.runtime import arrays, processor
 from tests.mixpert_py.command import called
 from tests.runtime.gpu.fake import ndarray
 
@@ -65,7 +65,7 @@ def test_a_result_stays_as_it_is_when_others_are_made() -> None:
 def test_operands_of_any_layout_are_cast_as_by_astype(order: Any) -> None:
     x = np.asarray(np.random.default_rng(2).standard_normal((3, 120, 90)), order=order)
     views = [x, x[:, ::2], x.swapaxes(0, 2), x[:, ::-1], x[1].T, np.broadcast_to(x, (2, *x.shape))]
-    with scratch.Scratch() as memory:
+    with arrays.Scratch() as memory:
         for view in views:
             made, wanted = memory.cast(view, np.dtype(np.float32)), view.astype(np.float32)
             np.testing.assert_array_equal(made, wanted)

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.reference.reference import pack
+from mixpert_py.runtime.reference.slices import Packed
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, FloatSlices
+from tests.runtime.certified import kept
 
 Array = npt.NDArray[Any]
 
@@ -29,7 +30,7 @@ class Layout:
 
 def layouts(a: Array, b: Array, scheme: Scheme) -> tuple[Layout, Layout]:
     """Both operands of a product, outliers kept in the slices."""
-    left, right = pack(a, b, scheme, "none")
+    left, right = pack(a, b, kept(scheme))
     right.slices[...] = right.slices[:, :, ::-1].copy()
     k = a.shape[1]
     return lay_out(left, scheme.left, scheme, k), lay_out(right, scheme.right, scheme, k)

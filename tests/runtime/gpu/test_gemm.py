@@ -10,7 +10,7 @@ from mixpert_py.runtime.model.kernel_times import HOPPER, PORTABLE, Family
 from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.reference.engine import execute
 from mixpert_py.runtime.scheme import Scheme
-from tests.runtime.certified import multiply
+from tests.runtime.certified import kept, multiply
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.gpu.layout import SLACK, Layout, layouts
 
@@ -73,7 +73,7 @@ def product(a: Any, b: Any, scheme: Scheme, family: Family) -> Any:
 
 
 def expected(a: Any, b: Any, scheme: Scheme) -> Any:
-    left, right = reference.pack(a, b, scheme, "none")
+    left, right = reference.pack(a, b, kept(scheme))
     return execute(scheme, a.shape[1], left, right, a.dtype)
 
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import product_error, worth
+from mixpert_py.runtime import plan_guard, worth
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.native import Gemm, gemm_of
 from mixpert_py.runtime.gpu.stacks import batches, is_one_stack, matrices, stack_sizes
-from mixpert_py.runtime.product_error import whole_error
+from mixpert_py.runtime.plan_guard import whole_error
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.schemes.floats import FP16X3
@@ -244,12 +244,12 @@ def operands(dtype: str) -> tuple[Any, Any]:
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
 def test_it_is_what_the_host_finds(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_error, "PART", 1000)  # of ten rows
+    monkeypatch.setattr(plan_guard, "PART", 1000)  # of ten rows
     a, b = operands(dtype)
     product = a @ b * np.asarray(1 + 1e-4, dtype)
     found = whole_error(ndarray(a), ndarray(b), ndarray(product), turn=3)
     assert found == pytest.approx(1e-4, rel=1e-2)
-    assert found == pytest.approx(product_error.whole_error(a, b, product, 3), rel=1e-9)
+    assert found == pytest.approx(plan_guard.whole_error(a, b, product, 3), rel=1e-9)
 
 
 Array = np.ndarray[Any, Any]

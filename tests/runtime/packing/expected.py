@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.reference import digits, float_slices
-from mixpert_py.runtime.reference.packed import Packed
+from mixpert_py.runtime.reference.slices import Packed, into_digits, into_floats
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, Splitter
 from tests.runtime.families import Array
@@ -17,8 +16,8 @@ def reference(x: Array, splitter: Splitter, scheme: Scheme) -> Packed:
     chunk, block, _ = scheme.lengths(x.shape[1])
     with np.errstate(all="ignore"):
         if isinstance(splitter, Digits):
-            return digits.split(x, splitter, chunk, block)
-        return float_slices.split(x, splitter, chunk, block)
+            return into_digits(x, splitter, chunk, block)
+        return into_floats(x, splitter, chunk, block)
 
 
 def flags_of(

@@ -18,9 +18,8 @@ from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
-from mixpert_py.runtime.products.inner import inner, matvec, vecdot, vecmat
+from mixpert_py.runtime.products.inner import inner, matvec, tensordot, vecdot, vecmat
 from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
-from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.products.xp import xp_product
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace

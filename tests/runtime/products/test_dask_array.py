@@ -17,7 +17,7 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.in_place import imatmul
-from mixpert_py.runtime.products.tensordot import tensordot
+from mixpert_py.runtime.products.inner import tensordot
 from mixpert_py.runtime.products.xp import xp_product
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace

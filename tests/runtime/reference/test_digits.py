@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from mixpert_py.runtime.reference.digits import split
-from mixpert_py.runtime.reference.packed import Packed
+from mixpert_py.runtime.reference.slices import Packed
+from mixpert_py.runtime.reference.slices import into_digits as split
 from mixpert_py.runtime.splitter import Digits
 from tests.every_check import examples
+from tests.runtime.certified import lossless
 from tests.runtime.families import FAMILIES, Array
 
 SPLITTERS = {
@@ -54,7 +55,7 @@ def test_digits_rebuild_what_was_rounded(name: str, family: str, dtype: type) ->
     block = splitter.block or k
     x = FAMILIES[family](np.random.default_rng(1), 37, k, 1)[0].astype(dtype)
     chunk = math.gcd(block, 32)
-    packed = split(x, splitter, chunk, block, rule="none")
+    packed = split(x, lossless(splitter), chunk, block)
     unit = np.repeat(packed.exponents + 7 - splitter.shift, block, axis=1)[:, :k]
     g = np.repeat(256 * packed.significands, block, axis=1)[:, :k].astype(dtype)
     scaled = np.ldexp(x.astype(np.float64), -unit).astype(dtype)
@@ -76,7 +77,7 @@ def test_an_entry_loses_no_more_than_stated(
     splitter, k = SPLITTERS[name], 384
     block = splitter.block or k
     x = FAMILIES[family](np.random.default_rng(6), 64, k, 1)[0].astype(dtype)
-    packed = split(x, splitter, math.gcd(block, 32), block, rule="none")
+    packed = split(x, lossless(splitter), math.gcd(block, 32), block)
     unit = np.repeat(packed.significands, block, axis=1)[:, :k].astype(np.float64)
     exponent = np.repeat(packed.exponents + 7, block, axis=1)[:, :k]
     unit = np.ldexp(unit, exponent - splitter.shift)
@@ -113,7 +114,7 @@ def test_slices_are_bytes(name: str) -> None:
 )
 def test_digits_by_definition(count: int, x: Array) -> None:
     """q = RN(x · 2^(8s − 1 − e)); from its end d = ((q + 128) mod 256) − 128, q ← (q − d) / 256."""
-    packed = split(x, Digits(count), x.shape[1], x.shape[1], rule="none")
+    packed = split(x, lossless(Digits(count)), x.shape[1], x.shape[1])
     slices = packed.slices.reshape(len(x), count, x.shape[1])
     for row, exponent, digits in zip(x, packed.exponents[:, 0] + 7, slices, strict=True):
         largest = float(np.abs(row).max())
@@ -161,7 +162,7 @@ def test_fitted_digits_by_definition(
         )
     )
     shift = 8 * count - 1
-    packed = split(x, Digits(count, fitted=True), x.shape[1], x.shape[1], rule="none")
+    packed = split(x, lossless(Digits(count, fitted=True)), x.shape[1], x.shape[1])
     slices = packed.slices.reshape(len(x), count, x.shape[1])
     for row, exponent, significand, digits in zip(
         x, packed.exponents[:, 0] + 7, packed.significands[:, 0], slices, strict=True

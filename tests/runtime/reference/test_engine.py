@@ -192,7 +192,7 @@ def test_a_deferred_accumulator_is_added_once(k: int) -> None:
     """Of hi · hi the sums of 64 of K enter the total, of hi · lo and lo · hi that of all."""
     a, b = operands(6, k, 5)
     scheme = EMULATIONS["fp16x3"]
-    left, right = reference.pack(a, b, scheme, "loss")
+    left, right = reference.pack(a, b, scheme)
     total, late = np.zeros((6, 5), np.float32), np.zeros((6, 5), np.float32)
     for x, y in zip(left.slices, right.slices, strict=True):
         (hi_a, lo_a), (lo_b, hi_b) = (

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.reference.float_slices import split
-from mixpert_py.runtime.reference.packed import Packed
+from mixpert_py.runtime.reference.slices import Packed
+from mixpert_py.runtime.reference.slices import into_floats as split
 from mixpert_py.runtime.splitter import BF16, FP16, TF32, FloatSlices
 from tests.runtime.families import FAMILIES, Array
 

@@ -13,9 +13,8 @@ from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import multi_dot
 from mixpert_py.runtime.products.xp import xp_product
-from mixpert_py.runtime.tracing.buffers import Buffers
 from mixpert_py.runtime.tracing.operand_statistics import OperandStatistics
-from mixpert_py.runtime.tracing.trace import MAX_KINDS, Sampling, Trace, TracedCall
+from mixpert_py.runtime.tracing.trace import MAX_KINDS, Buffers, Sampling, Trace, TracedCall
 from tests.runtime.gpu.fake import FakeGpu, ndarray
 from tests.runtime.operands import frames_in
 

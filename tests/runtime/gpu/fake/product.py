@@ -10,7 +10,7 @@ from mixpert_py.runtime.packing import Operand
 from mixpert_py.runtime.packing.operand import Layout
 from mixpert_py.runtime.reference import reference, residues
 from mixpert_py.runtime.reference.engine import execute
-from mixpert_py.runtime.reference.packed import kept_part, outlier_part
+from mixpert_py.runtime.reference.reference import kept_part, outlier_part
 from tests.runtime.gpu.fake.array import ndarray
 from tests.runtime.gpu.fake.stream import Current
 
@@ -66,7 +66,7 @@ class FakePacked(NamedTuple):
                 if self.scheme.moduli:
                     packed.append(residues.pack(matrix, matrix.T, self.scheme).left)
                     continue
-                packed.append(reference.pack(matrix, matrix.T, self.scheme, "loss")[0])
+                packed.append(reference.pack(matrix, matrix.T, self.scheme)[0])
         if name == "flags":
             return ndarray(
                 np.array([one.nonfinite + 2 * one.outlier.any(axis=1) for one in packed], np.uint8)
@@ -90,7 +90,7 @@ def split(a: Any, b: Any, scheme: Any) -> tuple[Any, Any]:
     if scheme.moduli:
         pair = residues.pack(a, b, scheme)
         return pair.left, pair.right
-    return reference.pack(a, b, scheme, "loss")
+    return reference.pack(a, b, scheme)
 
 
 def slices_product(a: Any, b: Any, scheme: Any, dtype: Any) -> Any:

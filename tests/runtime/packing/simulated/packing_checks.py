@@ -17,7 +17,7 @@ from mixpert_py.runtime.kernels.intrinsics import (
 )
 from mixpert_py.runtime.packing.readers import PanelTuning, RowTuning
 from mixpert_py.runtime.packing.readers import Reader as Name
-from mixpert_py.runtime.reference.packed import Packed
+from mixpert_py.runtime.reference.slices import Packed
 from mixpert_py.runtime.scheme import Scheme
 from tests.runtime.families import Array
 from tests.runtime.packing.cases import (
