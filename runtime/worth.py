@@ -142,11 +142,11 @@ def is_small(a: Any, b: Any) -> bool:
 
 def may_be_exact(a: Array, b: Array) -> bool:
     """Whether floating point may make the product of two NumPy arrays of integers sooner."""
-    if a.dtype.num > LAST_INTEGER or b.dtype.num > LAST_INTEGER or a.ndim < 2 or b.ndim < 2:
-        return False
-    multiplications = a.size * b.shape[-1]
+    if b.ndim < 2 or (multiplications := a.size * b.shape[-1]) < MIN_INTEGERS or a.ndim < 2:
+        return False  # first of all: what most calls wait for
     least = MIN_BOOLEANS if a.dtype.num == 0 == b.dtype.num else MIN_INTEGERS
-    if multiplications < least + READ_IN_VAIN * (a.size + b.size):
+    is_short = multiplications < least + READ_IN_VAIN * (a.size + b.size)
+    if is_short or a.dtype.num > LAST_INTEGER or b.dtype.num > LAST_INTEGER:
         return False
     edge = MIN_EDGE if a.ndim == 2 == b.ndim else MIN_EDGE_OF_STACK
     return bool(min(*a.shape[-2:], *b.shape[-2:]) >= edge)

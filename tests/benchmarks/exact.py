@@ -13,7 +13,7 @@ import numpy as np
 from mixpert_py.cli import main
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.products.einsum import einsum
-from tests.benchmarks import machine
+from tests.benchmarks import exact_bits, machine
 from tests.benchmarks.machine import table
 from tests.benchmarks.timing import in_turn, summary
 
@@ -147,15 +147,22 @@ def sweep(count: int, say: Callable[[str], None]) -> None:
 
 @click.command()
 @click.option("--sweep", "count", type=int, metavar="N", help="N random products instead.")
+@click.option("--bits", type=int, metavar="N", help="Check the bits of N random products instead.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the products of --bits.")
+@click.option("--jobs", type=int, default=2, show_default=True, help="Processes for --bits.")
 @machine.save_option
-def command(count: int | None, save: bool) -> None:
+def command(count: int | None, bits: int | None, seed: int, jobs: int, save: bool) -> None:
     """Products of integers and booleans beside NumPy's own."""
     if count:
         sweep(count, click.echo)
-        return
-    threads = os.environ.get("OPENBLAS_NUM_THREADS", "all")
-    result = {"machine": machine.machine(), "threads": threads, "rows": measure(SIZES, click.echo)}
-    machine.finish("exact", result, save, markdown)
+    elif bits:
+        for found in exact_bits.check(bits, seed, jobs):
+            machine.finish("exact-bits", found, save, exact_bits.sentence)
+    else:
+        threads = os.environ.get("OPENBLAS_NUM_THREADS", "all")
+        rows = measure(SIZES, click.echo)
+        result = {"machine": machine.machine(), "threads": threads, "rows": rows}
+        machine.finish("exact", result, save, markdown)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from mixpert_py.runtime import exact_integers, worth
 from tests.benchmarks import (
     app_runs,
     apps,
+    exact_bits,
     gemm,
     machine,
     size,
@@ -17,6 +19,7 @@ from tests.benchmarks import (
 )
 from tests.benchmarks.app_list import APPS
 from tests.benchmarks.fake_bench import FakeClock, bench
+from tests.runtime.integers import EVERY_SIZE
 
 WEIGHTS = {
     gemm.BASE: (1.0, 1e-6),
@@ -133,3 +136,24 @@ def test_imports_in_functions_close_a_circle() -> None:
     texts["m.c"] = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from m.a import f\n"
     trees = {name: ast.parse(text) for name, text in texts.items()}
     assert size.circles(trees) == [{"m.a", "m.b"}]
+
+
+def test_a_wrong_bit_of_exact_products_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*EVERY_SIZE, *exact_bits.COSTS):  # which a part of the check changes
+        monkeypatch.setattr(worth, name, getattr(worth, name))
+    for name in ("PANEL", "CACHED"):
+        monkeypatch.setattr(exact_integers, name, getattr(exact_integers, name))
+    monkeypatch.setattr(exact_bits, "PART", 40)
+    counts, wrong = exact_bits.part(0, 1)
+    assert counts["exact"] > 30
+    assert not wrong
+    made = exact_bits.made
+
+    def flipped(*given: Any) -> Any:
+        value, scheme = made(*given)
+        if value.size:
+            value.flat[-1] = ~value.flat[-1]
+        return value, scheme
+
+    monkeypatch.setattr(exact_bits, "made", flipped)
+    assert len(exact_bits.part(0, 1)[1]) >= counts["exact"]

@@ -12,7 +12,6 @@ import pytest
 from mixpert_py import precision
 from mixpert_py.runtime import exact_integers, worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
-from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.in_place import imatmul
@@ -20,23 +19,17 @@ from mixpert_py.runtime.products.inner import inner, tensordot
 from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.reasons import Reason
 from tests.contract.table import VIEWS
+from tests.runtime.integers import EVERY_SIZE, PAIRS, entries
 from tests.runtime.operands import ran
 
-TYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]
-PAIRS = [(a, b) for a in TYPES for b in TYPES if np.result_type(a, b).kind in "biu"]
 LAYOUTS = [*VIEWS.values()]
-FREE = ("EXACT_START", "EXACT_MATRIX", "EXACT_CAST", "EXACT_RESULT", "READ_IN_VAIN")
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Floating point is taken for the fastest at every size."""
-    for name in FREE:
-        monkeypatch.setattr(worth, name, 0.0)
-    for name in ("MIN_INTEGERS", "MIN_BOOLEANS", "MIN_EDGE", "MIN_EDGE_OF_STACK"):
-        monkeypatch.setattr(worth, name, 1)
-    for name in ("INTEGER_LOOP", "INTEGER_LOOP_APART", "EINSUM_BYTE", "BOOLEAN_RESULT"):
-        monkeypatch.setattr(worth, name, 1.0)
+    for name, value in EVERY_SIZE.items():
+        monkeypatch.setattr(worth, name, value)
 
 
 def check(product: Callable[..., Any], native: Callable[..., Any], *operands: Any) -> None:
@@ -47,19 +40,6 @@ def check(product: Callable[..., Any], native: Callable[..., Any], *operands: An
     assert type(result) is type(wanted)
     assert result.dtype == wanted.dtype
     np.testing.assert_array_equal(result, wanted)
-
-
-def entries(rng: np.random.Generator, dtype: str, shape: tuple[int, ...], kind: str) -> Array:
-    """small: −3 … 3; full: any; ends: the type's extremes; else numbers of so many bits."""
-    if dtype == "?":
-        return rng.random(shape) < (0.5 if kind == "full" else 0.05)
-    limits = np.iinfo(dtype)
-    if kind == "ends":
-        ends = np.array([limits.min, limits.max, 0, limits.max - 1], dtype)
-        return rng.choice(ends, shape)
-    most = limits.max if kind == "full" else 3 if kind == "small" else (1 << int(kind)) - 1
-    low, high = max(limits.min, -most - 1), min(limits.max, most)
-    return rng.integers(low, high, shape, dtype, endpoint=True)
 
 
 @pytest.mark.usefixtures("always")
