@@ -21,8 +21,8 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.tuner.report.unit import error_text
-from mixpert_py.tuning.judge import errors_of, require_known
+from mixpert_py.tuner.report.summary import error_text
+from mixpert_py.tuning.judge import errors_of, resolve
 from mixpert_py.tuning.options import DIFFERING, NATIVE, Limit, Limits, limits_from
 
 NARROW = {"float32", "float16", "complex64"}
@@ -119,7 +119,8 @@ def check(
     except PlanError as error:
         raise PlanError(f"{name}: {error}") from None
     folder = os.getcwd()
-    require_known(limits, folder)
+    for metric in limits.metrics:
+        resolve(metric, folder)
     with rewritten_modules({site.id.partition(":")[0] for site in loaded.site}):
         trace = Trace()
         native = limits.judged(_values(function, Context(scheme="native", trace=trace)))

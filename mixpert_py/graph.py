@@ -6,21 +6,18 @@ written as text, as JSON, for Graphviz and for Mermaid.
 
 import io
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mixpert_py import config, files
-from mixpert_py.errors import MixPertError, SourceError, counted, named, visible, writing
+from mixpert_py import config
+from mixpert_py.errors import MixPertError, counted, named, visible
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies, dependencies
 from mixpert_py.passes.pipeline import analyze
@@ -56,7 +53,7 @@ class Operator:
         return f"{self.line}" if self.cell is None else f"cell_{self.cell}:{self.line}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Graph:
     """The graph of a file, or the `problem` why there is none.
 
@@ -68,28 +65,6 @@ class Graph:
     operators: tuple[Operator, ...] = ()
     edges: tuple[Edge, ...] = ()
     problem: str | None = None
-
-    @cached_property
-    def successors(self) -> tuple[tuple[int, ...], ...]:
-        """Return, for each operator, the operators that it feeds, in source order."""
-        after: list[list[int]] = [[] for _ in self.operators]
-        for producer, consumer in self.edges:
-            after[producer].append(consumer)
-        return tuple(map(tuple, after))
-
-    @cached_property
-    def cycles(self) -> tuple[tuple[int, ...], ...]:
-        """Operators that feed one another, or themselves, in a loop. No two cycles overlap."""
-        import networkx  # a quarter of a second
-
-        whole: Any = networkx.DiGraph(self.edges)
-        return tuple(
-            sorted(
-                tuple(sorted(members))
-                for members in networkx.strongly_connected_components(whole)
-                if len(members) > 1 or whole.has_edge(*members, *members)
-            )
-        )
 
 
 def of_source(source: bytes, path: str, module: str) -> Graph:
@@ -105,22 +80,18 @@ def of_source(source: bytes, path: str, module: str) -> Graph:
         return _graph(path, sites, dependencies(source, module))
 
 
-def of_files(paths: Iterable[str]) -> list[Graph]:
-    """The graph of each file, in order and once. A file that cannot be read has a `problem`."""
-    return [_of_file(path) for path in dict.fromkeys(paths)]
+def of_file(path: str) -> Graph:
+    """The graph of a file. A file that cannot be read has a `problem`."""
+    try:
+        return of_source(source_files.read(path), path, config.module_name(Path(path)))
+    except MixPertError as error:
+        return Graph(path, problem=str(error))
 
 
 def shown(text: str) -> str:
     """A text for display, with unprintable characters escaped, cut to MAX_TEXT characters."""
     text = visible(text, kept="")
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
-
-
-def _of_file(path: str) -> Graph:
-    try:
-        return of_source(source_files.read(path), path, config.module_name(Path(path)))
-    except MixPertError as error:
-        return Graph(path, problem=str(error))
 
 
 def _graph(path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Dependencies) -> Graph:
@@ -132,7 +103,7 @@ def _graph(path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Depend
     operators = tuple(
         Operator(
             site.id,
-            _function(site.id),
+            site.id.partition(":")[2].rpartition("/")[0],
             site.line,
             site.column,
             visible(site.expression, kept=""),
@@ -141,11 +112,6 @@ def _graph(path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Depend
         for site, cell in rewritten
     )
     return Graph(path, operators, tuple(sorted((position[p], position[s]) for p, s in flow.edges)))
-
-
-def _function(site: str) -> str:
-    """The qualified name in a site id, `module:qualname/kind~hash#n`."""
-    return site.partition(":")[2].rpartition("/")[0]
 
 
 def text(graphs: Sequence[Graph]) -> str:
@@ -157,29 +123,16 @@ def text(graphs: Sequence[Graph]) -> str:
             console.print(Text(visible(graph.path, kept="")))
             console.print(_table(graph))
             console.print()
-    numbers = (
-        counted(sum(len(graph.operators) for graph in graphs), "product"),
-        counted(sum(len(graph.edges) for graph in graphs), "edge"),
-        counted(sum(len(graph.cycles) for graph in graphs), "cycle"),
-    )
-    console.print(Text(", ".join(numbers)))
+    products = counted(sum(len(graph.operators) for graph in graphs), "product")
+    edges = counted(sum(len(graph.edges) for graph in graphs), "edge")
+    console.print(f"{products}, {edges}")
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
 def as_json(graphs: Sequence[Graph]) -> str:
     """Operators and edges; a site id is unique within its path. cell: None but in a notebook."""
     operators = [
-        {
-            "id": operator.id,
-            "path": graph.path,
-            "cell": operator.cell,
-            "line": operator.line,
-            "column": operator.column,
-            "function": operator.function,
-            "expression": operator.expression,
-        }
-        for graph in graphs
-        for operator in graph.operators
+        {"path": graph.path, **asdict(operator)} for graph in graphs for operator in graph.operators
     ]
     edges = [
         {
@@ -241,22 +194,6 @@ FORMATS: dict[str, Callable[[Sequence[Graph]], str]] = {
     "mermaid": mermaid,
     "json": as_json,
 }
-ENDINGS = {"mmd": "mermaid"}
-
-
-def rendered(graphs: Sequence[Graph], form: str | None, output: str | None) -> str:
-    """The graphs in a format. None: the format that the ending of OUT names, or text."""
-    ending = Path(output or "").suffix.removeprefix(".")
-    named = ENDINGS.get(ending, ending)
-    return FORMATS[form or (named if named in FORMATS else "text")](graphs)
-
-
-def write(path: str, content: str, graphs: Sequence[Graph]) -> None:
-    """Write to a file. Raises SourceError if that fails, or if the file is one of the programs."""
-    if os.path.realpath(path) in {os.path.realpath(graph.path) for graph in graphs}:
-        raise SourceError(f"{path}: is the program itself; give -o another name")
-    with writing(path):
-        files.replace(Path(path), content.encode())
 
 
 def _entities(value: str) -> str:
@@ -271,36 +208,17 @@ def _entities(value: str) -> str:
 def _table(graph: Graph) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", justify="right")
-    for name in ("line", "function", "expression", "feeds", "cycle"):
+    for name in ("line", "function", "expression", "feeds"):
         table.add_column(name)
-    cycle = {member: members for members in graph.cycles for member in members}
     for at, operator in enumerate(graph.operators):
         table.add_row(
             str(at + 1),
             f"{operator.place}:{operator.column}",
             Text(shown(operator.function)),
             Text(shown(operator.expression)),
-            _numbers(graph.successors[at]),
-            _numbers(cycle.get(at, ())),
+            ", ".join(str(consumer + 1) for producer, consumer in graph.edges if producer == at),
         )
     return table
-
-
-def _numbers(positions: Sequence[int]) -> str:
-    """Sorted positions as the table's numbers, from 1: `1, 2, 4–6`."""
-    runs: list[list[int]] = []
-    for at in positions:
-        if runs and at == runs[-1][-1] + 1:
-            runs[-1].append(at)
-        else:
-            runs.append([at])
-    parts: list[str] = []
-    for run in runs:
-        if len(run) > 2:
-            parts.append(f"{run[0] + 1}–{run[-1] + 1}")
-        else:
-            parts += [str(at + 1) for at in run]
-    return ", ".join(parts)
 
 
 def _place(operator: Operator) -> str:

@@ -451,9 +451,10 @@ def _settings(line: str) -> "TuningOptions":
     try:
         with tune.tune.make_context("tune", words) as context:
             options, _ = tune.Options(**context.params).with_defaults(defaults)
-            if options.has_several_budgets:
-                raise MixPertError("a cell is tuned for one budget: give one bare --error BUDGET")
-            return replace(tune.settings_of(options, []), command=f"%%mixpert {line}")
+            settings = tune.settings_of(options, [])
+        if settings.stricter:
+            raise MixPertError("a cell is tuned for one budget: give one bare --error BUDGET")
+        return replace(settings, command=f"%%mixpert {line}")
     except click.UsageError as error:
         raise MixPertError(error.format_message()) from None
 

@@ -264,11 +264,6 @@ def why_not_cast(a: Array, b: Array, shape: Shape) -> Reason | None:
     return Reason.TOO_SMALL if m * k * n * products < MIN_THICKNESS * cast else None
 
 
-def is_small_cube(multiplications: int) -> bool:
-    """Whether a product of two squares is faster in float64 than in float32 with its casts."""
-    return multiplications < (3 * MIN_THICKNESS) ** 3
-
-
 def why_not_moved(
     a: Array, b: Array, shape: Shape, scheme: str, *, is_asked: bool
 ) -> Reason | None:

@@ -219,18 +219,6 @@ def tune(
     Raises ProgramError if the program fails under the start, PlanError if an unlocked site starts
     with a scheme that is not on the ladder, BudgetError unless budget ≥ 0.
     """
-    state = _begin(measure, problem)
-    if not state.start.measurement.error <= problem.budget:
-        return _outcome(state, Reason.START_OVER_BUDGET)
-    try:
-        _search_within_hold_out(state, search, excess)
-    except KeyboardInterrupt:
-        return _outcome(state, Reason.INTERRUPTED)
-    return _outcome(state, Reason.BOTTOM)
-
-
-def _begin(measure: Measure, problem: Problem) -> SearchState:
-    """The state at the start of a search. Raises as `tune` does."""
     if not problem.budget >= 0:
         raise BudgetError(f"a budget is a number ≥ 0, not {problem.budget}")
     top = dict.fromkeys((x.id for x in problem.operators), problem.ladder.top)
@@ -238,12 +226,14 @@ def _begin(measure: Measure, problem: Problem) -> SearchState:
     for operator in problem.operators:
         if not operator.locked:
             problem.ladder.level(operator.id, problem.start[operator.id])
-    return SearchState(measure, problem)
-
-
-def _stop_all(state: SearchState, reason: Reason) -> None:
-    for operator in state.operators.values():
-        state.stopped[operator.id] = state.why_fixed(operator) or reason, ""
+    state = SearchState(measure, problem)
+    if not state.start.measurement.error <= problem.budget:
+        return _outcome(state, Reason.START_OVER_BUDGET)
+    try:
+        _search_within_hold_out(state, search, excess)
+    except KeyboardInterrupt:
+        return _outcome(state, Reason.INTERRUPTED)
+    return _outcome(state, Reason.BOTTOM)
 
 
 def _search_within_hold_out(state: SearchState, search: Search, excess: Excess | None) -> None:
@@ -263,22 +253,22 @@ def _search_within_hold_out(state: SearchState, search: Search, excess: Excess |
         state.restart(share)
         search(state)
     state.restart(1.0)
-    _stop_all(state, Reason.HOLD_OUT)
-
-
-def _explained(trial: Trial, budget: float) -> Trial:
-    """The trial, refused because of the hold-out if it was within the whole budget."""
-    if trial.reason is Reason.OVER_BUDGET and trial.measurement.error <= budget:
-        return replace(trial, reason=Reason.HOLD_OUT)
-    return trial
+    for operator in state.operators.values():
+        state.stopped[operator.id] = state.why_fixed(operator) or Reason.HOLD_OUT, ""
 
 
 def _outcome(state: SearchState, otherwise: Reason) -> Outcome:
     """The outcome of a search. otherwise: the reason for operators that it did not finish."""
     start, best, budget = state.start, state.incumbent, state.problem.budget
-    trials = state.trials
-    if state.is_tightened:
-        trials = [_explained(trial, budget) for trial in trials]
+    trials = [
+        # A trial within the whole budget was refused because of the hold-out.
+        replace(trial, reason=Reason.HOLD_OUT)
+        if state.is_tightened
+        and trial.reason is Reason.OVER_BUDGET
+        and trial.measurement.error <= budget
+        else trial
+        for trial in state.trials
+    ]
     not_taken = {x: why for trial in trials for x, why in trial.measurement.not_taken.items()}
     held_out = {x for trial in trials if trial.reason is Reason.HOLD_OUT for x in trial.changed}
     verdicts = []

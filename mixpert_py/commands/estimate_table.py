@@ -5,10 +5,16 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from mixpert_py.commands.tables import console, place_text
+from mixpert_py.errors import counted
 from mixpert_py.tuner.prediction import ceiling, times_text
-from mixpert_py.tuner.report.summary import SHORT_PROGRAM, START_UP, callers_text
+from mixpert_py.tuner.report.summary import (
+    SHORT_PROGRAM,
+    START_UP,
+    callers_text,
+    clock_unit,
+    error_text,
+)
 from mixpert_py.tuner.report.table import Column, fitted
-from mixpert_py.tuner.report.unit import clock_unit, error_text
 from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
 
 PLACE, HERE = 14, 20  # characters that columns of places, and of gains or reasons, keep
@@ -17,10 +23,6 @@ NEGLIGIBLE = 0.005  # share of the program's time below which a product is summe
 WORTH_NAMING = 0.01  # share of the products' time in those that were not measured
 SHORT = 0.1  # seconds of a run below which its times are uncertain
 
-LEVELS = (
-    "level: how a product is made; below a machine's name, how many times as fast that is there as "
-    "the native product."
-)
 PREDICTED = (
     "GPUs are predicted, for operands that lie there, against the GPU's own native products; the "
     "rest of the program is assumed to keep its share of the time. Predictions ignore rows whose "
@@ -47,15 +49,9 @@ def print_estimate(found: Estimate, budget: str, script: str) -> None:
     out.print()
     _print_products(found, script)
     out.print()
-    columns = (
-        Column("program"),
-        Column(f"likely at {budget}", right=True),
-        Column("error", right=True),
-    )
-    rows = [
-        (place.device or "here", times_text(place.gain), error_text(place.error))
-        for place in found.places
-    ]
+    likely = Column(f"likely at {budget}", right=True)
+    columns = (Column("program"), likely, Column("error", right=True))
+    rows = [(it.device or "here", times_text(it.gain), error_text(it.error)) for it in found.places]
     out.print(fitted(columns, rows, out.width))
     out.print()
     for note in _notes(found, float(budget)):
@@ -72,9 +68,8 @@ def print_verdict(sentence: str, command: str | None) -> None:
 
 
 def _print_products(found: Estimate, script: str) -> None:
-    """Print the products that take most of the time, by level."""
+    """Print the products that take most of the time, with the fastest level here."""
     out = console()
-    names = [place.device or "here" for place in found.places]
     shown = [one for one in found.products if one.seconds >= NEGLIGIBLE * found.seconds]
     shown = shown[:MOST_PRODUCTS]
     several = not {one.path for one in shown} <= {script, ""}
@@ -84,25 +79,28 @@ def _print_products(found: Estimate, script: str) -> None:
         Column("product", wraps=True),
         *[Column("called from", wraps=True, drop=1)] * called,
         Column("% of\ntime", right=True),
-        *([Column("level")] if found.on_gpu else []),
-        *([] if found.on_gpu else [Column("here", wraps=True, least=HERE)]),
+        Column("here", wraps=True, least=HERE),
         Column("error"),
-        *(Column(name, right=True, drop=at) for at, name in enumerate(names) if found.on_gpu),
     )
-    rows = [row for one in shown for row in _rows(one, found, names, several, called)]
+    rows = [
+        (
+            place_text(one.path if several else "", one.line),
+            one.expression,
+            *[callers_text(one.callers)] * called,
+            f"{100 * one.seconds / found.seconds:.0f}",
+            *_here(one),
+        )
+        for one in shown
+    ]
     if rows:
         out.print(fitted(columns, rows, out.width))
-    rest = found.products[len(shown) :]
-    if rest:
+    if rest := found.products[len(shown) :]:
         part = sum(one.seconds for one in rest) / found.seconds
-        word = "product" if len(rest) == 1 else "products"
-        out.print(Text(f"{len(rest)} more {word}: {100 * part:.1f} % of the time."))
+        out.print(Text(f"{counted(len(rest), 'more product')}: {100 * part:.1f} % of the time."))
 
 
 def _notes(found: Estimate, budget: float) -> Iterator[str]:
     """Sentences on the meaning of the figures, and on why they may be off."""
-    if found.products and found.on_gpu:
-        yield LEVELS
     if any(one.speeds["here"].get("blas", 0.0) >= LEAST for one in found.products):
         yield IN_LOOPS
     yield (
@@ -113,7 +111,7 @@ def _notes(found: Estimate, budget: float) -> Iterator[str]:
     if error > 0:
         yield (
             f"Here the program's error is estimated as {error_text(error)}. It is within the "
-            f"budget unless the program amplifies errors {_factor(budget / error)}: "
+            f"budget unless the program amplifies errors {budget / error:.2g} times: "
             "`mixpert tune` measures that."
         )
     if len(found.places) > 1:
@@ -132,32 +130,8 @@ def _notes(found: Estimate, budget: float) -> Iterator[str]:
         )
 
 
-def _factor(times: float) -> str:
-    return f"{times:.1f} times" if times < 10 else f"{times:.0f} times"
-
-
-def _rows(
-    one: EstimatedProduct, found: Estimate, names: list[str], several: bool, called: bool
-) -> Iterator[tuple[str, ...]]:
-    """A product's rows, one for each level; without a GPU only one row."""
-    place = place_text(one.path if several else "", one.line)
-    callers = [callers_text(one.callers)] * called
-    head = (place, one.expression, *callers, f"{100 * one.seconds / found.seconds:.0f}")
-    if not found.on_gpu:
-        yield (*head, *_here(one))
-        return
-    levels = [level for level in one.errors if any(level in its for its in one.speeds.values())]
-    if not levels:
-        yield (*head, "native", "–", *("–" for _ in names))
-    for level in levels:
-        speeds = [one.speeds[name].get(level) for name in names]
-        texts = ["–" if speed is None else times_text(speed) for speed in speeds]
-        yield (*head, level, error_text(one.errors[level]), *texts)
-        head = ("",) * len(head)
-
-
 def _here(one: EstimatedProduct) -> tuple[str, str]:
-    """The gain on a processor, or why there is none, and the error of the level."""
+    """The gain on this machine, or why there is none, and the error of the level."""
     if one.unsuited:
         return one.unsuited, "–"
     speeds = {level: gain for level, gain in one.speeds["here"].items() if level in one.errors}

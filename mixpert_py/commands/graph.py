@@ -15,12 +15,10 @@ from mixpert_py.commands.program import FILE, package_option, require_paths
     "--format",
     "form",
     type=click.Choice(["text", "dot", "mermaid", "json"]),
-    help="Default: the format that the ending of OUT names, else text.",
+    default="text",
+    show_default=True,
 )
-@click.option("-o", "--output", metavar="OUT", type=FILE, help="Write the graph here.")
-def graph(
-    packages: tuple[str, ...], paths: tuple[str, ...], form: str | None, output: str | None
-) -> int:
+def graph(packages: tuple[str, ...], paths: tuple[str, ...], form: str) -> int:
     """Show which products' results can reach which others.
 
     `-` reads a program from standard input.
@@ -33,16 +31,11 @@ def graph(
     if paths == ("-",):
         graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
-        files = [*source_files.files_of_projects(paths, ())]
         libraries = files_of_packages(packages)
-        graphs = graph_of.of_files([*files, *libraries])
-        graphs = [replace(one, path=libraries.get(one.path, one.path)) for one in graphs]
+        files = dict.fromkeys([*source_files.files_of_projects(paths, ()), *libraries])
+        graphs = [replace(graph_of.of_file(path), path=libraries.get(path, path)) for path in files]
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)
-    content = graph_of.rendered(graphs, form, output)
-    if output is None or output == "-":
-        click.echo(content, nl=False)
-    elif len(problems) < len(graphs):
-        graph_of.write(output, content, graphs)
+    click.echo(graph_of.FORMATS[form](graphs), nl=False)
     return 2 if problems else 0

@@ -4,7 +4,6 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,28 +31,6 @@ def complete_files(
 ) -> list[CompletionItem]:
     """Shell completion of file names among words of any kind."""
     return [CompletionItem(incomplete, type="file")]
-
-
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-
-
-def _completing(module: str, name: str) -> Complete:
-    """Shell completion of the names in a module's collection, or that its function returns."""
-
-    def complete(
-        ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        found = getattr(import_module(module), name)
-        names = found() if callable(found) else found
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-    return complete
-
-
-complete_backends = _completing("mixpert_py.runtime.backends", "BACKENDS")
-complete_criteria = _completing("mixpert_py.tuner.criterion", "CRITERIA")
-complete_devices = _completing("mixpert_py.runtime.model.known_devices", "names")
-complete_schemes = _completing("mixpert_py.runtime.schemes", "schemes")
 
 
 Record = TypeVar("Record")

@@ -16,25 +16,22 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--html", "folder", metavar="DIR", type=FILE, help="Write a page, DIR/index.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record of the tuning.")
-@click.option("-o", "--output", metavar="FILE", type=FILE, help="Write the JSON here.")
 @click.argument("plan", metavar="PLAN", type=FILE)
-def report(folder: str | None, as_json: bool, output: str | None, plan: str) -> None:
+def report(folder: str | None, as_json: bool, plan: str) -> None:
     """Show what a tuning gained and tried, and why it stopped.
 
     Without --html or --json a summary is printed. PLAN is what the tuning wrote.
     """
-    from mixpert_py import config
+    from mixpert_py import config, files
 
     if folder is not None and as_json:
         raise click.UsageError("give one of --html DIR and --json")
-    if output is not None and not as_json:
-        raise click.UsageError("-o is for --json; --html names a folder")
     schemes = config.load_plan(plan).schemes()
     record = _record(Path(plan))
     if as_json:
         import msgspec
 
-        _give(json.dumps(msgspec.to_builtins(record), indent=2) + "\n", output)
+        click.echo(json.dumps(msgspec.to_builtins(record), indent=2))
         return
     if record.schemes != schemes:
         record.notes.append("The plan file has changed since: this is what the tuning found.")
@@ -49,7 +46,7 @@ def report(folder: str | None, as_json: bool, output: str | None, plan: str) -> 
     content = page(record)
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-    _give(content, str(target))
+        files.replace(target, content.encode())
     click.echo(f"report written to {target}")
 
 
@@ -63,13 +60,3 @@ def _record(plan: Path) -> "Record":
     if found is None:
         raise MixPertError(f"{plan}: no tuning is kept beside it; `mixpert tune` keeps one there")
     return read(found, str(trials.beside(plan)))
-
-
-def _give(content: str, output: str | None) -> None:
-    from mixpert_py import files
-
-    if output is None or output == "-":
-        click.echo(content, nl=False)
-    else:
-        with writing(output):
-            files.replace(Path(output), content.encode())

@@ -13,7 +13,6 @@ import click
 from mixpert_py.commands.program import (
     FILE,
     as_record,
-    complete_schemes,
     exclude_option,
     jobs_option,
 )
@@ -93,7 +92,6 @@ class Options:
 @click.option(
     "--scheme",
     metavar="NAME",
-    shell_complete=complete_schemes,
     help="Write this scheme into every call.",
 )
 @as_record(Options)

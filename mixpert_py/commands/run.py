@@ -11,8 +11,6 @@ from mixpert_py.commands.program import (
     FILE,
     ProgramCommand,
     as_record,
-    complete_backends,
-    complete_schemes,
     module_option,
     package_option,
     program_argument,
@@ -68,13 +66,11 @@ class Options:
 @click.option(
     "--scheme",
     metavar="NAME",
-    shell_complete=complete_schemes,
     help="Run every product under this scheme.",
 )
 @click.option(
     "--backend",
     metavar="NAME",
-    shell_complete=complete_backends,
     help="reference: emulate tensor cores in NumPy.",
 )
 @click.option("--profile", is_flag=True, help="Print what ran at each product, and why.")

@@ -17,26 +17,22 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.sources.source_files import shown_path
 from mixpert_py.tuner.report.record import Record, value_entries
 from mixpert_py.tuner.report.summary import (
+    budget_text,
     callers_text,
+    clock_unit,
+    error_text,
     gain_text,
     reached,
     size,
+    small_entries,
     time_unit,
     value_line,
     verified,
 )
 from mixpert_py.tuner.report.table import CALLERS, EXPRESSION, Column, fitted, summary, trials
-from mixpert_py.tuner.report.unit import (
-    LOSS_SHOWN_FROM,
-    are_for_gpus,
-    bits_text,
-    budget_text,
-    cancellation_text,
-    clock_unit,
-    error_text,
-    small_entries,
-)
 
+ON_GPUS = ("int8", "crt", "fp16", "faithful", "mixpert")  # begin the names of their levels
+LOSS_SHOWN_FROM = 2.0  # bits of int8 loss from which words point it out
 # Columns of a profile about a product's operands, and the meanings that stand below it.
 OPERANDS = {
     "spread,\nbits": "How many bits smaller entries are than the largest of their row, on average.",
@@ -159,8 +155,8 @@ def print_profile(
     called = any(record.get("callers") for record in records)
     refused = any(record["reasons"] for record in records)
     spread, loss, cancels = OPERANDS
-    ran = (scheme for record in records for scheme in record["schemes"])
-    sliced = are_for_gpus(ran) or device.may_be_here()
+    ran = [scheme for record in records for scheme in record["schemes"]]
+    sliced = any(scheme.startswith(ON_GPUS) for scheme in ran) or device.may_be_here()
     several = script is not None and {record["path"] for record in records} != {script}
     columns = (
         Column("line", right=not several),
@@ -180,19 +176,22 @@ def print_profile(
     for record in records:
         m, k, n, _ = record["shapes"][0]
         more = f" +{len(record['shapes']) - 1}" if len(record["shapes"]) > 1 else ""
+        share = record["outliers"]  # the largest of blocks that left the product's slices
+        outliers = f", {100 * share:.2g} % outliers" if share else ""
+        in_loops = f", {Reason.LOOP}" if record.get("in_loops") else ""
         row = (
             _line(record, several),
             record["expression"],
             *[callers_text(record.get("callers") or {})] * called,
             str(record["calls"]),
             f"{m} × {k} × {n}{more}" if m or k or n else "–",
-            ", ".join(record["schemes"]) + _outliers(record["outliers"]) + _in_loops(record),
+            ", ".join(record["schemes"]) + outliers + in_loops,
             unit.number(record["seconds"]),
             *[unit.number(record["transfer_seconds"])] * moved,
-            bits_text(record["spread"]),
-            *[bits_text(record["int8_loss"])] * sliced,
-            cancellation_text(record["cancellation"]),
-            *[_reasons(record["reasons"])] * refused,
+            _sampled(record["spread"], "{:.1f}"),
+            *[_sampled(record["int8_loss"], "{:.1f}")] * sliced,
+            _sampled(record["cancellation"], "{:.3g}×"),
+            *[", ".join(f"{reason} ({n})" for reason, n in record["reasons"].items())] * refused,
         )
         rows.append(row)
     table = fitted(columns, rows, console.width)
@@ -210,15 +209,10 @@ def _meanings(shown: Sequence[object], records: Records) -> Iterator[str]:
         if name in shown:
             yield f"{' '.join(name.split())}: {meaning}"
     reasons = [reason for record in records for reason in record["reasons"]]
-    if any(map(_in_loops, records)):
+    if any(record.get("in_loops") for record in records):
         reasons.append(Reason.LOOP)
     for reason in dict.fromkeys(reasons):
         yield f"{reason}: {MEANING_OF_REASONS[reason]}"
-
-
-def _in_loops(record: Mapping[str, Any]) -> str:
-    """The reason, after a comma, for products that NumPy computed in loops; empty if it did not."""
-    return f", {Reason.LOOP}" if record.get("in_loops") else ""
 
 
 def _line(record: Mapping[str, Any], several: bool) -> str:
@@ -247,13 +241,9 @@ def _hints(records: Records, several: bool) -> Iterator[str]:
             yield f"{place}: {hint}"
 
 
-def _reasons(calls: Mapping[str, int]) -> str:
-    return ", ".join(f"{reason} ({count})" for reason, count in calls.items())
-
-
-def _outliers(share: float) -> str:
-    """The largest share of blocks that left a product's slices, where there are any."""
-    return f", {100 * share:.2g} % outliers" if share else ""
+def _sampled(value: float | None, form: str) -> str:
+    """A figure of the sampled operands; a dash where no call was sampled."""
+    return "–" if value is None else form.format(value)
 
 
 def print_plan(plan: Plan) -> None:
@@ -275,14 +265,8 @@ def print_plan(plan: Plan) -> None:
             site.expression,
             site.scheme + (" (locked)" if site.locked else ""),
             error_text(site.error),
-            _milliseconds(site.native_ms),
-            _milliseconds(site.ms),
+            *("–" if not time else f"{time:.3f}" for time in (site.native_ms, site.ms)),
         )
         for site in plan.site
     ]
     console.print(fitted(columns, rows, console.width) if rows else "no call site")
-
-
-def _milliseconds(measured: float | None) -> str:
-    """A dash where it was not measured; plans of before say 0 then."""
-    return f"{measured:.3f}" if measured else "–"

@@ -16,9 +16,6 @@ from mixpert_py.commands.program import (
     FILE,
     ProgramCommand,
     as_record,
-    complete_backends,
-    complete_criteria,
-    complete_devices,
     interrupted,
     its_arguments,
     module_option,
@@ -33,13 +30,11 @@ from mixpert_py.commands.program import (
 from mixpert_py.errors import BudgetError, MixPertError, PlanError
 
 if TYPE_CHECKING:
-    from mixpert_py.interrupts import Interrupt
     from mixpert_py.launch.launcher import Program
     from mixpert_py.plan import Plan
     from mixpert_py.sources.project import TuningDefaults
     from mixpert_py.tuner.report.record import Record
     from mixpert_py.tuning.options import TuningOptions
-    from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
 
 SEARCHES = ("predictive", "greedy")  # as tuner.searches, which imports NumPy
@@ -62,10 +57,10 @@ class Options:
     device: str | None
     time_limit: float | None
     search: str
-    until: str
-    margin: str | None
+    until: float
+    margin: float | None
     hold_outs: tuple[str, ...]
-    seeds: str | None
+    seeds: range | None
     output: str | None
     resume: bool
     as_json: bool
@@ -76,28 +71,20 @@ class Options:
     arguments: tuple[str, ...]
 
     def with_defaults(self, project: "TuningDefaults") -> "tuple[Options, list[str]]":
-        """The options, those that were not typed as the project has them; and these as words.
-
-        Raises UsageError where neither has a budget.
-        """
-        if not (self.budgets or project.error):
-            raise click.UsageError(
-                "give --error BUDGET, or `error` under [tool.mixpert] in pyproject.toml"
-            )
+        """The options, those that were not typed as the project has them; and these as words."""
         budgets = self.budgets or project.error
         criteria = self.criteria or project.criterion
         compare = self.compare or project.compare
+        if not budgets:
+            raise click.UsageError(
+                "give --error BUDGET, or `error` under [tool.mixpert] in pyproject.toml"
+            )
         words = [
-            *(word for one in budgets if not self.budgets for word in ("--error", one)),
-            *(word for one in criteria if not self.criteria for word in ("--criterion", one)),
-            *(word for one in compare if not self.compare for word in ("--compare", one)),
+            *(word for value in budgets if not self.budgets for word in ("--error", value)),
+            *(word for value in criteria if not self.criteria for word in ("--criterion", value)),
+            *(word for value in compare if not self.compare for word in ("--compare", value)),
         ]
-        made = replace(self, budgets=budgets, criteria=criteria, compare=compare)
-        return made, words
-
-    @property
-    def has_several_budgets(self) -> bool:
-        return sum("=" not in text for text in self.budgets) > 1
+        return replace(self, budgets=budgets, criteria=criteria, compare=compare), words
 
     def stricter(self) -> "tuple[Options, tuple[float, ...]]":
         """The options with the loosest of several bare budgets, and the others in order.
@@ -116,58 +103,42 @@ class Options:
         loosest, *others = sorted(texts, reverse=True)
         return replace(self, budgets=(texts[loosest],)), tuple(others)
 
-    def kept(self) -> float:
-        """The share of --margin; by default, other data has a half unless there are hold-outs."""
-        if self.margin is None:
-            from mixpert_py.tuning.options import MARGIN
-
-            return 0.0 if self.hold_outs else MARGIN
-        return _share("--margin is a part of the budget, such as 50%", self.margin)
-
     def other_arguments(self) -> tuple[tuple[str, ...], ...]:
-        """The arguments of each hold-out; of one with {seed}, for each of the seeds, each once.
-
-        Raises UsageError where they cannot be split, or one of {seed} and --seeds is missing.
-        """
-        seeds = () if self.seeds is None else _seeds(self.seeds)
+        """The arguments of each hold-out; of one with {seed}, for each of the seeds, each once."""
+        if any(SEED in text for text in self.hold_outs) != bool(self.seeds):
+            raise click.UsageError(f"--seeds FIRST..LAST and {SEED} in --hold-out go together")
         found = []
         for text in self.hold_outs:
             try:
                 words = shlex.split(text)
             except ValueError as error:
                 raise click.UsageError(f"--hold-out: {error}") from None
-            if not any(SEED in word for word in words):
-                found.append(tuple(words))
-            elif not seeds:
-                raise click.UsageError(f"--hold-out {text}: {SEED} takes --seeds FIRST..LAST")
-            else:
-                found += [tuple(w.replace(SEED, str(seed)) for w in words) for seed in seeds]
-        if seeds and not any(SEED in text for text in self.hold_outs):
-            raise click.UsageError(f"--seeds are for {SEED} in --hold-out, as in '--seed {SEED}'")
-        # One that is named twice tells no more of other inputs than one.
+            seeds = (self.seeds or ()) if SEED in text else (0,)
+            found += [tuple(word.replace(SEED, str(seed)) for word in words) for seed in seeds]
         return tuple(dict.fromkeys(found))
 
 
-def _share(wanted: str, text: str) -> float:
-    """A share of 0 to 1, such as 1% or 0.01. Raises UsageError, with what is wanted, for others."""
+def share(text: str) -> float:
+    """The type of a share from 0 to below 1, such as 1% or 0.01."""
     number, percent, rest = text.partition("%")
     try:
-        share = float(number) / (100 if percent else 1)
+        found = float(number) / (100 if percent else 1)
     except ValueError:
-        share = nan
-    if rest or not 0 <= share < 1:
-        raise click.UsageError(f"{wanted}, not {text}")
-    return share
+        found = nan
+    if rest or not 0 <= found < 1:
+        raise click.BadParameter(f"a share is such as 1% or 0.01, not {text}")
+    return found
 
 
-def _seeds(text: str) -> range:
-    """The numbers of FIRST..LAST. Raises UsageError where that is none, or too many."""
-    first, dots, last = text.partition("..")
-    if not (dots and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
-        raise click.UsageError(f"--seeds is FIRST..LAST, such as 1..59, not {text}")
-    found = range(int(first), int(last) + 1)
-    if len(found) > MOST_SEEDS:
-        raise click.UsageError(f"--seeds {text} are {len(found):,}; at most {MOST_SEEDS:,}")
+def seeds(text: str) -> range:
+    """The type of the numbers FIRST..LAST."""
+    first, _, last = text.partition("..")
+    try:
+        found = range(int(first), int(last) + 1)
+    except ValueError:
+        found = range(0)
+    if not 0 < len(found) <= MOST_SEEDS:
+        raise click.BadParameter(f"1 to {MOST_SEEDS:,} seeds, such as 1..59, not {text}")
     return found
 
 
@@ -187,7 +158,6 @@ def _seeds(text: str) -> range:
     "criteria",
     multiple=True,
     metavar="[VALUE=]NAME",
-    shell_complete=complete_criteria,
     help="frobenius (the default), max, max-relative, mred, differing (the default of integers), "
     "or module:function(reference, value).",
 )
@@ -209,7 +179,6 @@ def _seeds(text: str) -> range:
 @click.option(
     "--backend",
     metavar="NAME",
-    shell_complete=complete_backends,
     help="reference: emulate tensor cores in NumPy. reference:h200: add up as that GPU does.",
 )
 @click.option(
@@ -223,7 +192,6 @@ def _seeds(text: str) -> range:
 @click.option(
     "--device",
     metavar="NAME",
-    shell_complete=complete_devices,
     help="A GPU that need not be here, such as h200: tensor cores are emulated, times predicted.",
 )
 @click.option("--time-limit", type=seconds, metavar="S", help="Seconds that one run may take.")
@@ -236,6 +204,7 @@ def _seeds(text: str) -> range:
 )
 @click.option(
     "--until",
+    type=share,
     metavar="SHARE",
     default="1%",
     show_default=True,
@@ -244,6 +213,7 @@ def _seeds(text: str) -> range:
 )
 @click.option(
     "--margin",
+    type=share,
     metavar="SHARE",
     help="The part of the budget that is kept for data the program is not tuned on; default: 50%, "
     "or 0 with --hold-out.",
@@ -258,6 +228,7 @@ def _seeds(text: str) -> range:
 )
 @click.option(
     "--seeds",
+    type=seeds,
     metavar="FIRST..LAST",
     help="Numbers that stand for {seed} in --hold-out, one after the other: 59 for '1..59'.",
 )
@@ -283,8 +254,9 @@ def tune(options: Options) -> int:
     right behind SCRIPT; what follows them, or `--`, is the program's. Every run is kept in a
     .trials.jsonl file beside the plan: what Ctrl-C interrupts, --resume goes on with.
     """
-    from mixpert_py import files
+    from mixpert_py import config, files
     from mixpert_py.sources import project
+    from mixpert_py.tuner.report.summary import budget_text
     from mixpert_py.tuning.trials import Trials, beside
 
     program = program_of(options.module, options.script, options.arguments)
@@ -294,8 +266,9 @@ def tune(options: Options) -> int:
     path = Path(options.output) if options.output else plan_place(program)
     paths = [path]
     if settings.stricter:
-        budgets = (settings.limits.budget, *settings.stricter)
-        paths = [_place(path, budget) for budget in budgets]
+        end = config.SUFFIX if path.name.endswith(config.SUFFIX) else path.suffix
+        budgets = map(budget_text, (settings.limits.budget, *settings.stricter))
+        paths = [path.with_name(f"{path.name.removesuffix(end)}-{it}{end}") for it in budgets]
         if len(set(paths)) < len(paths) or any(map(files.is_stream, [path, *paths])):
             raise PlanError(f"{path}: these budgets would have one plan file")
     trials = Trials(beside(paths[0]), options.resume, say)
@@ -303,16 +276,13 @@ def tune(options: Options) -> int:
         for one in paths:
             if not held.enter_context(files.working_on(one)) and not files.is_stream(one):
                 raise PlanError(f"{one}: another tuning of it is running; -o names another plan")
-        return _tune(program, settings, path, paths, trials, options)
-
-
-def _place(path: Path, budget: float) -> Path:
-    """The plan file of one of several budgets: `mlp-1e-5.mixpert.toml` for `mlp.mixpert.toml`."""
-    from mixpert_py import config
-    from mixpert_py.tuner.report.unit import budget_text
-
-    end = config.SUFFIX if path.name.endswith(config.SUFFIX) else path.suffix
-    return path.with_name(f"{path.name.removesuffix(end)}-{budget_text(budget)}{end}")
+            config.require_plan_place(one)
+            if one != path and one.exists() and any(x.locked for x in config.load_plan(one).site):
+                raise PlanError(
+                    f"{one}: it has locked sites; lock them in {path}, or remove the file"
+                )
+        existing = config.load_plan(path) if path.exists() else None
+        return _tune(program, settings, existing, paths, trials, options)
 
 
 def settings_of(options: Options, taken: list[str]) -> "TuningOptions":
@@ -321,7 +291,13 @@ def settings_of(options: Options, taken: list[str]) -> "TuningOptions":
     taken: those that the project gave, as words of the command line.
     """
     from mixpert_py.runtime.backends import emulates, require_backend
-    from mixpert_py.tuning.options import TuningOptions, limits_from, parse_budgets, parse_named
+    from mixpert_py.tuning.options import (
+        MARGIN,
+        TuningOptions,
+        limits_from,
+        parse_budgets,
+        parse_named,
+    )
 
     options, stricter = options.stricter()
     metrics = parse_named("--criterion", options.criteria)
@@ -332,6 +308,7 @@ def settings_of(options: Options, taken: list[str]) -> "TuningOptions":
         if not emulates(backend):
             raise click.UsageError(f"--device predicts times; --backend {backend} measures them")
     require_backend(backend)
+    usual = 0.0 if options.hold_outs else MARGIN
     return TuningOptions(
         limits,
         options.compare,
@@ -343,8 +320,8 @@ def settings_of(options: Options, taken: list[str]) -> "TuningOptions":
         reference=options.reference,
         ladder=options.ladder,
         device=options.device,
-        until=_share("--until is a part of the time, such as 1%", options.until),
-        margin=options.kept(),
+        until=options.until,
+        margin=usual if options.margin is None else options.margin,
         stricter=stricter,
     )
 
@@ -352,131 +329,86 @@ def settings_of(options: Options, taken: list[str]) -> "TuningOptions":
 def _tune(
     program: "Program",
     settings: "TuningOptions",
-    path: Path,
+    existing: "Plan | None",
     paths: list[Path],
     trials: "Trials",
     options: Options,
 ) -> int:
     """Tune, write the plan files and print the results; returns the exit code.
 
-    path: the plan whose locked sites stay. paths: one for each budget; the first one's trials file
-    has the runs of all. Ctrl-C is let through within a run only: what comes of it is written to the
-    end.
+    existing: the plan whose locked sites stay. paths: one for each budget; the first one's trials
+    file has the runs of all. Ctrl-C is let through within a run only: what comes of it is written
+    to the end.
     """
-    from mixpert_py import config, interrupts
-    from mixpert_py.tuning import record
-    from mixpert_py.tuning.search import TuningResult
-    from mixpert_py.tuning.trials import save_record
-
-    for one in paths:
-        config.require_plan_place(one)
-        if one != path and one.exists() and any(x.locked for x in config.load_plan(one).site):
-            raise PlanError(f"{one}: it has locked sites; lock them in {path}, or remove the file")
-    existing = config.load_plan(path) if path.exists() else None
-    with interrupts.deferred_signals() as interrupt:
-        try:
-            found = _searched(program, settings, options, existing, trials, interrupt)
-        except KeyboardInterrupt:  # before there was any plan
-            return _interrupted(trials)
-        if isinstance(found, str):
-            _say_nothing_to_tune(program, found, options)
-            return 1
-        pairs = list(zip(paths, found, strict=False))  # an interrupted tuning leaves some budgets
-        results = {place: it for place, it in pairs if isinstance(it, TuningResult)}
-        problems: list[MixPertError] = [it for it in found if isinstance(it, BudgetError)]
-        entries = {place: record.record(it, str(place)) for place, it in results.items()}
-        written = [place for place, it in results.items() if _is_saved(it, place, problems)]
-        interrupted = any(it.outcome.interrupted for it in results.values())
-        for place in written:
-            if place != paths[0]:
-                save_record(place, msgspec.to_builtins(entries[place]))
-            else:
-                trials.end(
-                    msgspec.to_builtins(entries[place]), finished=not (interrupted or problems)
-                )
-    try:
-        if results:
-            _show(entries, written, options)
-    finally:
-        if problems:  # raised where the output cannot be written, either
-            raise problems[0]
-    if interrupted:
-        return _interrupted(trials)
-    return int(any(it.unclear for it in results.values()))
-
-
-def _show(entries: "dict[Path, Record]", written: list[Path], options: Options) -> None:
-    """Print the record for each plan file, in the form that the options want."""
-    from mixpert_py.commands import tables
-
-    several = options.has_several_budgets
-    if options.as_json:
-        records = msgspec.to_builtins([*entries.values()])
-        click.echo(json.dumps(records if several else records[0], indent=2))
-    elif not options.quiet:
-        if several:
-            tables.print_budgets([*entries.values()])
-        for path, found in entries.items():
-            if not several:
-                tables.print_tuned(found)
-            click.echo(f"plan written to {path}" if path in written else "no plan was written")
-
-
-def _searched(
-    program: "Program",
-    settings: "TuningOptions",
-    options: Options,
-    existing: "Plan | None",
-    trials: "Trials",
-    interrupt: "Interrupt",
-) -> "list[TuningResult | BudgetError] | str":
-    """The result for each budget, with a progress bar; or why there is nothing to tune.
-
-    Raises KeyboardInterrupt where Ctrl-C came too early for a result; the bar, which would share
-    the line of a message, is gone then.
-    """
+    from mixpert_py import interrupts
+    from mixpert_py import plan as plan_file
     from mixpert_py.commands import tables
     from mixpert_py.tuning.experiment import RunSettings
     from mixpert_py.tuning.prepare import prepare
+    from mixpert_py.tuning.record import record
     from mixpert_py.tuning.search import tune_each
 
     quiet = options.as_json or options.quiet
-    with tables.progress(quiet, options.verbose) as show:
+    with interrupts.deferred_signals() as interrupt:
+        try:
+            with tables.progress(quiet, options.verbose) as show:
 
-        def on_run(purpose: str) -> None:
-            interrupt.check()
-            show(purpose)
+                def on_run(purpose: str) -> None:
+                    interrupt.check()
+                    show(purpose)
 
-        announce = (lambda line: None) if quiet else say
-        runs = RunSettings(on_run, say, announce, trials)
-        prepared = prepare(program, settings, existing, runs)
-        return prepared if isinstance(prepared, str) else tune_each(prepared)
-
-
-def _is_saved(result: "TuningResult", path: Path, problems: list[MixPertError]) -> bool:
-    """Write the plan file if the plan is worth it; returns whether it is written.
-
-    An error is added to `problems`, and the tuning not ended: --resume takes its runs, and writes
-    the plan.
-    """
-    from mixpert_py import plan as plan_file
-    from mixpert_py.tuning import record
-
-    if not result.worth_writing:
-        return False
+                announce = (lambda line: None) if quiet else say
+                runs = RunSettings(on_run, say, announce, trials)
+                prepared = prepare(program, settings, existing, runs)
+                found = [] if isinstance(prepared, str) else tune_each(prepared)
+        except KeyboardInterrupt:  # before there was any plan
+            return _interrupted(trials)
+        if isinstance(prepared, str):
+            click.echo(f"{program.argv[0]}: {prepared}; no plan was written", err=True)
+            if options.as_json:
+                click.echo("null")
+            return 1
+        records: dict[Path, Record] = {}
+        written: list[Path] = []
+        problems: list[MixPertError] = []
+        for path, result in zip(paths, found, strict=False):  # fewer, if interrupted
+            if isinstance(result, BudgetError):
+                problems.append(result)
+                continue
+            records[path] = record(result, str(path))
+            try:
+                if result.worth_writing:
+                    plan_file.save(result.plan, path)
+                    written.append(path)
+            except PlanError as error:
+                problems.append(type(error)(f"{error}; --resume writes the plan then"))
+        is_interrupted = any(one.interrupted for one in records.values())
+        for path in written:
+            entry = msgspec.to_builtins(records[path])
+            trials.end(path, entry, finished=not (is_interrupted or problems))
     try:
-        plan_file.save(result.plan, path)
-    except PlanError as error:
-        problems.append(record.save_elsewhere(result.plan, error))
-        return False
-    return True
+        _show(records, written, options)
+    finally:
+        if problems:  # raised where the output cannot be written, either
+            raise problems[0]
+    return _interrupted(trials) if is_interrupted else int(any(x.unclear for x in records.values()))
 
 
-def _say_nothing_to_tune(program: "Program", why: str, options: Options) -> None:
-    """Say that there is no plan, and why."""
-    click.echo(f"{program.argv[0]}: {why}; no plan was written", err=True)
-    if options.as_json:
-        click.echo("null")
+def _show(records: "dict[Path, Record]", written: list[Path], options: Options) -> None:
+    """Print the record for each plan file, in the form that the options want."""
+    from mixpert_py.commands import tables
+
+    several = sum("=" not in text for text in options.budgets) > 1
+    if options.as_json and records:
+        found = msgspec.to_builtins([*records.values()])
+        click.echo(json.dumps(found if several else found[0], indent=2))
+    elif records and not options.quiet:
+        if several:
+            tables.print_budgets([*records.values()])
+        for path, one in records.items():
+            if not several:
+                tables.print_tuned(one)
+            click.echo(f"plan written to {path}" if path in written else "no plan was written")
 
 
 def say(line: str) -> None:

@@ -10,8 +10,6 @@ from mixpert_py.commands.program import (
     FILE,
     PlanCommand,
     as_record,
-    complete_backends,
-    complete_criteria,
     its_arguments,
     module_option,
     package_option,
@@ -73,7 +71,6 @@ class Options:
     "criteria",
     multiple=True,
     metavar="[VALUE=]NAME",
-    shell_complete=complete_criteria,
     help="frobenius, max, max-relative, mred, differing, or module:function; default: the plan's.",
 )
 @click.option(
@@ -91,7 +88,6 @@ class Options:
 @click.option(
     "--backend",
     metavar="NAME",
-    shell_complete=complete_backends,
     help="Default: the plan's, or automatic.",
 )
 @click.option("--time-limit", type=seconds, metavar="S", help="Seconds that one run may take.")
@@ -169,7 +165,7 @@ def _settings(options: Options, plan: "Plan") -> "TuningOptions":
 
 
 def _headline(found: "PlanVerdict", holds: bool) -> str:
-    from mixpert_py.tuner.report.unit import budget_text, error_text
+    from mixpert_py.tuner.report.summary import budget_text, error_text
 
     verdict = "holds" if holds else "does not hold"
     measured, limits = found.verification, found.options.limits
@@ -189,7 +185,7 @@ def _headline(found: "PlanVerdict", holds: bool) -> str:
 def _details(found: "PlanVerdict") -> list[str]:
     from mixpert_py.runtime.reasons import MEANING
     from mixpert_py.tuner.report.record import value_entries
-    from mixpert_py.tuner.report.summary import value_line
+    from mixpert_py.tuner.report.summary import SAME_SETTINGS, clock_unit, gain_text, value_line
 
     lines: list[str] = []
     if not found.options.limits.only:  # they have limits of their own
@@ -202,24 +198,17 @@ def _details(found: "PlanVerdict") -> list[str]:
     for reason in dict.fromkeys(reason for one in found.fallbacks.values() for reason in one):
         lines.append(f"  {reason}: {MEANING[reason]}")
     lines += [f"  {note}" for note in found.notes]
-    return [*lines, *_times(found)]
-
-
-def _times(found: "PlanVerdict") -> list[str]:
-    from mixpert_py.tuner.report.summary import SAME_SETTINGS, gain_text
-    from mixpert_py.tuner.report.unit import clock_unit
-
     measured = found.verification
     if measured is None:
-        return []
+        return lines
     if found.emulated:
-        return ["  the schemes were emulated: their times say nothing"]
+        return [*lines, "  the schemes were emulated: their times say nothing"]
     products = clock_unit((measured.native_lowered,))
     whole = clock_unit((measured.native_seconds,))
-    still = PACE[found.pace]
     return [
+        *lines,
         f"  lowered products {products.number(measured.native_lowered)} → "
-        f"{products.quantity(measured.lowered)}{still}",
+        f"{products.quantity(measured.lowered)}{PACE[found.pace]}",
         f"  whole program {gain_text(measured.gain(found.pace), whole)}; whole runs vary by "
         f"{clock_unit((measured.spread,)).quantity(measured.spread)}",
         f"  {SAME_SETTINGS}",
@@ -230,27 +219,26 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
     """The verdict as plain data for JSON; a number that is none is null."""
     import msgspec
 
-    from mixpert_py.tuner.report.record import finite, value_entries
+    from mixpert_py.tuner.report.record import value_entries
 
-    measured = {} if found.verification is None else asdict(found.verification)
-    measured.pop("errors", None)
-    ratio = measured.pop("ratio", None)
-    measured.pop("whole", None)
-    gain = found.verification and found.verification.gain(found.pace)
-    counts = measured.pop("counts", {})
-    limits = found.options.limits
-    return {
-        "holds": found.holds,
+    measured, limits = found.verification, found.options.limits
+    record: dict[str, Any] = {
         "problem": found.problem or None,
         "criterion": limits.metric,
-        "budget": finite(limits.budget),
-        **{key: x if isinstance(x, str) else finite(x) for key, x in measured.items()},
+        "budget": limits.budget,
         "values": msgspec.to_builtins(value_entries(found.values)),
-        "counts": {name: list(pair) for name, pair in counts.items()},
-        "gain": gain and msgspec.to_builtins(gain),
-        "ratio": ratio and {end: finite(x) for end, x in ratio.items()},
+        "counts": {},
+        "gain": None,
+        "ratio": None,
         "faster": FASTER[found.pace],
         "stale": list(found.stale),
         "never_ran": list(found.silent),
         "fallbacks": {site: dict(reasons) for site, reasons in found.fallbacks.items()},
     }
+    if measured is not None:
+        for name in ("error", "worst", "native_seconds", "spread", "native_lowered", "counts"):
+            record[name] = getattr(measured, name)
+        record["gain"] = msgspec.to_builtins(measured.gain(found.pace))
+        record["ratio"] = asdict(measured.ratio)
+    plain: dict[str, Any] = json.loads(json.dumps(record), parse_constant=lambda name: None)
+    return plain

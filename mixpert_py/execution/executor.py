@@ -105,21 +105,24 @@ class RunFolder:
 
         program: its name in that message. limit: the seconds that it had.
         """
-        output = ended.last_lines()
+        file = self.path / "result.json"
+        if ended.code == 0 and file.exists():
+            result = msgspec.json.decode(file.read_bytes(), type=Result)
+            if result.missing:
+                names = ", ".join(result.missing)
+                raise ProgramError(f"{program}: has no numeric value for {names}")
+            return result
         if ended.code is None:
             how = f"{STILL_RUNNING} {limit:g} s, and was stopped"
         elif ended.code < 0:
             how = f"killed by signal {-ended.code}"
-        elif ended.code > 0:
-            how = f"ended with exit code {ended.code}"
-        elif not (self.path / "result.json").exists():
-            how = "left before its end (os._exit?)"
         else:
-            result = msgspec.json.decode((self.path / "result.json").read_bytes(), type=Result)
-            if not result.missing:
-                return result
-            how = f"has no numeric value for {', '.join(result.missing)}"
-            output = ""
+            how = (
+                f"ended with exit code {ended.code}"
+                if ended.code
+                else "left before its end (os._exit?)"
+            )
+        output = ended.last_lines()
         raise ProgramError(f"{program}: {how}" + (f"; its last lines:\n{output}" if output else ""))
 
     def values(self, result: Result) -> dict[str, np.ndarray[Any, Any]]:
@@ -133,16 +136,15 @@ class RunFolder:
 class Executor:
     """Runs jobs, one at a time; its fork server ends with this object.
 
-    with_stdin: whether new processes read what is piped into this one. forks: whether jobs that may
-    be forks are; else each gets a new process, as it must where it begins CUDA. modules: imported
-    by the process that is forked. Both are read when the first such job comes.
+    forks: whether jobs that may be forks are; else each gets a new process, as it must where it
+    begins CUDA. modules: imported by the process that is forked. Both are read when the first such
+    job comes.
     """
 
-    def __init__(self, *, with_stdin: bool = False) -> None:
+    def __init__(self) -> None:
         self.forks = process.AVAILABLE
         self.modules: tuple[str, ...] = ()
         self._environment = config.child_environment()
-        self._with_stdin = with_stdin
         self._server: ForkServer | None = None
 
     def run(self, job_file: str, limit: float | None, *, may_fork: bool) -> process.Ended:
@@ -158,8 +160,7 @@ class Executor:
 
     def start_new(self, job_file: str) -> process.Child:
         """Start a job in a new process."""
-        command = process.python(process.WORKER, job_file)
-        return process.start(command, self._environment, with_stdin=self._with_stdin)
+        return process.start(process.python(process.WORKER, job_file), self._environment)
 
 
 def usable_gpu(backend: str | None) -> device.Device | None:
@@ -198,49 +199,39 @@ class WorkFolder:
     """The current folder, in which a program runs unless it writes there.
 
     The first run, which shows whether it does, works in a copy, too, where the folder is small
-    enough. program: its name in messages.
+    enough. program: its name in messages. wrote: whether the first run wrote; None before it.
     """
 
     def __init__(self, program: str) -> None:
         self._program = program
         self._here = os.getcwd()
-        self._wrote: bool | None = None  # before the first run
-        self._problem = ""  # why there is no copy
-
-    def learn(self, wrote: bool) -> None:
-        """Give later runs copies if the first one wrote; warn where that is not possible."""
-        self._wrote = wrote
-        if wrote:
-            self._require_small()
-            if self._problem:
-                self._warn()
+        self._problem: str | None = None  # why there is no copy; "" where there is one
+        self.wrote: bool | None = None
 
     def for_run(self, folder: str) -> str:
-        """The folder that a run works in: the current one, or a copy in the folder of that run."""
-        if self._wrote is None:
-            self._require_small()
-        if self._wrote is False or self._problem:
+        """The folder that a run works in: the current one, or a copy in the folder of that run.
+
+        Warns where a program that writes has no copy.
+        """
+        if self.wrote is False:
             return self._here
-        place = os.path.join(folder, "work")
-        try:
-            return copy_in_place(self._here, place)
-        except OSError as error:
-            shutil.rmtree(place, ignore_errors=True)
-            self._problem = error.strerror or str(error)
-            if self._wrote:
-                self._warn()
+        if self._problem is None:
+            limit = f"more than {MOST_BYTES >> 20} MiB or {MOST_ENTRIES} files"
+            self._problem = "" if is_small(self._here) else limit
+        if not self._problem:
+            place = os.path.join(folder, "work")
+            try:
+                return copy_in_place(self._here, place)
+            except OSError as error:
+                shutil.rmtree(place, ignore_errors=True)
+                self._problem = error.strerror or str(error)
+        if self.wrote:
+            warnings.warn(
+                f"{self._program} writes where it runs, and each run does so in your own folder: "
+                f"it is not copied: {self._problem}",
+                stacklevel=2,
+            )
         return self._here
-
-    def _require_small(self) -> None:
-        if not self._problem and not is_small(self._here):
-            self._problem = f"more than {MOST_BYTES >> 20} MiB or {MOST_ENTRIES} files"
-
-    def _warn(self) -> None:
-        warnings.warn(
-            f"{self._program} writes where it runs, and each run does so in your own folder: it "
-            f"is not copied: {self._problem}",
-            stacklevel=2,
-        )
 
 
 def folder_state(folder: str) -> State | None:
@@ -299,7 +290,10 @@ def copy_folder(folder: str, target: str) -> None:
     for entry in _entries(folder):
         place = os.path.join(target, os.path.relpath(entry.path, folder))
         if entry.is_symlink():
-            os.symlink(_destination(entry.path, folder, target), place)
+            leads_to = os.path.realpath(entry.path)
+            inside = os.path.relpath(leads_to, os.path.realpath(folder))
+            is_outside = inside.startswith("..")
+            os.symlink(leads_to if is_outside else os.path.join(target, inside), place)
         elif _is_shared(entry):
             os.symlink(entry.path, place)
         elif entry.is_dir():
@@ -324,9 +318,3 @@ def _is_shared(entry: os.DirEntry[str]) -> bool:
     hidden = entry.name.startswith(".")
     is_environment = os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
     return entry.is_dir(follow_symlinks=False) and (hidden or is_environment)
-
-
-def _destination(link: str, folder: str, target: str) -> str:
-    led_to = os.path.realpath(link)
-    inside = os.path.relpath(led_to, os.path.realpath(folder))
-    return led_to if inside.startswith("..") else os.path.join(target, inside)

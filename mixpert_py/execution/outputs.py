@@ -9,7 +9,6 @@ most one unit of its last digit counts as equal, because rounding alone can caus
 whole numbers must be equal.
 """
 
-import csv
 import io
 import re
 import sys
@@ -218,38 +217,35 @@ def read_csv(path: Path, name: str) -> Array:
     """The numbers of a text file, (lines, columns) float64; an empty cell is NaN.
 
     Columns are divided by commas, semicolons, tabs or blanks. Lines that are empty or begin with
-    `#` are left out, and so is a first line with anything else than numbers. Raises ProgramError,
-    with the line, for such a line further down or one of another length, and if no number is left;
-    OSError if the file cannot be read.
+    `#` are left out, and so is a first line with anything else than numbers. Raises ProgramError
+    for such a line further down or one of another length, and if no number is left; OSError if the
+    file cannot be read.
     """
-    rows: list[list[float]] = []
-    header, delimiter = 0, ""
-    lines = path.read_bytes().decode("utf-8-sig", "replace").split("\n")
-    for line, text in enumerate((text.strip("\r") for text in lines), start=1):
-        if not text.strip() or text.lstrip().startswith("#"):
-            continue
-        delimiter = delimiter or next((one for one in DELIMITERS if one in text), " ")
-        cells = text.split() if delimiter == " " else next(csv.reader([text], delimiter=delimiter))
-        row = [_number(cell) for cell in cells]
-        if None in row:
-            if rows or header:
-                at = row.index(None)
-                cell = cells[at][:40]
-                raise ProgramError(f"{name}:{line}: {cell!r} in column {at + 1} is no number")
-            header = line
-            continue
-        rows.append([number for number in row if number is not None])
-        if len(row) != len(rows[0]):
-            raise ProgramError(f"{name}:{line}: {len(row)} columns, and {len(rows[0])} above it")
-    if not rows:
+    text = path.read_bytes().decode("utf-8-sig", "replace")
+    lines = [line for line in text.splitlines() if line.strip() and line.lstrip()[0] != "#"]
+    delimiter = next((one for one in DELIMITERS if lines and one in lines[0]), None)
+
+    def read(rows: list[str]) -> Array:
+        return np.loadtxt(
+            rows,
+            delimiter=delimiter,
+            converters=lambda cell: float(cell) if cell.strip() else nan,
+            comments=None,
+            quotechar='"',
+            encoding="utf-8",
+            ndmin=2,
+        )
+
+    try:
+        read(lines[:1] or ["0"])
+    except ValueError:
+        del lines[0]
+    if not lines:
         raise ProgramError(f"{name}: no line of numbers in it")
-    return np.array(rows)
-
-
-def _number(cell: str) -> float | None:
-    with suppress(ValueError):
-        return float(cell) if cell.strip() else nan
-    return None
+    try:
+        return read(lines)
+    except ValueError as error:
+        raise ProgramError(f"{name}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

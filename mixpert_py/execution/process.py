@@ -88,18 +88,11 @@ def run(command: Sequence[str], environment: Mapping[str, str], limit: float | N
     return supervise(partial(start, command, environment), limit)
 
 
-def start(
-    command: Sequence[str], environment: Mapping[str, str], *, with_stdin: bool = False
-) -> Child:
-    """Start a command in a process group of its own.
-
-    with_stdin: whether it reads what is piped into this process; else, and where that is a
-    terminal, its stdin is empty.
-    """
-    is_piped = with_stdin and sys.stdin is not None and not sys.stdin.isatty()
+def start(command: Sequence[str], environment: Mapping[str, str]) -> Child:
+    """Start a command in a process group of its own, with an empty standard input."""
     return subprocess.Popen(
         command,
-        stdin=None if is_piped else subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=dict(environment),

@@ -194,7 +194,9 @@ def main(job_file: str, imported: float = 0.0) -> None:
     if hook.packages and (job.levels or job.alone):  # trials are not slowed down by that
         trace.caller = callers
     if job.stdin:
-        _read_from(job.stdin)
+        with open(job.stdin, "rb") as file:
+            os.dup2(file.fileno(), 0)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 — to the end of the program
     start = perf_counter() - imported
     code: Any = 0
     namespace: dict[str, Any] = {}
@@ -228,14 +230,18 @@ def main(job_file: str, imported: float = 0.0) -> None:
             (folder / "result.json").write_bytes(msgspec.json.encode(result))
             sys.exit(code)
         values, result = ended(job, namespace, trace, max(seconds - hook.seconds, 0.0))
-        files = _saved(values, folder)
+        files = {name: f"value-{number}.npy" for number, name in enumerate(values)}
+        for name, array in values.items():
+            np.save(folder / files[name], array, allow_pickle=False)
         if captured is not None:
             captured.save(folder)
+        called = folder / CHILDREN
+        elsewhere = called.read_text("utf-8").splitlines() if called.exists() else []
         result = msgspec.structs.replace(
             result,
             values=files,
             modules=_imported(job) if config.import_settings() == settings else (),
-            elsewhere=_called_by_children(folder, trace),
+            elsewhere=tuple(sorted(set(elsewhere) - trace.sites.keys())),
             rewritten=hooked,
             unused=tuple(hook.without_modules()),
         )
@@ -276,22 +282,6 @@ def _torch_places(trace: Trace) -> dict[str, tuple[str, int, str]]:
     return {site: tuple(places[site]) for site in trace.sites if site in places}
 
 
-def _read_from(file: str) -> None:
-    """Make a file this process's standard input."""
-    descriptor = os.open(file, os.O_RDONLY)
-    os.dup2(descriptor, 0)
-    os.close(descriptor)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 — to the end of the program
-
-
-def _called_by_children(folder: Path, trace: Trace) -> tuple[str, ...]:
-    """The sites that other processes of the program called, and this one did not."""
-    with suppress(FileNotFoundError):
-        lines = (folder / CHILDREN).read_text("utf-8").splitlines()
-        return tuple(sorted(set(lines) - trace.sites.keys()))
-    return ()
-
-
 def alone_result(
     job: Alone,
     trace: Trace,
@@ -328,8 +318,7 @@ def alone_result(
 def warm_up_host() -> None:
     """Start the BLAS threads and load its code, so that no call site pays for that."""
     for dtype in (np.float64, np.float32):
-        square = np.ones((EDGE, EDGE), dtype)
-        np.matmul(square, square)
+        np.matmul(*np.ones((2, EDGE, EDGE), dtype))
 
 
 def warm_up_gpu(products: Iterable[Product], *, moved: bool) -> None:
@@ -433,15 +422,13 @@ def _attributes(job: Job, namespace: Mapping[str, object]) -> dict[str, object]:
 
 def _counts(namespace: Mapping[str, object], values: Collection[str]) -> dict[str, int]:
     """The integers among the variables, such as the number of an iteration."""
-    integers = {
+    return {
         name: int(value)
         for name, value in list(namespace.items())  # threads may assign
-        if type(value) is int or isinstance(value, np.integer)
-    }
-    return {
-        name: value
-        for name, value in integers.items()
-        if abs(value) < LARGEST and name not in values and not name.startswith("_")
+        if (type(value) is int or isinstance(value, np.integer))
+        and abs(int(value)) < LARGEST
+        and name not in values
+        and not name.startswith("_")
     }
 
 
@@ -450,21 +437,18 @@ def _ratios(
 ) -> dict[str, float]:
     """The differences among the values, each with its size as a part of its operands'."""
     found = {}
-    for name, expressions in job.differences.items():
-        if name in values:
-            sizes = [_size(_evaluated(expression, namespace)) for expression in expressions]
-            largest = max(sizes, default=0.0)
-            size = _size(values[name])
-            if largest > 0 and np.isfinite(size):
-                found[name] = size / largest
+    for name in job.differences.keys() & values.keys():
+        sizes = (_size(_evaluated(it, namespace)) for it in job.differences[name])
+        largest, size = max(sizes, default=0.0), _size(values[name])
+        if largest > 0 and np.isfinite(size):
+            found[name] = size / largest
     return found
 
 
 def _evaluated(expression: str, namespace: Mapping[str, object]) -> object:
     """The value of an expression such as `norm(b)` in the program's variables; None if it fails.
 
-    Only expressions that the analysis has made of the program's own source come here, and the
-    program has run in this process.
+    The analysis has made it of the program's own source.
     """
     with suppress(Exception):  # whatever the user's classes raise
         return eval(expression, dict(namespace))
@@ -496,15 +480,6 @@ def _numeric(value: object, kinds: str) -> Array | None:
     except (Exception, SystemExit):  # raised by a user's own __array__: the value is no number
         return None
     return array if array.dtype.kind in kinds else None
-
-
-def _saved(values: dict[str, Array], folder: Path) -> dict[str, str]:
-    """Save the values; returns name → file."""
-    files = {}
-    for number, (name, array) in enumerate(values.items()):
-        files[name] = f"value-{number}.npy"
-        np.save(folder / files[name], array, allow_pickle=False)
-    return files
 
 
 def site_result(record: SiteTrace) -> SiteResult:

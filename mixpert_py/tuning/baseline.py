@@ -18,20 +18,14 @@ from mixpert_py.runtime.arrays import are_whole, is_wide
 from mixpert_py.runtime.reasons import MEANING, Reason
 from mixpert_py.runtime.scheme import AS_ACCURATE
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.worth import is_small_cube
 from mixpert_py.tuner.records import Operator
-from mixpert_py.tuner.report.unit import clock_unit
 from mixpert_py.tuning.clock import Clock, PairedTimes
 from mixpert_py.tuning.experiment import Experiment
-from mixpert_py.tuning.options import DIFFERING, FLOAT64, NATIVE
+from mixpert_py.tuning.options import DIFFERING, FLOAT64, NATIVE, listed
 
 NATIVE_RUNS = 3
 PAIRED_RUNS = 2  # where gains are not told from the times of runs
 SINGLE = "single"  # stands for products that are of float32's precision already
-SEVERAL = 3  # types, whose names are not listed
-# The largest ratio of two products' times at which a message gives their mean.
-ALIKE = 10
-SHORTEST = 1e-3  # seconds: a shorter time is told in whole microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +127,13 @@ def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun
                 f"criterion {metric} returned NaN for {value!r} of two native runs; an error is ≥ 0"
             )
         at = at if value == outputs.STDOUT else ""
+        share = f"allow a share of it (--error {value}=SHARE), " if metric == DIFFERING else ""
         raise BudgetError(
             f"{name}: {value!r} differs by {spread.errors[value]:.2g} between native runs{at}, "
             f"more than half the budget of {limits.of(value).budget:g}; seed its random numbers, "
-            f"{_allowed_share(value, metric)}or compare another value with --compare"
+            f"{share}or compare another value with --compare"
         )
     return spread.error
-
-
-def _allowed_share(value: str, metric: str) -> str:
-    """The way to allow a part of a decision to differ, as a part of a sentence."""
-    return f"allow a share of it (--error {value}=SHARE), " if metric == DIFFERING else ""
 
 
 def reference_of(experiment: Experiment, native: ProgramRun, reference: str) -> Values:
@@ -196,26 +186,15 @@ def profiled_operator(
     )
 
 
-def profiled_edges(profile: Mapping[str, SiteResult]) -> set[tuple[str, str]]:
-    """The edges that the profile saw, among them those that the source does not show."""
-    return {(before, site) for site, trace in profile.items() for before in trace.fed_by}
-
-
 def why_native(trace: SiteResult) -> str:
     """Why no call of a site can take `float32`, or `exact`; "" where one can.
 
     trace: of a native run, of operands that are on no GPU.
     """
     reason = _reason(trace)
-    if reason == Reason.TOO_SMALL:
-        m, k, n = _largest(trace)
-        is_one = len(trace.shapes) == 1
-        verb = "is" if is_one else "and smaller are"
-        level = "exact" if are_whole(*trace.dtypes) else "float32"
-        return f"{m} × {k} × {n} {verb} too {_size(trace)} for {level} to be faster"
     if not reason and all(0 in shape[:3] for shape in trace.shapes):
         return f"no product of arrays that a scheme takes ({', '.join(trace.dtypes)})"
-    return _meaning(reason, [trace]) if reason else ""
+    return _meaning(reason, [trace])
 
 
 def is_native_anywhere(trace: SiteResult) -> bool:
@@ -230,24 +209,10 @@ def why_all_native(sites: Mapping[str, SiteResult]) -> str:
         by_reason[_reason(trace)].append(trace)
     if "" in by_reason:
         return ""
-    return "; ".join(_line(reason, traces) for reason, traces in by_reason.items())
-
-
-def _line(reason: str, traces: list[SiteResult]) -> str:
-    calls = sum(trace.calls for trace in traces)
-    products = counted(calls, "product")
-    if reason == Reason.TOO_SMALL:
-        sizes = " or too ".join(sorted({_size(trace) for trace in traces}, reverse=True))
-        return f"{products} of {_times(traces)}: too {sizes} for any level"
-    return f"{products}{' of ' if reason == SINGLE else ': '}{_meaning(reason, traces)}"
-
-
-def _meaning(reason: str, traces: Iterable[SiteResult]) -> str:
-    if reason != SINGLE:
-        return MEANING[reason].rstrip(".")
-    names = list(dict.fromkeys(name for trace in traces for name in trace.dtypes))
-    types = " and ".join(names) if len(names) < SEVERAL else f"{len(names)} types"
-    return f"{types}: a processor has no faster level"
+    return "; ".join(
+        f"{counted(sum(trace.calls for trace in traces), 'product')}: {_meaning(reason, traces)}"
+        for reason, traces in by_reason.items()
+    )
 
 
 def _reason(trace: SiteResult) -> str:
@@ -261,30 +226,13 @@ def _reason(trace: SiteResult) -> str:
     return SINGLE if is_single else ""
 
 
-def _largest(trace: SiteResult) -> tuple[int, int, int]:
-    m, k, n, _ = max(trace.shapes, key=lambda shape: prod(shape[:3]))
-    return m, k, n
-
-
-def _size(trace: SiteResult) -> str:
-    """The fault of the largest product of a site that `float32` would not make faster.
-
-    It is small where a cube of as many multiplications is too small as well, else narrow.
-    """
-    m, k, n = _largest(trace)
-    return "small" if is_small_cube(m * k * n) else "narrow"
-
-
-def _times(traces: list[SiteResult]) -> str:
-    """The mean time of a product; of those that differ much, the means of their sites."""
-    means = [trace.seconds / trace.calls for trace in traces]
-    if max(means) <= ALIKE * min(means):
-        calls = sum(trace.calls for trace in traces)
-        return f"about {_time(sum(trace.seconds for trace in traces) / calls)}"
-    return f"{_time(min(means))} to {_time(max(means))}"
-
-
-def _time(seconds: float) -> str:
-    if seconds < SHORTEST:
-        return f"{max(round(seconds * 1e6), 1)} µs"
-    return clock_unit((seconds,)).quantity(seconds)
+def _meaning(reason: str, traces: Sequence[SiteResult]) -> str:
+    """The meaning of a reason, with the largest shape, or the types, of its products."""
+    if reason == Reason.TOO_SMALL:
+        shapes = (shape[:3] for trace in traces for shape in trace.shapes)
+        m, k, n = max(shapes, key=prod)
+        return f"{m} × {k} × {n} is too small or too narrow for a level to be faster"
+    if reason == SINGLE:
+        types = dict.fromkeys(name for trace in traces for name in trace.dtypes)
+        return f"a processor has no faster level for {listed(types, 2)}"
+    return MEANING[reason].rstrip(".") if reason else ""

@@ -57,42 +57,41 @@ class Choice:
     def sentence(self) -> str:
         """A line that says what was chosen, and how to choose otherwise unless that is all."""
         count = len(self.products)
+        results = counted(count, "product")
         if not self.compared:
-            return self._output_sentence
+            return self._output_sentence(f"the last result{'s' * (count != 1)} of {results}")
         if not (*self.left_out, *self.products, *[UNSEEN] * self.unseen):
             return f"Compared: {listed(self.compared)}."
-        products = f" and {counted(count, 'product')} that they do not show" if count else ""
-        without = ""
-        if self.steps:
-            steps = listed(self.steps)
-            without += f" Not compared, since compared values are computed from them: {steps}."
-        if self.residuals:
-            tiny = listed(self.residuals)
-            without += f" Not compared, since a plan may change such tiny differences: {tiny}."
-        unseen = UNSEEN if self.unseen else ""
+        left_out = {
+            "compared values are computed from them": self.steps,
+            "a plan may change such tiny differences": self.residuals,
+        }
+        products = f" and {results} that they do not show" if self.products else ""
+        without = (
+            f" Not compared, since {why}: {listed(names)}."
+            for why, names in left_out.items()
+            if names
+        )
         return (
-            f"Compared: {listed(self.compared)}{products}.{without} To compare others: --compare "
-            f"NAME, for each.{unseen}"
+            f"Compared: {listed(self.compared)}{products}.{''.join(without)} To compare others: "
+            f"--compare NAME, for each.{UNSEEN if self.unseen else ''}"
         )
 
-    @property
-    def _output_sentence(self) -> str:
-        """The sentence where no variable is compared."""
-        count = len(self.products)
-        results = "last result of 1 product" if count == 1 else f"last results of {count} products"
-        unsteady = ""
-        if self.unsteady:
-            unsteady = f" Not compared, since native runs differ there: {listed(self.unsteady)}."
+    def _output_sentence(self, results: str) -> str:
+        """The sentence where no variable is compared. results: of products, in words."""
         compared = "; ".join(self.output)
         if not self.output:
             compared = (
-                f"the {results}, since neither a variable nor the program's output has numbers "
-                "that are the same in all native runs"
+                f"{results}, since neither a variable nor the program's output "
+                "has numbers that are the same in all native runs"
             )
-        elif count:
+        elif self.products:
             compared += (
-                f", and the {results}, since the numbers may not show errors as small as the budget"
+                f", and {results}, since the numbers may not show errors as small as the budget"
             )
+        unsteady = ""
+        if self.unsteady:
+            unsteady = f" Not compared, since native runs differ there: {listed(self.unsteady)}."
         return (
             f"Compared: {compared}.{unsteady} To compare others: --compare NAME (a file, stdout or "
             "sinks)."

@@ -95,7 +95,7 @@ class Clock:
         return {} if self._pairs is None else self._pairs.excluded(site)
 
 
-def by_site(found: Sequence[MeasuredProduct]) -> dict[str, list[MeasuredProduct]]:
+def by_site(found: Iterable[MeasuredProduct]) -> dict[str, list[MeasuredProduct]]:
     """The measured products of each call site; of a site without any, an empty list."""
     products: dict[str, list[MeasuredProduct]] = defaultdict(list)
     for product in found:
@@ -190,24 +190,16 @@ class PairedTimes:
         found = {}
         least, seconds = LEAST_SAVED * sum(self.native.values()), self.native.get(site, 0.0)
         for scheme, ratio in self.ratios[site].items():
-            reason = _exclusion(ratio) if isinstance(ratio, Ratio) else ratio
-            if reason is None and isinstance(ratio, Ratio) and (1 - ratio.mean) * seconds < least:
-                reason = Reason.TOO_LITTLE
-            if reason is not None:
-                found[scheme] = reason
+            if isinstance(ratio, Reason):
+                found[scheme] = ratio
+            elif ratio.pace is not Pace.FASTER:
+                # A gain of a few per cent is shown in one tuning and not in the next: all of them
+                # end alike where a gain that is so small at most, and was not shown, is none.
+                may_gain = ratio.pace is Pace.UNCLEAR and ratio.least < 1 - LITTLE
+                found[scheme] = Reason.UNCLEAR if may_gain else Reason.NOT_FASTER
+            elif (1 - ratio.mean) * seconds < least:
+                found[scheme] = Reason.TOO_LITTLE
         return found
-
-
-def _exclusion(ratio: Ratio) -> Reason | None:
-    """Why a scheme of such times is not tried.
-
-    A gain of a few per cent is shown in one tuning and not in the next: all of them end alike where
-    a gain that is that small at most, and was not shown, is none.
-    """
-    if ratio.pace is Pace.FASTER:
-        return None
-    may_gain = ratio.pace is Pace.UNCLEAR and ratio.least < 1 - LITTLE
-    return Reason.UNCLEAR if may_gain else Reason.NOT_FASTER
 
 
 def _mean(ratios: Sequence[Ratio], weights: Collection[float]) -> Ratio:

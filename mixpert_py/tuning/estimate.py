@@ -1,15 +1,16 @@
 """An estimate of what a program can gain: one run of it, then its products by themselves."""
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import isfinite, nan, prod
+from math import nan, prod
 from typing import Any
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.execution.executor import Executor, usable_gpu
+from mixpert_py.execution.executor import usable_gpu
 from mixpert_py.execution.products import MeasuredProduct
-from mixpert_py.execution.worker import Alone, Result, SiteResult
+from mixpert_py.execution.worker import Alone, Result
 from mixpert_py.import_hook import SourceModule
 from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import places_of
@@ -17,7 +18,6 @@ from mixpert_py.plan import is_in_source, module_of
 from mixpert_py.runtime.arrays import are_whole
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.sources.notebook_file import cell_lines
 from mixpert_py.sources.packages import matches
 from mixpert_py.tuner import prediction as gains
 from mixpert_py.tuner.prediction import Place
@@ -27,7 +27,7 @@ from mixpert_py.tuning.baseline import is_native_anywhere, why_all_native, why_n
 from mixpert_py.tuning.clock import DeviceCost, by_site, site_ratio
 from mixpert_py.tuning.experiment import Experiment, RunSettings
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
-from mixpert_py.tuning.project_sites import read_sites, torch_places
+from mixpert_py.tuning.project_sites import handed_input, read_sites, torch_places
 
 SECONDS, LEAST = 10.0, 1.0  # for the products by themselves, which take no longer than the program
 PATIENCE = 0.4  # for one of them under one level
@@ -39,8 +39,8 @@ MAKERS = ("NVIDIA ", "GeForce ", "Tesla ")
 class EstimatedProduct:
     """A call site. errors: as in Operator. speeds: machine → scheme → times as fast as native.
 
-    path: "" where it is not known. callers: as in SiteTrace. unsuited: why it can take no level on
-    this machine's processor; "" where it can, or a GPU is here.
+    path: "" where it is not known. callers: as in `Profile`; none of a notebook. unsuited: why it
+    can take no level on this machine's processor; "" where it can, or a GPU is here.
     """
 
     id: str
@@ -86,9 +86,12 @@ class Estimate:
 
     def record(self) -> dict[str, Any]:
         """Plain data for JSON, with None for numbers that are not finite."""
-        ceiling = gains.ceiling(self.share)
-        added = {"products_seconds": self.products_seconds, "ceiling": ceiling}
-        found: dict[str, Any] = _finite({**asdict(self), **added})
+        added = {
+            "products_seconds": self.products_seconds,
+            "ceiling": gains.ceiling(self.share),
+        }
+        text = json.dumps({**asdict(self), **added})
+        found: dict[str, Any] = json.loads(text, parse_constant=lambda name: None)
         return found
 
 
@@ -105,12 +108,12 @@ def estimate(
     starts. packages: those whose modules are rewritten as well. Raises SourceError if the program
     does not parse, ProgramError if it fails.
     """
-    own_sites = read_sites(program).sites
+    project = read_sites(program)
     emulations, casts = _lower("int8"), _lower("cpu")
     on_gpu = usable_gpu(None) is not None
     timed = (*emulations, *casts) if on_gpu else casts
     options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit, packages=tuple(packages))
-    settings = RunSettings(on_run, executor=Executor(with_stdin=True))
+    settings = RunSettings(on_run, stdin=handed_input(program, project))
     experiment = Experiment(program, options, settings=settings)
     alone = Alone(timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit, 1.0, LEAST)
     result = experiment.products_alone(alone).result
@@ -131,7 +134,7 @@ def estimate(
     whole = sum(site.seconds for site in result.sites.values())
     share = min(whole / result.seconds, 1.0)
     tuned = {site for site in result.sites if matches(module_of(site), packages)}
-    tuned |= own_sites.keys() | {site for site in result.sites if not is_in_source(site)}
+    tuned |= project.sites.keys() | {site for site in result.sites if not is_in_source(site)}
     places = []
     for device, times in by_place.items():
         stay = fixed if device is None else fixed | integers
@@ -213,9 +216,14 @@ def _times(
         if t
     }
     schemes = (*emulations, "exact") if taken.intersection(emulations) else casts
-    here: Times = {
-        site: _times_here(trace, measured[site], schemes) for site, trace in result.sites.items()
-    }
+    here: Times = {}
+    for site, trace in result.sites.items():
+        ratios = {scheme: site_ratio(trace, measured[site], scheme) for scheme in schemes}
+        here[site] = {"native": trace.seconds} | {
+            scheme: trace.seconds * ratio.mean
+            for scheme, ratio in ratios.items()
+            if isinstance(ratio, Ratio)
+        }
     places: dict[str | None, Times] = {None: here}
     for name in known_devices.names():
         try:
@@ -229,37 +237,6 @@ def _times(
     return places
 
 
-def _times_here(
-    trace: SiteResult, found: Sequence[MeasuredProduct], schemes: Sequence[str]
-) -> dict[str, float]:
-    """Scheme → seconds of a site's calls: those of the run, times the ratio that was measured."""
-    times = {"native": trace.seconds}
-    for scheme in schemes:
-        ratio = site_ratio(trace, found, scheme)
-        if isinstance(ratio, Ratio):
-            times[scheme] = trace.seconds * ratio.mean
-    return times
-
-
-def _callers(program: Program, result: Result) -> dict[str, Mapping[str, int]]:
-    """Site → the program's lines that came to it; of a notebook, lines are counted in a cell."""
-    found: dict[str, Mapping[str, int]] = {
-        site: trace.callers for site, trace in result.sites.items()
-    }
-    if not program.is_notebook:
-        return found
-    with open(program.filename, "rb") as file:
-        cells = cell_lines(file.read())
-    names = {
-        f"{program.argv[0]}:{number}": f"cell_{cell}:{line}"
-        for number, (cell, line) in enumerate(cells, 1)
-    }
-    return {
-        site: {names.get(line, line): n for line, n in lines.items()}
-        for site, lines in found.items()
-    }
-
-
 def _products(
     program: Program,
     result: Result,
@@ -267,11 +244,10 @@ def _products(
     by_place: Mapping[str | None, Times],
     unsuited: Mapping[str, str],
 ) -> list[EstimatedProduct]:
-    """The call sites, longest first; of a notebook, lines are counted in a cell."""
+    """The call sites, longest first. In a notebook, lines are counted in a cell."""
     modules = set(map(module_of, result.sites))
     known = places_of(program, (SourceModule(*one) for one in result.rewritten), modules)
     known |= torch_places(known, result.torch, result.sites, program.filename)
-    callers = _callers(program, result)
     made = []
     for site, trace in sorted(result.sites.items(), key=lambda item: -item[1].seconds):
         path, place = known.get(site, ("", None))
@@ -295,17 +271,8 @@ def _products(
                 trace.seconds,
                 errors[site],
                 speeds,
-                callers[site],
+                {} if program.is_notebook else trace.callers,
                 unsuited.get(site, ""),
             )
         )
     return made
-
-
-def _finite(value: Any) -> Any:
-    """Data with None in place of numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not isfinite(value) else value

@@ -39,8 +39,7 @@ class RunRequest:
     """One run: its schemes, by a plan or one for all products, and what else it reports.
 
     levels: schemes whose local errors are measured. may_fork: whether its process may be a fork.
-    alone: what is measured of its products by themselves. printed: whether what the program prints
-    is read, even where it is not compared.
+    alone: what is measured of its products by themselves.
     """
 
     purpose: str
@@ -49,7 +48,6 @@ class RunRequest:
     levels: tuple[str, ...] = ()
     may_fork: bool = False
     alone: Alone | None = None
-    printed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +99,6 @@ class Experiment:
         self.blocks = dict(blocks or {})
         self.guarded = guarded or {}
         self.settings = settings or RunSettings()
-        self.native_texts: list[str] = []  # what native runs printed; "" where that is not known
         self.runs = 0  # that were made, or stored
         self._slowest = 0.0  # seconds of a native run
         self._code = marshal.dumps(launcher.compiled(program))
@@ -118,8 +115,7 @@ class Experiment:
     def native(self, purpose: str = "native run", reference: Values | None = None) -> ProgramRun:
         """A run of the program as it was, judged if there is a reference."""
         # Without a plan or a scheme products on a GPU would run the default of their type.
-        run = self._run(RunRequest(purpose, scheme="native", printed=True), reference)
-        self.native_texts.append(run.printed)
+        run = self._run(RunRequest(purpose, scheme="native"), reference)
         if not self._slowest:
             self._learn(run)
         self._slowest = max(self._slowest, run.seconds)
@@ -157,7 +153,7 @@ class Experiment:
 
     def planned(self, plan: Mapping[str, str], reference: Values, purpose: str) -> ProgramRun:
         """A run under a plan, judged. Raises ProgramError or ShapeError if it fails."""
-        return self._run(RunRequest(purpose, plan, printed=True), reference)
+        return self._run(RunRequest(purpose, plan), reference)
 
     def judged(self, run: ProgramRun, reference: Values) -> ProgramRun:
         """The run with its errors instead of its values."""
@@ -197,7 +193,7 @@ class Experiment:
         first = run.result
         self.comparison = self.comparison.after(run)
         self.settings.executor.modules = first.modules
-        self._work_folder.learn(first.wrote)
+        self._work_folder.wrote = first.wrote
         gpu = executor.usable_gpu(self.backend)
         if gpu is not None and executor.would_run(first, gpu, self.backend):
             self._first = first
@@ -254,7 +250,7 @@ class Experiment:
             if self.comparison.stdout:
                 printed = outputs.printed_text(folder.path)
                 values[outputs.STDOUT] = outputs.printed_numbers(printed)
-            elif request.printed or self.comparison.by_output:
+            elif self._may_read_output(request):
                 with suppress(ProgramError):  # too much to read
                     printed = outputs.printed_text(folder.path)
             run = self._judgeable(result, values, printed)
@@ -265,6 +261,10 @@ class Experiment:
                 names = outputs.readable(executor.changed_files(before, directory))
             output = outputs.raw_output(printed, directory, names)
         return replace(run, values={**run.values, **output})
+
+    def _may_read_output(self, request: RunRequest) -> bool:
+        """Whether a run may be compared by what it prints: the first one shows if others are."""
+        return self.comparison.by_output or not (self._slowest or request.alone)
 
     def _judgeable(self, result: Result, values: Values, printed: str) -> ProgramRun:
         """A run with those of its values that are compared."""
@@ -302,7 +302,7 @@ class Experiment:
             sinks=comparison.sinks,
             with_sinks=comparison.with_sinks,
             directory=directory,
-            stdout=comparison.stdout or request.printed or comparison.by_output,
+            stdout=comparison.stdout or self._may_read_output(request),
             products=self._warm_up_products(request),
             moved=self._first is not None and not self._first.on_gpu,
             alone=request.alone,

@@ -29,12 +29,7 @@ from mixpert_py.tuning.options import Limits, TuningOptions
 NO_FLOW = Dependencies(frozenset(), (), ())
 LIMIT = 300.0  # seconds for one evaluation
 NOT_FOUND = 3  # exit code of a process that finds no such function
-
-
-def require_known(limits: Limits, folder: str) -> None:
-    """Raise MixPertError for a criterion that is not known. folder: see `errors_of`."""
-    for name in limits.metrics:
-        resolve(name, folder)
+ARRAYS, ANSWER = "arrays.npz", "error.json"  # files of that process
 
 
 def errors_of(limits: Limits, folder: str, reference: Values, values: Values) -> dict[str, float]:
@@ -80,7 +75,8 @@ class Comparison:
 
         Raises MixPertError for an unknown criterion.
         """
-        require_known(options.limits, program.path)
+        for name in options.limits.metrics:
+            resolve(name, program.path)
         compare = options.compare
         files = tuple(name for name in compare if name.endswith(outputs.FILE_ENDINGS))
         no_variables = {*files, outputs.STDOUT, SINKS}
@@ -172,68 +168,47 @@ def resolve(name: str, folder: str) -> Criterion:
 
     Raises MixPertError for an unknown name. A module is imported when it is first used.
     """
-    module, colon, function = name.partition(":")
-    if not colon:
-        return criterion.resolve(name)
-    return UserCriterion(module, function, folder)
+    return UserCriterion(name, folder) if ":" in name else criterion.resolve(name)
 
 
 @dataclass(frozen=True, slots=True)
 class UserCriterion:
-    """A user's function(reference, value) → error, called in a process of its own."""
+    """A user's function(reference, value) → error, called in a process of its own.
 
-    module: str
-    function: str
-    folder: str
+    name: `module:function`. path: searched first for the module.
+    """
+
+    name: str
+    path: str
 
     def __call__(self, reference: npt.ArrayLike, value: npt.ArrayLike) -> float:
-        """Raises ProgramError if the function fails, hangs, or returns no number."""
+        """Raises ProgramError if the function is not there, fails, hangs, or returns no number."""
         with files.temporary_folder() as folder:
-            np.save(Path(folder) / "reference.npy", reference, allow_pickle=False)
-            np.save(Path(folder) / "value.npy", value, allow_pickle=False)
-            ended = process.run(
-                process.python(
-                    "mixpert_py.tuning.judge", self.module, self.function, self.folder, folder
-                ),
-                config.child_environment(),
-                LIMIT,
-            )
-            answer = Path(folder) / "error.json"
-            if ended.code == 0 and answer.exists():
-                error = float(json.loads(answer.read_text()))
-                if not error < 0:
-                    return error
+            np.savez(Path(folder, ARRAYS), reference=reference, value=value)
+            command = process.python(__name__, self.name, self.path, folder)
+            ended = process.run(command, config.child_environment(), LIMIT)
+            answer = Path(folder, ANSWER)
+            if ended.code != 0 or not answer.exists():
                 raise ProgramError(
-                    f"criterion {self.module}:{self.function} returned {error:g}; an error is ≥ 0"
+                    f"criterion {self.name} failed; its last lines:\n{ended.last_lines()}"
+                    if ended.code != NOT_FOUND
+                    else f"criterion {self.name}: {ended.last_lines(1)}"
                 )
-        if ended.code == NOT_FOUND:
-            raise ProgramError(f"criterion {self.module}:{self.function}: {ended.last_lines(1)}")
-        raise ProgramError(
-            f"criterion {self.module}:{self.function} failed; its last lines:\n{ended.last_lines()}"
-        )
+            error = float(json.loads(answer.read_text()))
+        if error < 0:
+            raise ProgramError(f"criterion {self.name} returned {error:g}; an error is ≥ 0")
+        return error
 
 
-def main(module: str, function: str, path: str, folder: str) -> None:
+def main(name: str, path: str, folder: str) -> None:
     """The process: evaluate the function on two saved arrays, and save the error."""
     sys.path.insert(0, path)
-    error = _criterion(module, function)(
-        np.load(Path(folder) / "reference.npy"), np.load(Path(folder) / "value.npy")
-    )
-    (Path(folder) / "error.json").write_text(json.dumps(float(error)))
-
-
-def _criterion(module: str, function: str) -> Criterion:
-    """The function. Where there is none, one line says so, and the process ends."""
+    module, _, function = name.partition(":")
     try:
-        found = import_module(module)
-    except ModuleNotFoundError as missing:
-        if not f"{module}.".startswith(f"{missing.name}."):
-            raise  # the module is there, and imports one that is not
-        problem = str(missing)
-    else:
-        if hasattr(found, function):
-            made: Criterion = getattr(found, function)
-            return made
-        problem = f"the module has no {function!r}"
-    print(problem)
-    sys.exit(NOT_FOUND)
+        found: Criterion = getattr(import_module(module), function)
+    except (ModuleNotFoundError, AttributeError) as missing:
+        print(missing)
+        sys.exit(NOT_FOUND)
+    arrays = np.load(Path(folder, ARRAYS))
+    error = float(found(arrays["reference"], arrays["value"]))
+    Path(folder, ANSWER).write_text(json.dumps(error))

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from math import nan
 from typing import Any
 
+import msgspec
+
 from mixpert_py.errors import BudgetError, DeviceError
 from mixpert_py.execution import executor
 from mixpert_py.execution.executor import ProgramRun, is_timeout
@@ -28,12 +30,11 @@ from mixpert_py.tuner.records import (
     median_of,
     plan_key,
 )
-from mixpert_py.tuner.report.unit import clock_unit
+from mixpert_py.tuner.report.summary import clock_unit
 from mixpert_py.tuning.baseline import (
     Baseline,
     establish,
     first_run,
-    profiled_edges,
     profiled_operator,
     why_all_native,
 )
@@ -178,7 +179,10 @@ def prepare(
     if not (project.sites or options.packages or project.uses_torch):
         return NOTHING
     locked = _locked(existing, project.sites)
-    cost = cost or _cost(options)
+    if options.device is not None:
+        cost = cost or DeviceCost.of(options.device)
+    elif emulates(options.backend):
+        cost = cost or int8_products
     require_gpu_for_ladder(options)
     is_timed = cost is None
     settings.trials.begin(_subject(program, project, options, locked, not is_timed, settings.stdin))
@@ -199,8 +203,9 @@ def prepare(
     if may_be_native and (why := why_all_native(first.result.sites)):
         return why
     _announce(experiment, first, is_by_processor)
-    rungs = rungs_for(options, experiment.on_gpu, wide=_is_wide(first))
-    lower = _lower_schemes(rungs)
+    wide = any(is_wide(*site.dtypes) for site in first.result.sites.values())
+    rungs = rungs_for(options, experiment.on_gpu, wide=wide)
+    lower = [name for rung in rungs for name in rung if name != "native"]
     baseline = establish(experiment, first, lower, options.reference, timed=is_timed)
     hold_outs = _hold_outs(experiment, options, project.flow)
     options = replace(options, limits=experiment.comparison.limits)
@@ -209,12 +214,14 @@ def prepare(
         native = median_of(natives).site_seconds
         cost = PairedTimes.of(native, baseline.profile, baseline.alone, lower)
     clock = Clock(natives, baseline.profile, cost)
-    operators = _operators(options, baseline, clock, rungs, project, locked)
+    operators = _operators(options, baseline, clock, lower, project, locked)
     if all(operator.elsewhere for operator in operators):
         return NOTHING
+    # The profile sees edges that the source does not show.
+    seen = {(before, site) for site, it in baseline.profile.items() for before in it.fed_by}
     problem = Problem(
         operators,
-        project.flow.edges | profiled_edges(baseline.profile),
+        project.flow.edges | seen,
         Ladder(rungs),
         options.limits.budget,
         clock.noise,
@@ -230,7 +237,7 @@ def _operators(
     options: TuningOptions,
     baseline: Baseline,
     clock: Clock,
-    rungs: tuple[Rung, ...],
+    lower: list[str],
     project: ProjectSites,
     locked: Mapping[str, Site],
 ) -> tuple[Operator, ...]:
@@ -241,7 +248,7 @@ def _operators(
             sites[site],
             trace,
             clock,
-            _lower_schemes(rungs),
+            lower,
             locked=site in locked,
             sensitivity=options.limits.scale,
             path=project.file_shown(site),
@@ -265,20 +272,14 @@ def _operators(
 
 def _announce(experiment: Experiment, first: ProgramRun, is_by_processor: bool) -> None:
     """Tell how long the tuning takes, where that is long, by the first run."""
-    run = first.seconds
-    alone = experiment.seconds_alone(run) if is_by_processor else 0.0
-    whole = alone + (FEW_RUNS + MOST_RUNS) / 2 * run
+    alone = experiment.seconds_alone(first.seconds) if is_by_processor else 0.0
+    whole = alone + (FEW_RUNS + MOST_RUNS) / 2 * first.seconds
     if whole >= LONG:
-        each, all_runs = (clock_unit((seconds,)).quantity(seconds) for seconds in (run, whole))
+        unit = clock_unit((first.seconds,))
         experiment.settings.announce(
-            f"a tuning takes about {all_runs}: most often {FEW_RUNS} to {MOST_RUNS} runs of the "
-            f"program, of {each} each"
+            f"a tuning takes about {unit.quantity(whole)}: most often {FEW_RUNS} to {MOST_RUNS} "
+            f"runs of the program, of {unit.quantity(first.seconds)} each"
         )
-
-
-def _lower_schemes(rungs: tuple[Rung, ...]) -> list[str]:
-    """The schemes of a ladder below the native product."""
-    return [name for rung in rungs for name in rung if name != "native"]
 
 
 def _locked(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
@@ -300,13 +301,6 @@ def _other_entries(existing: Plan | None, project: ProjectSites) -> tuple[Site, 
         if entry.id not in known
         and (entry.locked or entry.id.partition(":")[0] not in project.modules)
     )
-
-
-def _cost(options: TuningOptions) -> Cost | None:
-    """Predicts times; None: they are measured. Raises DeviceError for an unknown device."""
-    if options.device is not None:
-        return DeviceCost.of(options.device)
-    return int8_products if emulates(options.backend) else None
 
 
 def _hold_outs(
@@ -348,11 +342,6 @@ def _has_residues(options: TuningOptions) -> bool:
     return has_kernels(emulation_of("crt14"), capability)
 
 
-def _is_wide(run: ProgramRun) -> bool:
-    """Tell whether a run made any product of float64's precision."""
-    return any(is_wide(*site.dtypes) for site in run.result.sites.values())
-
-
 def require_gpu_for_ladder(options: TuningOptions) -> None:
     """Raise DeviceError where nothing could run under the ladder's schemes."""
     needs_gpu = options.ladder not in HOST_LADDERS and options.backend is None
@@ -376,28 +365,18 @@ def _subject(
     Packages and the files that the program reads are not among it: a verification shows whether
     they have changed.
     """
-    origin = provenance(program, options.backend, options.command)
     gpu = executor.usable_gpu(options.backend)
-    packages = [[package.name, package.version] for package in described(options.packages)]
+    origin = msgspec.structs.replace(provenance(program, options.backend, ""), date="")
     return {
-        **({"packages": packages} if packages else {}),
-        "source": origin.sha256,
+        "options": msgspec.to_builtins(replace(options, command="", time_limit=None)),
+        "origin": msgspec.to_builtins(origin),
+        "packages": [[package.name, package.version] for package in described(options.packages)],
         "imports": project.sources[1:],
         "stdin": stdin and hashlib.sha256(stdin).hexdigest(),
         "module": program.module,
         "arguments": program.argv[1:],
-        "limits": options.limits.record(),
-        "reference": options.reference,
-        "compare": options.compare,
-        "backend": origin.backend,
-        "search": [options.search, options.until, options.stricter, options.margin],
-        "hold_out": options.hold_outs,
-        "ladder": options.ladder,
         "gpu": None if gpu is None else gpu.name,
         "locked": {site: [entry.scheme, entry.block] for site, entry in locked.items()},
         "predicted": predicted,
-        "device": options.device,
-        "versions": origin.versions,
         "cpu": processor.name(),
-        "blas_threads": origin.blas_threads,
     }

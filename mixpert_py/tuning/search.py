@@ -1,26 +1,31 @@
 """`mixpert tune` from a prepared program to its plan: search, verification, and the plan."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from mixpert_py.errors import BudgetError
-from mixpert_py.plan import Criterion, Plan
+from mixpert_py.plan import Plan
 from mixpert_py.runtime.schemes import get
 from mixpert_py.sources.packages import described
 from mixpert_py.tuner.ratio import Pace
-from mixpert_py.tuner.records import Outcome, Reason, Schemes, Trial
+from mixpert_py.tuner.records import Outcome, Reason, Schemes, largest_of_each
 from mixpert_py.tuner.report.record import Gain, searched_gain
-from mixpert_py.tuner.report.summary import SHORT_PROGRAM, START_UP
-from mixpert_py.tuner.report.unit import budget_text, share_text, small_entries
+from mixpert_py.tuner.report.summary import (
+    SHORT_PROGRAM,
+    START_UP,
+    budget_text,
+    share_text,
+    small_entries,
+)
 from mixpert_py.tuner.search import tune
 from mixpert_py.tuner.searches import SEARCHES
-from mixpert_py.tuning import record
 from mixpert_py.tuning.clock import PairedTimes
 from mixpert_py.tuning.hold_out import HoldOutErrors
-from mixpert_py.tuning.options import DIFFERING, Limits, TuningOptions
+from mixpert_py.tuning.options import DIFFERING, Limits
 from mixpert_py.tuning.prepare import MOST_RUNS, Prepared
+from mixpert_py.tuning.record import criteria, provenance, site_entry
 from mixpert_py.tuning.verify import Verification, notes_on, summary, verify
 
 COUNTS = 0.05  # of the time: products that save less do not leave a tuning undecided
@@ -99,7 +104,9 @@ def tune_program(prepared: Prepared) -> TuningResult:
     outcome, verification = _verified(prepared, outcome)
     complete = outcome.lowered and not outcome.interrupted
     # A gain that is small by the products' own times, and that runs do not show, is none.
-    doubtful = (Pace.NOT_FASTER, *([Pace.UNCLEAR] if _saved(outcome) < COUNTS else []))
+    before = outcome.start.seconds
+    is_small = (1 - outcome.best.seconds / before if before else 0.0) < COUNTS
+    doubtful = (Pace.NOT_FASTER, *[Pace.UNCLEAR] * is_small)
     reverted = complete and not clock.predicts and verification.pace in doubtful
     unclear = not (reverted or clock.predicts or outcome.interrupted) and _is_unclear(
         outcome, verification
@@ -110,18 +117,27 @@ def tune_program(prepared: Prepared) -> TuningResult:
     if reverted:
         outcome = _taken_back(outcome, prepared.problem.start)
     # What a plan changes is of no interest once the plan was taken back.
-    shown = replace(verification, counts={}, printed="") if reverted else verification
-    notes = (
-        *_notes(prepared, outcome, shown),
-        *_start_up(verification, is_timed=complete and not clock.predicts),
-        *_kept(options, budget, outcome.plan),
-    )
+    shown = replace(verification, counts={}) if reverted else verification
+    notes = _notes(prepared, outcome, shown, budget)
     at_search = outcome.interrupted or reverted
     errors = outcome.best.errors if at_search else verification.errors
-    criteria = record.criteria(
-        options.limits, options.reference, errors, hold_out.values if hold_out else None
+    experiment = prepared.experiment
+    origin = provenance(
+        experiment.program, options.backend, options.command, Pace.UNCLEAR if unclear else ""
     )
-    plan = plan_of(prepared, outcome, outcome.plan, criteria, gain=Pace.UNCLEAR if unclear else "")
+    choice = experiment.comparison.choice
+    left_out = list(choice.left_out if choice else ())[:1000]
+    plan = Plan(
+        provenance=msgspec.structs.replace(origin, left_out=left_out),
+        package=described(options.packages),
+        criterion=criteria(
+            options.limits, options.reference, errors, hold_out.values if hold_out else {}
+        ),
+        site=[
+            *(site_entry(it, experiment.blocks, clock.predicts) for it in outcome.verdicts),
+            *prepared.other_entries,
+        ],
+    )
     return TuningResult(
         outcome,
         plan,
@@ -134,24 +150,6 @@ def tune_program(prepared: Prepared) -> TuningResult:
         device=clock.device,
         notes=notes,
     )
-
-
-def _kept(options: TuningOptions, budget: float, plan: Schemes) -> list[str]:
-    """A sentence on the part of the budget that the search left for other data."""
-    has_errors = any(get(scheme).error for scheme in plan.values())
-    if not (has_errors and options.margin and options.limits.budget):
-        return []
-    if budget == options.limits.budget:
-        return ["The program natively needs the whole budget: none is kept for other data."]
-    searched = f", {budget_text(budget)}" if options.limits.only else ""
-    part = share_text(1 - options.margin)
-    return [f"Tuned to {part} of the budget{searched}; the rest is kept for other data."]
-
-
-def _start_up(verification: Verification, *, is_timed: bool) -> list[str]:
-    """A sentence on the time that `mixpert run` adds, where a short program is faster."""
-    is_faster = is_timed and verification.pace is Pace.FASTER
-    return [START_UP] if is_faster and verification.native_seconds < SHORT_PROGRAM else []
 
 
 def _taken_back(outcome: Outcome, start: Schemes) -> Outcome:
@@ -171,8 +169,13 @@ def _taken_back(outcome: Outcome, start: Schemes) -> Outcome:
     return replace(outcome, plan=dict(start), verdicts=verdicts, best=outcome.start)
 
 
-def _notes(prepared: Prepared, outcome: Outcome, verification: Verification) -> tuple[str, ...]:
-    """The sentences on what was compared, on entries that no error shows, decisions and counts."""
+def _notes(
+    prepared: Prepared, outcome: Outcome, verification: Verification, budget: float
+) -> tuple[str, ...]:
+    """The sentences on what was compared, on entries that no error shows, decisions and counts, on
+    start-up, and on what of the budget is kept for other data. budget: that of the search.
+    """
+    options = prepared.options
     found = list(notes_on(prepared.experiment, verification))
     for verdict in outcome.verdicts:
         # All of these have one scale a row; `crt` itself keeps a bound for every element.
@@ -180,33 +183,23 @@ def _notes(prepared: Prepared, outcome: Outcome, verification: Verification) -> 
         if has_one_scale and (hint := small_entries(verdict.operator.profile.spread)):
             place = f"line {verdict.operator.place}, {verdict.operator.expression}"
             found.append(f"{place} ({verdict.after}): {hint}. To judge them: --criterion mred")
-    if not outcome.interrupted:
-        found += decisive_products(outcome, prepared.options.limits)
+    is_whole = not outcome.interrupted
+    if is_whole:
+        found += _changed_decisions(outcome, options.limits)
+    is_faster = is_whole and outcome.lowered and verification.pace is Pace.FASTER
+    is_short = verification.native_seconds < SHORT_PROGRAM
+    if is_faster and is_short and not prepared.clock.predicts:
+        found.append(START_UP)
+    has_errors = any(get(scheme).error for scheme in outcome.plan.values())
+    if has_errors and options.margin and options.limits.budget:
+        searched = f", {budget_text(budget)}" if options.limits.only else ""
+        part = share_text(1 - options.margin)
+        found.append(
+            "The program natively needs the whole budget: none is kept for other data."
+            if budget == options.limits.budget
+            else f"Tuned to {part} of the budget{searched}; the rest is kept for other data."
+        )
     return tuple(found)
-
-
-def plan_of(
-    prepared: Prepared,
-    outcome: Outcome,
-    schemes: Schemes,
-    criteria: list[Criterion],
-    gain: str = "",
-) -> Plan:
-    """The plan file of a search. schemes: those that are written. gain: see Provenance."""
-    options, experiment = prepared.options, prepared.experiment
-    origin = record.provenance(experiment.program, options.backend, options.command, gain)
-    choice = experiment.comparison.choice
-    return Plan(
-        provenance=msgspec.structs.replace(
-            origin, left_out=list(choice.left_out if choice else ())[:1000]
-        ),
-        package=described(options.packages),
-        criterion=criteria,
-        site=[
-            *record.sites(outcome, schemes, experiment.blocks, predicted=prepared.clock.predicts),
-            *prepared.other_entries,
-        ],
-    )
 
 
 def _verified(prepared: Prepared, outcome: Outcome) -> tuple[Outcome, Verification]:
@@ -229,11 +222,6 @@ def _verified(prepared: Prepared, outcome: Outcome) -> tuple[Outcome, Verificati
     return outcome, summary(baseline.natives, baseline.natives)
 
 
-def _saved(outcome: Outcome) -> float:
-    """The part of the program's time that the plan saves by the search's figures."""
-    return 1 - outcome.best.seconds / outcome.start.seconds if outcome.start.seconds else 0.0
-
-
 def _is_unclear(outcome: Outcome, verification: Verification) -> bool:
     """Whether measured times do not tell if the plan, or any other, is faster than the program."""
     if outcome.lowered:
@@ -246,50 +234,16 @@ def _is_unclear(outcome: Outcome, verification: Verification) -> bool:
     )
 
 
-def decisive_products(outcome: Outcome, limits: Limits) -> Iterator[str]:
-    """A sentence for each decision that a run of the search changed too much, with its product.
+def _changed_decisions(outcome: Outcome, limits: Limits) -> Iterator[str]:
+    """A sentence for each decision that a run of the search changed too much.
 
-    Decisions are labels, indices and truth values. A product decides if lowering it alone changes
-    more than is allowed; the runs show that as far as they differ in one product.
+    Decisions are labels, indices and truth values.
     """
-    operators = {verdict.operator.id: verdict.operator for verdict in outcome.verdicts}
-    trials = [trial for trial in outcome.trials if trial.measurement.problem is None]
-    for name in dict.fromkeys(name for trial in trials for name in trial.measurement.errors):
+    shares = largest_of_each(trial.measurement.errors for trial in outcome.trials)
+    for name, share in shares.items():
         limit = limits.of(name)
-        if limit.metric != DIFFERING:
-            continue
-        changing = [t for t in trials if not t.measurement.errors[name] <= limit.budget]
-        if not changing:
-            continue
-        passing = [t for t in trials if t.measurement.errors[name] <= limit.budget]
-        found = _told_apart(changing, passing)
-        trial = min(changing, key=lambda it: len(_different(it, outcome.trials[0])))
-        where, how = "several products", "with all of them lowered"
-        if found is not None:
-            trial, site = found
-            operator = operators[site]
-            line = f"line {operator.place}, " if operator.line else ""
-            where, how = f"{line}{operator.expression or site}", f"under {trial.plan[site]}"
-        share = share_text(trial.measurement.errors[name])
-        yield (
-            f"{name} hangs on {where}: {how}, {share} of it differ. --error {name}=SHARE allows a "
-            "share."
-        )
-
-
-def _told_apart(changing: Sequence[Trial], passing: Sequence[Trial]) -> tuple[Trial, str] | None:
-    """A run that changed a decision, and the one product that sets it apart from one that did not.
-
-    The one with the fewest lowered products is best: the start is the first of those that passed.
-    """
-    for reference in passing:
-        for trial in changing:
-            different = _different(trial, reference)
-            if len(different) == 1:
-                return trial, different[0]
-    return None
-
-
-def _different(trial: Trial, other: Trial) -> list[str]:
-    """The sites whose schemes differ."""
-    return [site for site in trial.plan if trial.plan[site] != other.plan[site]]
+        if limit.metric == DIFFERING and not share <= limit.budget:
+            yield (
+                f"{name}: {share_text(share)} of it differed in a plan that was refused. --error "
+                f"{name}=SHARE allows a share."
+            )

@@ -3,9 +3,10 @@
 A search that measures the same takes the same steps. So a resumed tuning requests the runs that
 were made in the same order, and is given them from the file.
 
-The file has one JSON object on each line: `Begun`, then `Run` for each run, then `Ended`. One write
-adds a line. A process that is killed leaves at most one line without its end, which is dropped. A
-new tuning replaces the file, and keeps the last `Ended`, which tells about the plan that is there.
+The file has one JSON object on each line: `Begun`, `Run` for each run, and `Ended`, which alone is
+left of a finished tuning. One write adds a line. A process that is killed leaves at most one line
+without its end, which is dropped. A new tuning replaces the file with its first run, and keeps the
+last `Ended`, which tells about the plan that is there.
 """
 
 import json
@@ -21,7 +22,7 @@ import msgspec
 import numpy as np
 
 from mixpert_py import files
-from mixpert_py.errors import MixPertError, ProgramError, one_line, writing
+from mixpert_py.errors import MixPertError, ProgramError, one_line
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result
 
@@ -95,23 +96,13 @@ def latest(plan: Path) -> dict[str, Any] | None:
     return ends[-1].record if ends else None
 
 
-def save_record(plan: Path, record: Mapping[str, Any]) -> None:
-    """Store the record of a plan whose runs are stored beside another one.
-
-    Raises MixPertError where that cannot be written.
-    """
-    if (path := beside(plan)) is not None:
-        with writing(path):
-            files.replace(path, _line(Ended(True, dict(record))), 0o600)
-
-
 class Trials:
     """The runs of one tuning.
 
     path: the file; None: nothing is stored. resume: whether to take over the runs of the last
     tuning, if that is unfinished and has the same subject. say: called with a message about the
     tuning that is resumed, and with one if no more runs can be stored, which does not end the
-    tuning.
+    tuning. has_runs: whether the file has runs that a resumed tuning would take over.
     """
 
     def __init__(
@@ -120,17 +111,12 @@ class Trials:
         resume: bool = False,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self._path = path
+        self._path = self._place = path
         self._resume = resume
         self._say = say
         self._first: list[Entry] = []  # lines that are written with the first run
-        self._inode: int | None = None  # of the file, once this tuning has a run in it
         self._made: dict[tuple[str, str], deque[Run]] = defaultdict(deque)
-
-    @property
-    def has_runs(self) -> bool:
-        """Whether runs are stored, and there are some that a resumed tuning would take over."""
-        return self._inode is not None
+        self.has_runs = False
 
     def begin(self, subject: Mapping[str, Any]) -> None:
         """Begin or resume the tuning of a subject, which is everything that its runs depend on.
@@ -155,7 +141,7 @@ class Trials:
                 return
         # The file is made with the first run, so that a program that fails leaves none.
         self._first = [*[entry for entry in entries if isinstance(entry, Ended)][-1:], begun]
-        if self._resume and self._inode is None:
+        if self._resume and not self.has_runs:
             self._say("no unfinished tuning of this program with these options; it begins anew")
 
     def take(self, purpose: str, plan: Mapping[str, str]) -> ProgramRun | None:
@@ -170,13 +156,10 @@ class Trials:
         if run.problem is not None:
             raise ProgramError(run.problem)
         assert run.result is not None
-        try:
-            values = {
-                array.name: np.frombuffer(array.content, array.dtype).reshape(array.shape).copy()
-                for array in run.values
-            }
-        except (ValueError, TypeError):  # the file is damaged: the run is made again
-            return None
+        values = {
+            array.name: np.frombuffer(array.content, array.dtype).reshape(array.shape).copy()
+            for array in run.values
+        }
         return ProgramRun(run.result, values, run.error, run.worst, run.errors)
 
     def store(self, purpose: str, plan: Mapping[str, str], run: ProgramRun) -> None:
@@ -194,67 +177,63 @@ class Trials:
         if purpose == TRIAL:
             self._add(Run(purpose, dict(plan), problem=problem))
 
-    def end(self, record: Mapping[str, Any], finished: bool) -> None:
-        """Store the record of the plan that was written; values go from a finished tuning's runs.
+    def end(self, plan: Path, record: Mapping[str, Any], finished: bool) -> None:
+        """Store the record of a plan file that was written, beside it.
 
-        A finished tuning is not resumed.
+        A finished tuning is not resumed: its runs are dropped.
         """
-        if not self.has_runs or self._path is None:
-            return
-        ended = Ended(finished, dict(record))
-        if not finished:
-            self._write(self._append, ended)
+        path, ended = beside(plan), Ended(finished, dict(record))
+        if path is None or (path == self._place and not self.has_runs):
             return
         try:
-            entries = _without_values(_read(self._path))
+            if path == self._place and not finished:
+                _append(path, ended)
+            else:
+                _replace(path, [ended])
         except (OSError, MixPertError) as error:
             self._give_up(error)
-        else:
-            self._write(self._replace, [*entries, ended])
 
     def _take_over(self, path: Path, subject: str, entries: list[Entry]) -> None:
         begun = next((entry for entry in entries if isinstance(entry, Begun)), None)
         is_finished = entries and isinstance(entries[-1], Ended) and entries[-1].finished
         if begun is None or begun.subject != subject or is_finished:
             return
-        self._replace(path, entries)  # without a line that is torn
+        _replace(path, entries)  # without a line that is torn
+        self.has_runs = True
         runs = [entry for entry in entries if isinstance(entry, Run)]
         for run in runs:
             self._made[run.purpose, _text_of(run.plan)].append(run)
         self._say(f"the tuning of {begun.begun[:16]} UTC goes on; runs made: {len(runs)}")
 
     def _add(self, run: Run) -> None:
-        if self._inode is None:
-            self._write(self._replace, [*self._first, run])
-        else:
-            self._write(self._append, run)
-
-    def _replace(self, path: Path, entries: list[Entry]) -> None:
-        # The values of a program's results are for nobody else.
-        files.replace(path, b"".join(map(_line, entries)), 0o600)
-        self._inode = path.stat().st_ino
-
-    def _append(self, path: Path, entry: Entry) -> None:
-        with path.open("ab", buffering=0) as file:
-            if os.fstat(file.fileno()).st_ino != self._inode:
-                raise OSError("another tuning has replaced it")
-            line = _line(entry)
-            if file.write(line) != len(line):
-                raise OSError("a line did not fit")
-            os.fsync(file.fileno())
-
-    def _write(self, step: Callable[[Path, Any], None], content: object) -> None:
-        """Write to the file; once that has failed, nothing more is written."""
-        if self._path is not None:
-            try:
-                step(self._path, content)
-            except (OSError, MixPertError) as error:
-                self._give_up(error)
+        """Write a run to the file; once that has failed, nothing more is written."""
+        if self._path is None:
+            return
+        try:
+            if self.has_runs:
+                _append(self._path, run)
+            else:
+                _replace(self._path, [*self._first, run])
+            self.has_runs = True
+        except (OSError, MixPertError) as error:
+            self._give_up(error)
 
     def _give_up(self, error: Exception, more: str = "") -> None:
-        self._say(f"{self._path}: runs are not kept from here on: {one_line(error)}{more}")
-        self._path = self._inode = None
+        self._say(f"{self._place}: runs are not kept from here on: {one_line(error)}{more}")
+        self._path, self.has_runs = None, False
         self._made.clear()
+
+
+def _replace(path: Path, entries: list[Entry]) -> None:
+    # The values of a program's results are for nobody else.
+    files.replace(path, b"".join(map(_line, entries)), 0o600)
+
+
+def _append(path: Path, entry: Entry) -> None:
+    with path.open("ab") as file:
+        file.write(_line(entry))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _text_of(plan: Mapping[str, str]) -> str:
@@ -282,11 +261,3 @@ def _read(path: Path) -> list[Entry]:
             "out of the way"
         ) from None
     return entries
-
-
-def _without_values(entries: list[Entry]) -> list[Entry]:
-    return [
-        msgspec.structs.replace(entry, values=[]) if isinstance(entry, Run) else entry
-        for entry in entries
-        if not isinstance(entry, Ended)
-    ]

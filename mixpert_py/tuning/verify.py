@@ -13,11 +13,10 @@ from statistics import median
 from time import perf_counter
 
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError
-from mixpert_py.execution import outputs
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.outputs import Values
 from mixpert_py.launch.launcher import Program
-from mixpert_py.plan import Criterion, Plan, Site, module_of
+from mixpert_py.plan import Criterion, Plan, module_of
 from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.tuner.ratio import OF_RUNS, SMALLEST_GAIN, Pace, Ratio
@@ -25,7 +24,7 @@ from mixpert_py.tuner.records import largest_of_each
 from mixpert_py.tuner.report.record import Gain, finite
 from mixpert_py.tuning.baseline import establish, first_run
 from mixpert_py.tuning.experiment import Experiment, RunSettings
-from mixpert_py.tuning.options import TuningOptions
+from mixpert_py.tuning.options import TuningOptions, listed
 from mixpert_py.tuning.project_sites import (
     handed_input,
     library_modules,
@@ -37,8 +36,6 @@ from mixpert_py.tuning.record import criteria
 
 LEAST_PAIRS, MOST_PAIRS = 3, len(OF_RUNS) + 1  # of runs that are timed: the two looks at them
 FEWEST_PAIRS = 2  # after a long search, where times of products alone are known as well
-RELATIVE = ("frobenius", "max-relative", "mred")  # criteria whose budget is a relative error
-DIFFERENCE = 1e-2  # of printed numbers that counts beside other criteria
 MOST_COUNTS = 3  # that a line lists
 SECONDS = 60.0  # after which no other pair is begun, once there are two
 
@@ -54,8 +51,7 @@ class Verification:
     lowers; ratio: of these, by pairs of runs, pooled with that of the products made by themselves
     where a tuning knows it; whole: of the whole runs. counts: an integer of
     the program, or a call site for the number of its calls → what it is natively, and under the
-    plan, where these differ: most often a number of iterations. printed: a line of numbers that the
-    program prints natively, and as it is under the plan, if any differs by more than the budget.
+    plan, where these differ: most often a number of iterations.
     """
 
     error: float
@@ -67,7 +63,6 @@ class Verification:
     whole: Ratio = field(default_factory=Ratio)
     errors: Mapping[str, float] = field(default_factory=dict)
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    printed: str = ""
 
     @property
     def lowered(self) -> float:
@@ -82,24 +77,20 @@ class Verification:
         limit of Amdahl (1967). Where whole runs show for certain that the gain is smaller, such as
         by more iterations, theirs counts.
         """
-        return self.whole if self._is_lost else self._carried
+        return self.whole if self._is_lost else self._carried(self.native_seconds)
 
     @property
     def pace(self) -> Pace:
         """Whether the plan is faster, by the products that it lowers."""
         return self.whole.pace if self._is_lost else self.ratio.pace
 
-    @property
-    def _carried(self) -> Ratio:
-        return self._carried_by(self.native_seconds)
-
-    def _carried_by(self, seconds: float) -> Ratio:
+    def _carried(self, seconds: float) -> Ratio:
         """The ratio of a program of this native time, of which the products are lowered."""
         return self.ratio.of_part(min(self.native_lowered / seconds, 1.0) if seconds else 0.0)
 
     @property
     def _is_lost(self) -> bool:
-        return self.whole.least > self._carried.most
+        return self.whole.least > self._carried(self.native_seconds).most
 
     def gain(self, pace: Pace | None, native_seconds: float | None = None) -> Gain:
         """The gain that every report shows. pace: None where nothing was lowered or timed.
@@ -108,7 +99,7 @@ class Verification:
         that of these runs. The lowered products save as much of it as of these runs.
         """
         before = finite(self.native_seconds if native_seconds is None else native_seconds)
-        ratio = self.whole if self._is_lost else self._carried_by(before or self.native_seconds)
+        ratio = self.whole if self._is_lost else self._carried(before or self.native_seconds)
         if before is None or pace is not Pace.FASTER:
             return Gain(before=before, after=before, verdict="" if pace is None else pace.value)
         return Gain(
@@ -118,21 +109,6 @@ class Verification:
             least=1 / ratio.most,
             most=1 / ratio.least if ratio.least > 0 else None,
             verdict="faster",
-        )
-
-    @property
-    def sentences(self) -> list[str]:
-        """What is not judged, and differs."""
-        found = [f"Under the plan the program prints other numbers, {self.printed}."]
-        return [*(found if self.printed else []), *([self._counted] if self.counts else [])]
-
-    @property
-    def _counted(self) -> str:
-        listed = [f"{name} {b} (natively {a})" for name, (a, b) in self.counts.items()]
-        more = len(listed) - MOST_COUNTS
-        return (
-            f"Under the plan the program counts differently: {', '.join(listed[:MOST_COUNTS])}"
-            f"{f' and {more} more' if more > 0 else ''}."
         )
 
 
@@ -182,27 +158,22 @@ def _run_in_turn(
     """
     natives: list[ProgramRun] = []
     planned: list[ProgramRun] = []
-    lowered, end = lowered_by(plan), perf_counter() + SECONDS
+    lowered = [site for site, scheme in plan.items() if scheme != "native"]
+    end = perf_counter() + SECONDS
     while True:
-        is_odd = len(natives) % 2
-        for is_planned in (True, False) if is_odd else (False, True):
-            if is_planned:
-                planned.append(experiment.planned(plan, reference, "verification, planned"))
-            else:
-                natives.append(experiment.native("verification, native", reference))
+        is_planned_first = len(natives) % 2 == 1
+        if is_planned_first:
+            planned.append(experiment.planned(plan, reference, "verification, planned"))
+        natives.append(experiment.native("verification, native", reference))
+        if not is_planned_first:
+            planned.append(experiment.planned(plan, reference, "verification, planned"))
         if len(natives) >= most or (len(natives) >= LEAST_PAIRS and perf_counter() > end):
             break
         if len(natives) == LEAST_PAIRS:
             ratio = pair_ratio(natives, planned, lowered, alone)
             if ratio.pace is not Pace.UNCLEAR:
                 break
-    found = summary(natives, planned, lowered, alone)
-    return replace(found, printed=_different_line(experiment, planned[-1])), planned[-1]
-
-
-def lowered_by(plan: Mapping[str, str]) -> list[str]:
-    """The sites that a plan does not leave native."""
-    return [site for site, scheme in plan.items() if scheme != "native"]
+    return summary(natives, planned, lowered, alone), planned[-1]
 
 
 def summary(
@@ -230,27 +201,6 @@ def summary(
         errors=largest_of_each(run.errors for run in planned),
         counts=_different_counts(natives, planned),
     )
-
-
-def _different_line(experiment: Experiment, planned: ProgramRun) -> str:
-    """The printed line that differs most from that of the native runs; see `Verification`.
-
-    Lines that differ between native runs, such as times, are left out, and nothing is known unless
-    there are two of these: a stored run has no text. Nor are numbers told that are compared.
-    """
-    texts = [text.splitlines() for text in experiment.native_texts if text]
-    if not planned.printed or len(texts) < 2 or len({len(lines) for lines in texts}) > 1:
-        return ""
-    if outputs.STDOUT in experiment.comparison.sources:
-        return ""
-    steady = [len(set(lines)) == 1 for lines in zip(*texts, strict=True)]
-    before, after = texts[0], planned.printed.splitlines()
-    for at in (at for at, is_steady in enumerate(steady) if not is_steady):
-        before[at] = ""
-        after[at : at + 1] = [""]
-    limits = experiment.comparison.limits
-    most = limits.budget if limits.metric in RELATIVE else DIFFERENCE
-    return outputs.largest_difference("\n".join(before), "\n".join(after), most)
 
 
 def _different_counts(
@@ -326,8 +276,7 @@ class PlanVerdict:
     @property
     def outside(self) -> int:
         """Calls whose product was less accurate than when the plan was made, and ran natively."""
-        counts = (reasons.get(Reason.OUTSIDE_PLAN, 0) for reasons in self.fallbacks.values())
-        return sum(counts)
+        return sum(reasons.get(Reason.OUTSIDE_PLAN, 0) for reasons in self.fallbacks.values())
 
     @property
     def values(self) -> list[Criterion]:
@@ -355,17 +304,19 @@ def check_plan(
     lacks a value that has a limit of its own, BudgetError if it is too noisy for its limit.
     """
     project = read_sites(program, options.packages)
-    modules = [module_of(site.id) for site in plan.site]
-    libraries = library_modules(modules, options.packages)
     planned_sites = [site.id for site in plan.site]
+    libraries = library_modules(map(module_of, planned_sites), options.packages)
     project = with_libraries(project, libraries, planned_sites)
     project = with_torch(project, {}, planned_sites)
     entries = {site: entry for site in project.sites if (entry := plan.find(site)) is not None}
-    stale = _stale(plan, entries, project.modules)
+    known = {entry.id for entry in entries.values()}
+    stale = tuple(
+        site for site in planned_sites if site not in known and module_of(site) in project.modules
+    )
     if not entries:
         return PlanVerdict(options, problem="it has none of the plan's call sites", stale=stale)
     schemes = {site: entry.scheme for site, entry in entries.items()}
-    if not lowered_by(schemes):
+    if set(schemes.values()) == {"native"}:
         return PlanVerdict(options, stale=stale)
     compare = options.compare or _compared(plan.provenance.command)
     experiment = Experiment(
@@ -406,19 +357,12 @@ def check_plan(
 
 def notes_on(experiment: Experiment, verification: Verification) -> tuple[str, ...]:
     """Sentences on what was compared, and on counts that differ under the plan."""
-    choice = experiment.comparison.choice
+    choice, counts = experiment.comparison.choice, verification.counts
     compared = choice.sentence if choice else f"Compared: {', '.join(verification.errors)}."
-    return (compared, *verification.sentences)
-
-
-def _stale(plan: Plan, entries: Mapping[str, Site], modules: Sequence[str]) -> tuple[str, ...]:
-    """The plan's sites of these modules that the program lacks."""
-    known = {entry.id for entry in entries.values()}
-    return tuple(
-        site.id
-        for site in plan.site
-        if site.id not in known and site.id.partition(":")[0] in modules
-    )
+    if not counts:
+        return (compared,)
+    changed = listed((f"{name} {b} (natively {a})" for name, (a, b) in counts.items()), MOST_COUNTS)
+    return compared, f"Under the plan the program counts differently: {changed}."
 
 
 def _compared(command: str) -> tuple[str, ...]:
@@ -427,6 +371,5 @@ def _compared(command: str) -> tuple[str, ...]:
         words = shlex.split(command)
     except ValueError:  # a person may have written it
         return ()
-    apart = [value for word, value in pairwise(words) if word == "--compare"]
-    joined = [word.removeprefix("--compare=") for word in words if word.startswith("--compare=")]
-    return (*apart, *joined)
+    joined = (word.removeprefix("--compare=") for word in words if word.startswith("--compare="))
+    return (*(value for word, value in pairwise(words) if word == "--compare"), *joined)

@@ -34,7 +34,7 @@ from mixpert_py.tuner.records import Ladder, Measurement, Outcome
 from mixpert_py.tuner.records import Problem as TunedProblem
 from mixpert_py.tuner.search import tune
 from mixpert_py.tuner.searches import predictive
-from mixpert_py.tuning.baseline import profiled_edges, profiled_operator
+from mixpert_py.tuning.baseline import profiled_operator
 from mixpert_py.tuning.clock import Clock, int8_products
 from tests.benchmarks.app_list import App
 from tests.benchmarks.arrays import Array
@@ -340,7 +340,8 @@ def tuned_plan(
             return clock.native
         return clock(trials(plan), plan)
 
-    edges = frozenset(sample.edges | profiled_edges(found))
+    fed = {(before, site) for site, trace in found.items() for before in trace.fed_by}
+    edges = frozenset(sample.edges | fed)
     problem = TunedProblem(tuple(operators), edges, Ladder(ladder(LADDER)), budget, clock.noise)
     outcome = tune(measure, problem, search=predictive)
     return outcome, trials.count - before

@@ -481,7 +481,7 @@ def test_products_that_did_not_run_are_not_compared(run: Run, capsys: Read) -> N
 
 NO_TUNING = {
     "": ("y = a @ a", "give --error BUDGET"),
-    "--error -1": ("y = a @ a", "--error is a number of at least 0"),
+    "--error -1": ("y = a @ a", "--error is a number from 0"),
     "--error 1 --error 2": ("y = a @ a", "give one bare --error BUDGET"),
     "--error 1 --scheme int8x6": ("y = a @ a", "neither --plan nor --scheme"),
     "--error 1 --backend cuda --device h200": ("y = a @ a", "backend 'cuda'"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from mixpert_py.errors import MixPertError, visible
-from mixpert_py.tuner.report.unit import budget_text
+from mixpert_py.tuner.report.summary import budget_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

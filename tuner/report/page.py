@@ -10,8 +10,7 @@ from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report import figures, summary
 from mixpert_py.tuner.report.figures import GROUND, INK, LEVELS, SOFT
 from mixpert_py.tuner.report.record import OperatorEntry, Record
-from mixpert_py.tuner.report.summary import chosen, error_name, time_unit
-from mixpert_py.tuner.report.unit import error_text
+from mixpert_py.tuner.report.summary import chosen, error_name, error_text, time_unit
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -226,6 +226,7 @@ def finite(value: float | None) -> float | None:
 
 def _operator(verdict: Verdict, share: float) -> OperatorEntry:
     operator, profile = verdict.operator, verdict.operator.profile
+    was_sampled = profile.sampled > 0
     return OperatorEntry(
         id=operator.id,
         line=operator.line,
@@ -244,11 +245,11 @@ def _operator(verdict: Verdict, share: float) -> OperatorEntry:
         reason=str(verdict.reason),
         detail=verdict.detail,
         sampled=profile.sampled,
-        spread=profile.spread if profile.sampled else None,
-        int8_loss=profile.int8_loss if profile.sampled else None,
-        cancellation=profile.cancellation if profile.sampled else None,
+        spread=profile.spread if was_sampled else None,
+        int8_loss=profile.int8_loss if was_sampled else None,
+        cancellation=profile.cancellation if was_sampled else None,
         transfer=profile.transfer,
-        fed_by=profile.fed_by if profile.sampled else None,
+        fed_by=profile.fed_by if was_sampled else None,
         callers=profile.callers,
     )
 

@@ -1,21 +1,17 @@
-"""The words and numbers of a tuning that its printed summary and its page share."""
+"""The words and numbers of a tuning that its printed summary and its page share.
+
+All times of a report are in one unit.
+"""
 
 from collections.abc import Iterable, Mapping
-from math import inf
+from dataclasses import dataclass
+from math import inf, isclose, isfinite
 from statistics import median
 
 from mixpert_py.errors import counted
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.record import Gain, OperatorEntry, Record, TrialEntry, ValueEntry
-from mixpert_py.tuner.report.unit import (
-    PRODUCTS,
-    Unit,
-    budget_text,
-    clock_unit,
-    error_text,
-    share_text,
-)
 
 NO_GAIN = ", no measurable gain"
 # How times were compared: `python` itself lets OpenBLAS's idle threads spin for longer.
@@ -26,6 +22,9 @@ SAME_SETTINGS = (
 # A gain of a program that takes less seconds may be lost where `mixpert run` starts it.
 SHORT_PROGRAM = 1.0
 START_UP = "Not counted: `mixpert run` starts about 0.1 s later than Python."
+# Bits of exponent spread from which words point it out: most entries of a row then keep some 30 of
+# their 53 bits under crt14, and 4 of 24 under int8x6.
+SPREAD_SHOWN_FROM = 20.0
 COLORS = 6  # of levels below native, most accurate first; the style sheet has them
 
 # The meaning of a reason: for a trial, or for the level below the one that an operator has.
@@ -55,6 +54,86 @@ MEANING: Mapping[str, str] = {
     Reason.START_OVER_BUDGET: "The program exceeded the budget before anything was lowered.",
     Reason.INTERRUPTED: "The search was interrupted before it finished with the product.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The unit of time of a report; a second, or a slice product, is `per_second` of it.
+
+    whole: whole counts are written without decimals.
+    """
+
+    name: str
+    per_second: float
+    whole: bool = False
+
+    def number(self, seconds: float | None) -> str:
+        """The number without the unit: three digits, fewer where it is far below the unit."""
+        if seconds is None or not isfinite(seconds):
+            return "–"
+        count = seconds * self.per_second
+        if abs(count) >= 1e6:
+            return f"{count:.2e}"
+        if abs(count) >= 100 or (self.whole and isclose(count, round(count))):
+            return f"{count:,.0f}"
+        return f"{count:.3f}" if abs(count) < 1 else f"{count:#.3g}"
+
+    def quantity(self, seconds: float | None) -> str:
+        """The number with the unit; "unknown" for None."""
+        if seconds is None:
+            return "unknown"
+        return f"{self.number(seconds)} {self.name}"
+
+
+PRODUCTS = Unit("products", 1.0, whole=True)
+CLOCK = (Unit("s", 1.0), Unit("ms", 1e3), Unit("µs", 1e6))
+
+
+def clock_unit(times: Iterable[float]) -> Unit:
+    """The unit in which the longest of these times, in seconds, is at least 1."""
+    longest = max((time for time in times if isfinite(time)), default=0.0)
+    for unit in CLOCK:
+        if longest * unit.per_second >= 1 or longest <= 0:
+            return unit
+    return CLOCK[-1]
+
+
+def error_text(error: float | None) -> str:
+    """An error with two digits; a dash where it was not measured."""
+    if error is None:
+        return "–"
+    if not isfinite(error):
+        return "not finite"
+    return f"{error:.1e}" if error else "0"
+
+
+def budget_text(budget: float) -> str:
+    """A budget as it is typed: 1e-5, 2.5e-3, 1."""
+    mantissa, _, power = f"{budget:e}".partition("e")
+    return f"{float(mantissa):g}e{int(power)}" if int(power) else f"{budget:g}"
+
+
+def share_text(share: float | None) -> str:
+    """An error as a part, or a multiple, of a budget; a dash where it was not measured."""
+    if share is None:
+        return "–"
+    if not isfinite(share):
+        return "not finite"
+    return f"{100 * share:.3g} %" if share < 10 else f"{share:.2g} times"
+
+
+def small_entries(bits: float | None) -> str:
+    """Why errors of schemes with one scale a row do not show on these operands; "" where they do.
+
+    bits: the exponent spread; about 43 where A = I + 1e-13 · N, of whose product with another such
+    matrix crt14 loses the entries off the diagonal.
+    """
+    if bits is None or bits < SPREAD_SHOWN_FROM:
+        return ""
+    return (
+        f"most entries of a row are some 2^{bits:.0f} times smaller than its largest; int8 schemes "
+        "and crt7 … crt18 lose digits of such entries, which no error in the Frobenius norm shows"
+    )
 
 
 def callers_text(lines: Mapping[str, int]) -> str:
@@ -108,11 +187,9 @@ def gain_text(gain: Gain, unit: Unit) -> str:
     text = f"{unit.number(gain.before)} → {unit.quantity(gain.after)}"
     if gain.times is None:
         return text
-    times = f"{gain.times:.2f}×"
-    ends = (
-        "" if gain.least is None or gain.most is None else f", {gain.least:.2f} to {gain.most:.2f}"
-    )
-    return f"{text} ({times} {'fewer' if unit is PRODUCTS else 'as fast'}{ends})"
+    known = gain.least is not None and gain.most is not None
+    ends = f", {gain.least:.2f} to {gain.most:.2f}" if known else ""
+    return f"{text} ({gain.times:.2f}× {'fewer' if unit is PRODUCTS else 'as fast'}{ends})"
 
 
 def reached(record: Record) -> float | None:
@@ -244,19 +321,8 @@ def tuning_facts(record: Record) -> list[tuple[str, str]]:
         ("Error measure", record.criterion or ""),
         *(("Value", value_line(entry)) for entry in record.values if not record.criterion),
         ("Value with the largest error", worst),
-        ("Error on other inputs", other_inputs(record)),
     ]
     return [(name, value) for name, value in facts if value]
-
-
-def other_inputs(record: Record) -> str:
-    """The largest error on other inputs, and what it says of all; empty where there were none."""
-    if record.hold_out is None:
-        return ""
-    error = size(record, record.hold_out)
-    if record.hold_out_rate is None or len(record.hold_outs) < 2:
-        return error
-    return f"at most {error}; {rate_text(len(record.hold_outs), record.hold_out_rate)}"
 
 
 def rate_text(inputs: int, rate: float) -> str:

@@ -3,37 +3,35 @@
 A tuning as text is made of them: a headline, a row for every operator, and a row for every plan.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.cells import cell_len, chop_cells
-from rich.console import Group, JustifyMethod, RenderableType
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report.record import OperatorEntry, Record
+from mixpert_py.tuner.report.record import Record
 from mixpert_py.tuner.report.summary import (
     MEANING,
+    PRODUCTS,
     brief,
     callers_text,
     chosen,
     error_name,
+    error_text,
     headline,
     time_unit,
     trial_error,
     why,
 )
-from mixpert_py.tuner.report.unit import PRODUCTS, Unit, error_text
 
-GAP = 2  # blanks between columns
+GAP = 2  # characters between columns
 LEAST = 12  # characters that a column of words keeps
 EXPRESSION = 20  # that a column of expressions keeps
 CALLERS = 16  # that a column of lines with numbers of calls keeps
-# Cells are broken behind a piece. A number in parentheses, such as how often, stays in one.
-PIECE = re.compile(r"(?:\(\d+\)|[^\s(,])*(?:[(,]+\s*|\s+|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,71 +55,32 @@ def fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
 
     A cell of a column that stays is never cut: what is wider than the table is folded.
     """
-    natural = [_natural(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
+    natural = [
+        max(cell_len(line) for text in (column.name, *cells) for line in text.split("\n"))
+        for column, *cells in zip(columns, *rows, strict=True)
+    ]
     least = [min(c.least, n) if c.wraps else n for c, n in zip(columns, natural, strict=True)]
     shown = list(range(len(columns)))
-    while _total(least, shown) > width:
+    while (total := sum(least[at] + GAP for at in shown) - GAP) > width:
         droppable = [at for at in shown if columns[at].drop]
         if not droppable:
             break
         shown.remove(max(droppable, key=lambda at: columns[at].drop))
-    sizes = dict(zip(shown, _sizes(natural, least, shown, width), strict=True))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    spare = width - total
     for at in shown:
-        justify: JustifyMethod = "right" if columns[at].right else "left"
-        table.add_column(columns[at].name, justify=justify, overflow="fold", width=sizes[at])
+        more = min(natural[at] - least[at], max(spare, 0))
+        spare -= more
+        table.add_column(
+            columns[at].name,
+            justify="right" if columns[at].right else "left",
+            overflow="fold",
+            width=least[at] + more if total <= width else None,
+        )
     for row in rows:
         # Text, not str: brackets of an expression are not markup.
-        table.add_row(*(Text("\n".join(_lines(row[at], sizes[at]))) for at in shown))
+        table.add_row(*(Text(row[at]) for at in shown))
     return table
-
-
-def _lines(text: str, width: int) -> Iterator[str]:
-    """The text in lines of at most `width`, broken behind blanks, commas and opening parentheses.
-
-    A piece without any of them that is wider than a line is broken anywhere.
-    """
-    line = ""
-    for piece in PIECE.findall(text):
-        if line and cell_len((line + piece).rstrip()) > width:
-            yield line.rstrip()
-            line = ""
-        if cell_len((line + piece).rstrip()) > width:
-            blanks = piece[len(piece.rstrip()) :]
-            *full, end = chop_cells(piece.rstrip(), width)
-            yield from full
-            piece = end + blanks
-        line += piece
-    yield line.rstrip()
-
-
-def _natural(column: Column, cells: Sequence[str]) -> int:
-    """The width of a column's widest line."""
-    return max(cell_len(line) for cell in (column.name, *cells) for line in cell.split("\n"))
-
-
-def _total(sizes: Sequence[int], shown: Sequence[int]) -> int:
-    """The width of a table of these columns, with the gaps between them."""
-    return sum(sizes[at] for at in shown) + GAP * (len(shown) - 1)
-
-
-def _sizes(
-    natural: Sequence[int], least: Sequence[int], shown: Sequence[int], width: int
-) -> list[int]:
-    """The widths of the columns: between the least and the natural ones, in their order.
-
-    Where not even the least ones fit, the widest column gives way.
-    """
-    spare = width - _total(least, shown)
-    sizes = []
-    for at in shown:
-        more = max(0, min(natural[at] - least[at], spare))
-        sizes.append(least[at] + more)
-        spare -= more
-    if spare < 0:
-        widest = sizes.index(max(sizes))
-        sizes[widest] = max(1, sizes[widest] + spare)
-    return sizes
 
 
 def summary(record: Record, width: int) -> Group:
@@ -158,16 +117,22 @@ def operators(record: Record, width: int) -> Table:
     )
     rows = []
     for entry in entries:
-        is_measured = entry.reason != Reason.ELSEWHERE
+        level, time = entry.after, unit.number(entry.time_before)
+        share = f"{entry.share or 0.0:.0%}".rstrip("%")
+        if entry.before != entry.after:
+            level = level if len(starts) == 1 else f"{entry.before} → {entry.after}"
+            time = f"{time} → {unit.number(entry.time_after)}"
+        if entry.reason == Reason.ELSEWHERE:
+            share = time = "–"
         row = (
             _function(entry.id),
             entry.place,
             entry.expression,
             *[callers_text(entry.callers)] * called,
-            f"{entry.share or 0.0:.0%}".rstrip("%") if is_measured else "–",
-            entry.after if len(starts) == 1 else _step(entry.before, entry.after),
+            share,
+            level,
             error_text(entry.local_error),
-            _times(entry, unit) if is_measured else "–",
+            time,
             why(entry, places),
         )
         rows.append(row)
@@ -200,12 +165,3 @@ def _function(site: str) -> str:
     """The function of a site, by the site's id."""
     module, _, rest = site.partition(":")
     return rest.partition("/")[0] or module
-
-
-def _step(before: str, after: str) -> str:
-    return after if before == after else f"{before} → {after}"
-
-
-def _times(entry: OperatorEntry, unit: Unit) -> str:
-    before = unit.number(entry.time_before)
-    return before if entry.before == entry.after else f"{before} → {unit.number(entry.time_after)}"

@@ -174,7 +174,7 @@ print((a @ a).sum())
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(MANY, "12,000 products of about "), (WHOLE, "1 product of about ")],
+    [(MANY, "12,000 products: "), (WHOLE, "1 product: ")],
     ids=["too small", "integers"],
 )
 def test_products_that_can_take_no_level_are_one_line(sh: Shell, text: str, said: str) -> None:

@@ -49,8 +49,6 @@ def test_the_forms_of_a_report(tuned: Path, sh: Shell) -> None:
     record = json.loads(shown)
     assert (record["plan_file"], record["provenance"]["source"]) == ("m.mixpert.toml", "m.py")
     assert len(record["operators"]) == 2
-    sh(f"{REPORT} --json -o report.json", out="")
-    assert sh.read("report.json") == shown
     printed = sh(REPORT, err="", COLUMNS="60").out
     over = "over budget: In a run the program's error exceeded the budget, or its used part."
     flat = " ".join(printed.split())

@@ -14,32 +14,32 @@ from tests.mixpert_py.graph.graphs import GRAPHS, graph, hard_to_write
 PROGRAMS = {
     "chain": (
         "c = a @ b\nd = np.tanh(c) @ b\ne = np.dot(d, c)\n",
-        ["a @ b 2, 3", "np.tanh(c) @ b 3", "np.dot(d, c)", "3 products, 3 edges, 0 cycles"],
+        ["a @ b 2, 3", "np.tanh(c) @ b 3", "np.dot(d, c)", "3 products, 3 edges"],
     ),
     "loop": (
         "while x.any():\n    y = x @ w\n    x = y.dot(w)\nz = x @ a\n",
-        ["x @ w 2 1, 2", "y.dot(w) 1, 3 1, 2", "x @ a", "3 products, 3 edges, 1 cycle"],
+        ["x @ w 2", "y.dot(w) 1, 3", "x @ a", "3 products, 3 edges"],
     ),
     "itself": (
         "for _ in range(3):\n    x = x @ w\n",
-        ["x @ w 1 1", "1 product, 1 edge, 1 cycle"],
+        ["x @ w 1", "1 product, 1 edge"],
     ),
     "branch": (
         "if a.any():\n    c = a @ b\nelse:\n    c = b @ a\nd = c @ c\n",
-        ["a @ b 3", "b @ a 3", "c @ c", "3 products, 2 edges, 0 cycles"],
+        ["a @ b 3", "b @ a 3", "c @ c", "3 products, 2 edges"],
     ),
     "two-functions": (
         "def f(x):\n    return x @ a\ndef g(x):\n    return f(x) @ b\ng(c)\n",
-        ["x @ a 2", "f(x) @ b", "2 products, 1 edge, 0 cycles"],
+        ["x @ a 2", "f(x) @ b", "2 products, 1 edge"],
     ),
     "feeds-many": (
         "c = a @ b\nd = c @ a, c @ b, c @ d, c @ e, e @ a, c @ f, c @ g\n",
-        ["a @ b 2–5, 7, 8"]
+        ["a @ b 2, 3, 4, 5, 7, 8"]
         + [f"{one} @ {other}" for one, other in zip("ccccecc", "abdeafg", strict=True)]
-        + ["8 products, 6 edges, 0 cycles"],
+        + ["8 products, 6 edges"],
     ),
-    "none": ("print(a + b)\n", ["0 products, 0 edges, 0 cycles"]),
-    "left-alone": ("print(f'{a @ b}')\n", ["0 products, 0 edges, 0 cycles"]),
+    "none": ("print(a + b)\n", ["0 products, 0 edges"]),
+    "left-alone": ("print(f'{a @ b}')\n", ["0 products, 0 edges"]),
 }
 
 
@@ -56,25 +56,25 @@ def test_the_table(name: str) -> None:
 SAMPLES = {
     "knn_digits": """\
 samples/knn_digits.py
-   line   function           expression                feeds  cycle
-───────────────────────────────────────────────────────────────────
+   line   function           expression                feeds
+────────────────────────────────────────────────────────────
 1  28:15  shift_metric       moved.T @ moved           3, 4
 2  35:13  squared_distances  np.dot(rows, columns.T)
 3  61:35  <module>           np.matmul(asked, metric)  2
 4  61:61  <module>           np.matmul(known, metric)  2
 
-4 products, 4 edges, 0 cycles
+4 products, 4 edges
 """,
     "pca": """\
 samples/pca.py
-   line   function            expression                       feeds  cycle
-───────────────────────────────────────────────────────────────────────────
+   line   function            expression                       feeds
+────────────────────────────────────────────────────────────────────
 1  35:12  random_features     (amounts * strength) @ turn      3, 4
-2  42:33  subspace_iteration  scatter @ basis                  2, 4   2
+2  42:33  subspace_iteration  scatter @ basis                  2, 4
 3  79:15  work                xp.matmul(features.T, features)  2
 4  81:17  work                features.dot(components)
 
-4 products, 5 edges, 1 cycle
+4 products, 5 edges
 """,
 }
 
@@ -194,45 +194,19 @@ def test_the_same_bytes_every_time(program: Path, tmp_path: Path) -> None:
     assert [bool(one.strip()) for one in shown] == [False, True, True, True, True]
 
 
-def test_the_result_goes_to_a_file_of_that_kind(program: Path, mixpert: Mixpert) -> None:
-    shown = {form: mixpert("graph", "p.py", "--format", form).out for form in ("text", "mermaid")}
-    for arguments, form in (
-        (["-o", "out.mmd"], "mermaid"),
-        (["-o", "out.txt"], "text"),
-        (["-o", "out.mmd", "--format", "text"], "text"),
-    ):
-        said = mixpert("graph", "p.py", *arguments)
-        assert (said.code, said.out, said.err) == (0, "", "")
-        assert program.with_name(arguments[1]).read_text("utf-8") == shown[form]
-    assert mixpert("graph", "p.py", "-o", "-").out == shown["text"]
-    source = program.read_text()
-    assert mixpert("graph", "-", stdin=source).out == shown["text"].replace("p.py", "-")
-
-
-def test_the_program_is_not_overwritten(program: Path, mixpert: Mixpert) -> None:
-    before = program.read_text()
-    said = mixpert("graph", "p.py", "-o", str(program))
-    assert (said.code, said.out) == (2, "")
-    assert "is the program itself" in said.one_clear_line()
-    assert program.read_text() == before
-    said = mixpert("graph", "p.py", "-o", "nowhere/out.dot")
-    assert (said.code, said.out) == (2, "")
-    assert (
-        said.one_clear_line() == "mixpert: nowhere/out.dot: cannot write: no such file or directory"
-    )
+def test_a_program_from_standard_input(program: Path, mixpert: Mixpert) -> None:
+    shown = mixpert("graph", "p.py").out
+    assert mixpert("graph", "-", stdin=program.read_text()).out == shown.replace("p.py", "-")
 
 
 def test_files_with_errors(program: Path, mixpert: Mixpert) -> None:
     (program.parent / "bad.py").write_text("x = (a @\n")
     for path, word in (("bad.py", "bad.py: line 1: "), ("absent.py", "absent.py: no such file")):
-        for arguments in ([path], [path, "p.py"], [path, "p.py", "-o", "out.txt"]):
+        for arguments in ([path], [path, "p.py"]):
             said = mixpert("graph", *arguments)
             assert said.code == 2
             assert word in said.one_clear_line()
             assert ("p.py" in said.out) == (arguments[1:] == ["p.py"])
-        assert "p.py" in (program.parent / "out.txt").read_text("utf-8")
-    assert mixpert("graph", "bad.py", "-o", "none.dot").code == 2
-    assert not (program.parent / "none.dot").exists()
     assert (
         mixpert("graph", "-", stdin="x = (a @\n").one_clear_line().startswith("mixpert: -: line 1")
     )

@@ -6,16 +6,9 @@ import pytest
 
 from mixpert_py.errors import BudgetError
 from mixpert_py.launch import launcher
-from mixpert_py.tuner.records import (
-    Measurement,
-    Operator,
-    Outcome,
-    Reason,
-    Trial,
-    Verdict,
-)
-from mixpert_py.tuning.options import UNCHANGED, Limit, Limits, TuningOptions, limits_from
-from mixpert_py.tuning.search import TuningResult, decisive_products
+from mixpert_py.tuner.records import Reason
+from mixpert_py.tuning.options import UNCHANGED, TuningOptions, limits_from
+from mixpert_py.tuning.search import TuningResult
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
 # Every other column nearly ties with the one before it. The second product decides nothing.
@@ -88,45 +81,9 @@ def test_decisions_that_differ_by_themselves_are_refused(program: Path) -> None:
         tuned({None: 1e-4})
 
 
-def outcome(*trials: tuple[dict[str, str], float]) -> Outcome:
-    """The outcome of trials, each a plan of the sites that it lowers and the share of labels."""
-    names = "abc"
-    operators = [Operator(x, f"{x} @ {x}", local_errors={"low": ord(x) / 1e9}) for x in names]
-    tried = tuple(
-        Trial(
-            {**dict.fromkeys(names, "native"), **plan},
-            Measurement(1.0, 0.0, {}, errors={"labels": share, "x": 1e-7}),
-        )
-        for plan, share in [({}, 0.0), *trials]
-    )
-    start = tried[0]
-    verdicts = tuple(Verdict(x, "native", "native", 1.0, 1.0, Reason.BOTTOM) for x in operators)
-    return Outcome(start.plan, verdicts, tried, start.measurement, start.measurement, 1e-4)
-
-
-LIMITS = Limits(Limit(1e-4), {"labels": UNCHANGED})
-ALL_LOW = dict.fromkeys("abc", "low")
-
-
-def test_the_runs_of_a_search_show_the_decisive_product() -> None:
-    found = outcome((ALL_LOW, 0.5), ({"a": "low", "b": "low"}, 0.0))
-    assert list(decisive_products(found, LIMITS)) == [
-        "labels hangs on c @ c: under low, 50 % of it differ. --error labels=SHARE allows a share."
-    ]
-
-
-def test_where_the_search_lowered_several_products_no_one_is_named() -> None:
-    (sentence,) = decisive_products(outcome((ALL_LOW, 0.5), ({"c": "low"}, 0.0)), LIMITS)
-    assert sentence.startswith("labels hangs on several products: with all of them lowered, 50 %")
-
-
-def test_what_is_allowed_hangs_on_no_product() -> None:
-    assert not list(decisive_products(outcome((ALL_LOW, 0.0)), LIMITS))
-    allowed = Limits(Limit(1e-4), {"labels": Limit(0.5, "differing")})
-    assert not list(decisive_products(outcome((ALL_LOW, 0.5)), allowed))
-
-
 @pytest.mark.usefixtures("program")
-def test_a_tuning_says_on_which_product_a_decision_hangs() -> None:
-    (note,) = (note for note in tuned({None: 1e-4}).notes if "hangs" in note)
-    assert note.startswith("labels hangs on line 6, a @ w: under float32, ")
+def test_a_tuning_says_which_decision_a_refused_plan_changed() -> None:
+    (note,) = (note for note in tuned({None: 1e-4}).notes if "differed" in note)
+    assert note.startswith("labels: ")
+    assert note.endswith("--error labels=SHARE allows a share.")
+    assert not any("differed" in note for note in tuned({None: 1e-4, "labels": 0.9}).notes)
