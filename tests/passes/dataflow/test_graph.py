@@ -23,10 +23,10 @@ def test_every_drawn_edge_is_found(source: bytes, expected: str) -> None:
     assert not drawn - found
 
 
-def test_four_of_five_edges_are_true() -> None:
+def test_nine_of_ten_edges_are_true() -> None:
     every = [found_and_drawn(source, expected) for _, source, expected in GRAPHS]
     found = sum(len(found) for found, _ in every)
-    assert sum(len(found & drawn) for found, drawn in every) >= 0.8 * found
+    assert sum(len(found & drawn) for found, drawn in every) >= 0.9 * found
 
 
 SINKS = [
@@ -168,6 +168,11 @@ def step(x, kept=[]):
     if kept:
         return kept[0] @ x  # q
     kept.append(x @ x)  # p
+""",
+    "place": """\
+def use(v, x):
+    v[(x @ x).argmax() % 3] = 1.0  # p
+    return v @ x  # q
 """,
     "container": """\
 def store(kept, x):
