@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from mixpert_py.errors import SourceError
 
@@ -23,14 +22,7 @@ def seconds(text: str) -> float:
     return min(number, threading.TIMEOUT_MAX)
 
 
-FILE = click.Path(readable=False)  # the type alone completes names; what reads it, checks it
-
-
-def complete_files(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Shell completion of file names among words of any kind."""
-    return [CompletionItem(incomplete, type="file")]
+FILE = click.Path(readable=False)  # a shell completes its names; what reads it, checks it
 
 
 Record = TypeVar("Record")
@@ -81,16 +73,8 @@ package_option = click.option(
     "may be a glob such as 'sklearn.linear_model.*'. May be repeated.",
 )
 script_argument = click.argument("script", metavar="SCRIPT", required=False, type=FILE)
-its_arguments = click.argument(
-    "arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…", shell_complete=complete_files
-)
-program_argument = click.argument(
-    "arguments",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    metavar="SCRIPT ARGS…",
-    shell_complete=complete_files,
-)
+its_arguments = click.argument("arguments", nargs=-1, type=FILE, metavar="ARGS…")
+program_argument = click.argument("arguments", nargs=-1, type=FILE, metavar="SCRIPT ARGS…")
 
 
 def with_progress(command: Callable[..., Code]) -> Callable[..., Code]:

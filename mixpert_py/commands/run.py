@@ -1,6 +1,7 @@
 """The command that runs a program rewritten in memory: `mixpert run`."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -34,7 +35,6 @@ class Options:
     profile: bool
     strict: bool
     json_path: str | None
-    quiet: bool
     module: str | None
     code: str | None
     arguments: tuple[str, ...]
@@ -80,7 +80,6 @@ class Options:
     help="Exit with 1 if a call did not take its planned scheme, or the plan is stale.",
 )
 @click.option("--json", "json_path", metavar="FILE", type=FILE, help="Write the profile as JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Do not warn that a scheme cannot run here.")
 @module_option
 @click.option("-c", "code", metavar="CODE", help="Run a text, as python -c does.")
 @program_argument
@@ -104,11 +103,9 @@ def run(options: Options) -> int:
     if plan is not None and plan.package:
         hook.add_packages(package.name for package in plan.package)
         plan, others = packages.applicable(plan)
-    for line in others if not options.quiet or options.strict else ():
-        click.echo(f"mixpert: {line}", err=True)
-    threads = None if plan is None or options.quiet else config.other_threads(plan)
-    if threads is not None:
-        click.echo(f"mixpert: {threads}", err=True)
+    _say(others)
+    if plan is not None and (threads := config.other_threads(plan)):
+        _say([threads])
     trace = _trace(options, program, hook)
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()
@@ -116,8 +113,8 @@ def run(options: Options) -> int:
     named = [site.scheme for site in plan.site] if plan is not None and options.plan_path else []
     named = [options.scheme] if options.scheme else list(dict.fromkeys(named))
     missing = None if options.backend is not None else config.without_device(named)
-    if missing is not None and not options.quiet:
-        click.echo(f"mixpert: {missing}; --backend reference emulates", err=True)
+    if missing is not None:
+        _say([f"{missing}; --backend reference emulates"])
     uses = None if options.scheme is None else SchemeUse(options.scheme)
     start = perf_counter()
     exit_code = running.run(program, hook, plan, uses, trace, options.backend)
@@ -125,16 +122,10 @@ def run(options: Options) -> int:
     if os.getpid() != process:  # a child that the program forked says nothing
         return exit_code
     # A trace has the reason for each product.
-    is_silent = options.quiet or missing is not None or trace is not None
-    why_not = None if uses is None or is_silent else uses.why_not()
-    if why_not is not None:
-        click.echo(f"mixpert: --scheme {options.scheme}: {why_not}", err=True)
-    unused = hook.without_modules()
-    for name in unused if not options.quiet or options.strict else ():
-        click.echo(f"mixpert: {packages.unused_line(name)}", err=True)
-    refused = hook.refused_lines()
-    for line in refused if not options.quiet or options.strict else ():
-        click.echo(f"mixpert: {line}", err=True)
+    if uses is not None and missing is None and trace is None and (why_not := uses.why_not()):
+        _say([f"--scheme {options.scheme}: {why_not}"])
+    unread = [*map(packages.unused_line, hook.without_modules()), *hook.refused_lines()]
+    _say(unread)
     if trace is None:
         return exit_code
     with own_imports.importing():
@@ -152,9 +143,13 @@ def run(options: Options) -> int:
         if options.strict:
             deviations += running.stale_lines(program, hook, trace)
             deviations += running.refused_lines(program)
-        for line in deviations:
-            click.echo(f"mixpert: {line}", err=True)
-    return exit_code or int(bool(deviations or (options.strict and (unused or others or refused))))
+        _say(deviations)
+    return exit_code or int(bool(deviations or (options.strict and (others or unread))))
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(f"mixpert: {line}", err=True)
 
 
 def _trace(options: Options, program: "Program", hook: "ImportHook") -> "Trace | None":

@@ -29,7 +29,6 @@ scheme = "int8x6"
 """
 COMMANDS = {
     "plan show m.mixpert.toml": 0,
-    "plan validate m.mixpert.toml": 0,
     "report m.mixpert.toml --html page": 2,  # there are no trials
     "doctor": 0,
     "probe --only clock": 2,  # there is no GPU

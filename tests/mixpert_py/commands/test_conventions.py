@@ -38,7 +38,7 @@ def test_the_shell_completes(mixpert: Mixpert) -> None:
 COMPLETED_BY_BASH = """\
 compopt() { echo "files: $1 $2"; }
 eval "$(_MIXPERT_COMPLETE=bash_source mixpert)"
-for line in "mixpert rew" "mixpert tune --ladder mix" "mixpert tune s.py --err" "mixpert report s"
+for line in "mixpert rew" "mixpert tune s.py --err" "mixpert report s"
 do
     COMP_WORDS=($line)
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
@@ -71,7 +71,7 @@ def bash(text: str, folder: Path, **more: str) -> Said:
 def test_bash_completes(tmp_path: Path) -> None:
     said = bash(COMPLETED_BY_BASH, tmp_path)
     assert said.err == ""
-    assert said.out.splitlines() == ["rewrite", "mixpert", "--error", "files: -o default", ""]
+    assert said.out.splitlines() == ["rewrite", "--error", "files: -o default", ""]
 
 
 @needs_bash
@@ -173,8 +173,8 @@ def test_words_behind_the_script(sh: Shell) -> None:
     assert (said.code, '"error": 0.001' in said.out) == (0, True), said
     said = sh.mixpert(*TUNE.split(), "own.py", "--json", "x", "--help")
     assert (said.code, '"budget"' in said.out) == (0, True), said
-    sh("run s.py -q --help", out="3.0 ['--help']\n")
-    sh("run s.py -- -q", out="3.0 ['-q']\n")
+    sh("run s.py --strict --help", out="3.0 ['--help']\n")
+    sh("run s.py -- --strict", out="3.0 ['--strict']\n")
     sh("run s.py -m x", out="3.0 ['-m', 'x']\n")
     told = "--profile was taken as an option of mixpert, and told.py has it, too"
     sh("run told.py --profile", out="False []\n", err=told)

@@ -31,13 +31,13 @@ def write(sh: Shell, last: str = CELLS[-1], **metadata: Any) -> bytes:
 
 def test_its_cells_run_as_one_program(sh: Shell) -> None:
     write(sh)
-    sh("run -q --json p.json n.ipynb", out="(96, 96)\n", err=LEFT_OUT)
+    sh("run --json p.json n.ipynb", out="(96, 96)\n", err=LEFT_OUT)
     (record,) = json.loads(sh.read("p.json"))
     assert (record["id"][:4], record["path"], record["line"]) == ("n:f/", "cell_3", 3)
     # Newlines of Windows and timed lines
     cell = "for _ in range(2):\n    %time b = \\\n        f(a)\n%timeit f(a)\nprint(b.shape)"
     write(sh, cell.replace("\n", "\r\n"))
-    sh("run -q --json p.json n.ipynb", out="(96, 96)\n", err=LEFT_OUT)
+    sh("run --json p.json n.ipynb", out="(96, 96)\n", err=LEFT_OUT)
     assert json.loads(sh.read("p.json"))[0]["calls"] == 2
     # Processes that it spawns do not run it.
     write(
@@ -45,7 +45,7 @@ def test_its_cells_run_as_one_program(sh: Shell) -> None:
         "import multiprocessing\nwith multiprocessing.get_context('spawn').Pool(1) as pool:\n"
         "    print(pool.map(abs, [-1]))",
     )
-    sh("run -q n.ipynb", out="[1]\n")
+    sh("run n.ipynb", out="[1]\n")
 
 
 def test_it_is_tuned_verified_and_run_under_its_plan(sh: Shell) -> None:
@@ -65,11 +65,11 @@ def test_it_is_tuned_verified_and_run_under_its_plan(sh: Shell) -> None:
 
 def test_an_error_names_its_cell(sh: Shell) -> None:
     write(sh, "b = f(a)\nb[99]")
-    said = sh("run -q n.ipynb", 1, err='.ipynb", line 8, in <module>\n    b[99]\n ')
+    said = sh("run n.ipynb", 1, err='.ipynb", line 8, in <module>\n    b[99]\n ')
     assert said.err.endswith("size 96\nLine 8 of all cells is cell_4, line 2.\n"), said.err
     write(sh, "b = f(a)\nawait b")
     told = "n.ipynb: cell_4, line 2: 'await' outside function"
-    sh("run -q n.ipynb", 1, out="", err=told)
+    sh("run n.ipynb", 1, out="", err=told)
     write(sh, language_info={"name": "R"})
     told = "n.ipynb: a notebook of another language than Python"
     assert told in sh("run n.ipynb", 2, out="").one_clear_line()

@@ -232,7 +232,6 @@ def test_a_scheme_that_no_product_took_is_told(sh: Shell) -> None:
     told = "mixpert: --scheme float32: every product ran natively. "
     assert sh("run --scheme float32 s.py").one_clear_line().startswith(told)
     assert sh("run --scheme int8x6 s.py").one_clear_line()
-    sh("run -q --scheme float32 s.py", err="")
     sh("run --scheme float32 large.py", err="")
 
 

@@ -61,7 +61,7 @@ run --strict --scheme float32 long.py | 1 | ran native: dtype without a scheme (
 run open.py | 1 | open.py: line 1: '(' was never closed
 run old.py | 1 | old.py: line 2: Missing parentheses
 run --strict odd.py | 1 | LibCST does not read line 2; the file is skipped
-run --strict -q uses_odd.py | 1 | LibCST does not read line 2; the file is skipped
+run --strict uses_odd.py | 1 | LibCST does not read line 2; the file is skipped
 run folder | 2 | folder: no __main__.py in it
 run --json nowhere/x.json s.py | 2 | nowhere/x.json: cannot write
 run --backend abacus s.py | 2 | unknown backend 'abacus'
@@ -166,9 +166,8 @@ plan show s.mixpert.toml | 0 | s:<module>/matmul~
 plan show empty.toml | 0 | no call site
 plan show folder | 2 | folder: cannot read the plan
 plan show deep.toml | 2 | deep.toml
-plan validate s.mixpert.toml | 0 | valid, 1 call site
-plan validate syntax.toml | 2 | syntax.toml: not valid TOML
-plan validate scheme.toml | 2 | scheme.toml:3: key
+plan show syntax.toml | 2 | syntax.toml: not valid TOML
+plan show scheme.toml | 2 | scheme.toml:3: key
 bogus | 2 | No such command 'bogus'
 rewritee s.py | 2 | Did you mean 'rewrite'
 """
