@@ -5,24 +5,15 @@ rewritten code. Other modules keep their own loaders, so they are imported, cach
 without the hook.
 """
 
-import ast
 import os
 import sys
 import threading
 from collections.abc import Iterable, Sequence
-from importlib.machinery import (
-    BuiltinImporter,
-    ExtensionFileLoader,
-    FrozenImporter,
-    ModuleSpec,
-    SourceFileLoader,
-    SourcelessFileLoader,
-)
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from time import perf_counter
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
-from zipimport import zipimporter
 
 from mixpert_py import config, own_imports
 from mixpert_py.errors import SourceError
@@ -141,10 +132,6 @@ class ImportHook:
             return None
         if getattr(self._here, "rewriting", False):
             return None  # what rewriting itself imports would have to be rewritten before it
-        finders: list[Any] = list(sys.meta_path)
-        if self in finders and any(map(_is_pytests, finders[: finders.index(self)])):
-            self.uninstall()  # pytest's finder has come before this one, which it never asks
-            self.install()
         spec = _found_by_others(self, name, path, target)
         if spec is None or not (self._is_named(name) or self._is_in_folder(spec)):
             return spec
@@ -166,18 +153,14 @@ class ImportHook:
     def _rewrite(self, spec: ModuleSpec) -> str | None:
         """Give a module rewritten code, or note why that is not possible."""
         loader = spec.loader
-        # A loader of another kind may do with the source what it likes: some rewrite it, too.
-        if type(loader) is not SourceFileLoader and not (_is_pytests(loader) and spec.origin):
-            return _no_source(loader)
+        # A loader of another kind may do with the source what it likes: pytest's rewrites it, too.
+        if type(loader) is not SourceFileLoader:
+            return f"not loaded from a source file, but by {type(loader).__name__}"
         file = str(spec.origin)
         source = SourceModule(file, config.module_name(Path(file)))
-        given = source.module, file, self.plan, self.scheme
         try:
             text = Path(file).read_bytes()
-            made = in_memory.rewritten(text, *given)
-            if made is not None and _is_pytests(loader):
-                tree = in_memory.rewritten_tree(text, *given)
-                made = made._replace(code=_with_assertions(loader, tree, text, spec.name, file))
+            made = in_memory.rewritten(text, source.module, file, self.plan, self.scheme)
         except (SourceError, OSError) as error:
             self._refused[spec.name] = str(error)
             return str(error)  # if it is the module's own fault, Python says so when it loads it
@@ -231,23 +214,6 @@ class _Loader(SourceFileLoader):
         return self.code
 
 
-def _is_pytests(finder: object) -> bool:
-    """Whether a finder or loader is pytest's, which rewrites assertions."""
-    return type(finder).__module__ == "_pytest.assertion.rewrite"
-
-
-def _with_assertions(hook: Any, tree: ast.Module, source: bytes, name: str, file: str) -> CodeType:
-    """The code of a rewritten tree in which pytest has rewritten the assertions as well.
-
-    pytest's own cache is not used, because other runs read it.
-    """
-    from _pytest.assertion.rewrite import rewrite_asserts
-
-    hook._rewritten_names[name] = Path(file)
-    rewrite_asserts(tree, source, file, hook.config)
-    return compile(tree, file, "exec", dont_inherit=True)
-
-
 def _is_own(name: str) -> bool:
     return name.partition(".")[0] == OURSELVES
 
@@ -265,18 +231,3 @@ def _found_by_others(
         if spec is not None:
             return spec
     return None
-
-
-def _no_source(loader: object) -> str:
-    match loader:
-        case ExtensionFileLoader():
-            return "an extension module"
-        case SourcelessFileLoader():
-            return "only its bytecode is there, not its source"
-        case zipimporter():
-            return "in an archive"
-    if loader is None:
-        return "a namespace package, which has no source of its own"
-    if loader in (BuiltinImporter, FrozenImporter):
-        return "built into Python"
-    return f"loaded by {type(loader).__name__}"

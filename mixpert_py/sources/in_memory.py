@@ -32,8 +32,6 @@ ALIAS = "_mixpert"  # how the name of the added import begins
 # Python's own 700 cost a quarter of the time of a rewriting.
 OBJECTS = 200_000
 
-Setting = dict[str, str | int | None]
-
 
 class InMemory(NamedTuple):
     """A file's rewritten code. names: the names under which the code refers to this package."""
@@ -95,47 +93,13 @@ def rewritten_tree(
     plan: Plan | None,
     scheme: str | None,
 ) -> ast.Module:
-    """The rewritten tree; runtime calls that the source already has also get schemes and blocks."""
+    """The rewritten tree, whose names for this package are known everywhere."""
     from mixpert_py.passes.pipeline import rewrite_tree
 
     require_known_comments(source, module)
     tree = rewrite_tree(source, module, file, plan, scheme)
     name_everywhere(_imported_names(tree.body))
-    if plan is None and scheme is None:
-        return tree
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not is_alias(_root(node)):
-            continue
-        given = {word.arg: getattr(word.value, "value", None) for word in node.keywords}
-        if "site" not in given:  # what a call site evaluates first
-            continue
-        wanted = _wanted(given["site"], given.get("scheme"), plan, scheme)
-        node.keywords += [
-            ast.keyword(word, ast.Constant(value))
-            for word, value in wanted.items()
-            if value is not None and word not in given
-        ]
-        ast.fix_missing_locations(node)
     return tree
-
-
-def _root(node: ast.expr) -> str:
-    """The name with which an expression such as `name.a(b)[c].d` begins, or ""."""
-    while not isinstance(node, ast.Name):
-        match node:
-            case ast.Call(func=node) | ast.Attribute(value=node) | ast.Subscript(value=node):
-                pass
-            case _:
-                return ""
-    return node.id
-
-
-def _wanted(site: object, written: str | None, plan: Plan | None, scheme: str | None) -> Setting:
-    """Scheme and block length of a call site; the source may name its scheme already."""
-    entry = plan.find(site) if plan and isinstance(site, str) else None
-    if entry is not None and written in (None, entry.scheme) and (written or entry.id == site):
-        return {"scheme": entry.scheme, "block": entry.block}
-    return {"scheme": scheme}
 
 
 def _payload(source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None) -> bytes:

@@ -1,6 +1,5 @@
 """The marker `mixpert_budget`, in test runs of their own."""
 
-import os
 import re
 import subprocess
 import sys
@@ -9,13 +8,12 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.metadata import entry_points
-from pathlib import Path
 
 import pytest
 
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Criterion, Plan, Site, save
-from tests.mixpert_py.command import IMPORTABLE, ROOT, called
+from tests.mixpert_py.command import IMPORTABLE, ROOT
 
 pytest_plugins = ["pytester"]
 
@@ -178,34 +176,3 @@ def test_the_entry_point_is_there() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (module,) = project["entry-points"]["pytest11"].values()
     assert import_module(module).MARKER == "mixpert_budget"
-
-
-LOWERED = """\
-import numpy as np
-
-def test_a_product(x=np.full((800, 800), 1 / 3)):
-    value = (x @ x)[0, 0]
-    assert float(np.float32(value)) == value
-    assert value == "told by pytest"
-"""
-
-
-def test_products_of_tests_are_rewritten_and_their_assertions_by_pytest(tmp_path: Path) -> None:
-    installed = tmp_path / "installed" / "mixpert_py-0.dist-info"
-    installed.mkdir(parents=True)
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: mixpert-py\nVersion: 0\n")
-    (installed / "RECORD").write_text("mixpert_py/__init__.py,,\nmixpert_py/pytest_plugin.py,,\n")
-    plugin = "" if INSTALLED else "[pytest11]\nmixpert = mixpert_py.pytest_plugin\n"
-    (installed / "entry_points.txt").write_text(plugin)
-    (tmp_path / "test_it.py").write_text(LOWERED)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-    words = ("run", "--scheme", "float32", "-m", "pytest", *LEFT_OUT.split(), "test_it.py")
-    path = os.pathsep.join((IMPORTABLE, str(installed.parent)))
-    for mode in ("importlib",):
-        mode = f"--import-mode={mode}"
-        said = called("mixpert_py", *words, mode, folder=tmp_path, PYTHONPATH=path)
-        assert "E       AssertionError: assert np.float64(88.888" in said.out, said
-        assert "== 'told by pytest'" in said.out
-    done = called("pytest", *LEFT_OUT.split(), "test_it.py", folder=tmp_path)  # which has a cache
-    assert "assert float(np.float32(value)) == value" in done.out
-    assert "_mixpert" not in done.out
