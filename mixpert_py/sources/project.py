@@ -2,14 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from mixpert_py.errors import SourceError, one_line, short
-from mixpert_py.toml_lines import MAX_BYTES, decoded, tables
+import msgspec
+
+from mixpert_py.errors import SourceError, one_line
+from mixpert_py.toml_lines import MAX_BYTES, decoded, explained, shown, tables
 
 PROJECT = "pyproject.toml"
-TUNING = ("error", "criterion", "compare")
-KEYS = frozenset({"exclude", "packages", *TUNING})
 SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "venv", "site-packages"}
 
 
@@ -37,6 +37,25 @@ class TuningDefaults(NamedTuple):
     compare: tuple[str, ...] = ()
 
 
+Texts: TypeAlias = str | list[str]
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[tool.mixpert]`."""
+
+    exclude: list[str] = []
+    packages: Texts = []
+    error: int | float | str | list[int | float | str] = []
+    criterion: Texts = []
+    compare: Texts = []
+
+
+class _Tools(msgspec.Struct, frozen=True):
+    """The table `[tool]`; other tools have the other keys."""
+
+    mixpert: Settings = Settings()
+
+
 def is_in(file: str, folder: str) -> bool:
     """Whether a file in a project's folder belongs to the project, not to an environment."""
     if not file.startswith(folder.rstrip(os.sep) + os.sep):
@@ -50,11 +69,10 @@ def is_in(file: str, folder: str) -> bool:
 def tuning_defaults(script: str) -> TuningDefaults:
     """`[tool.mixpert] error`, `criterion` and `compare` of a script's project.
 
-    Each is a value or a list of values. Raises SourceError if pyproject.toml is wrong.
+    Raises SourceError if pyproject.toml is wrong.
     """
-    path = Path(folder_of(os.path.dirname(script)), PROJECT)
-    ours = table(path)
-    return TuningDefaults(*(_texts(path, key, ours.get(key, [])) for key in TUNING))
+    ours = settings(folder_of(os.path.dirname(script)))
+    return TuningDefaults(*map(_texts, (ours.error, ours.criterion, ours.compare)))
 
 
 def packages(start: str | None) -> tuple[str, ...]:
@@ -62,53 +80,29 @@ def packages(start: str | None) -> tuple[str, ...]:
 
     Raises SourceError if pyproject.toml is wrong.
     """
-    if start is None:
-        return ()
-    path = Path(folder_of(start), PROJECT)
-    return _texts(path, "packages", table(path).get("packages", []))
+    return () if start is None else _texts(settings(folder_of(start)).packages)
 
 
-def _texts(path: Path, key: str, value: object) -> tuple[str, ...]:
-    """A value, or a list of values, as the words of an option; only `error` may be a number."""
-    accepted = (str, int, float) if key == "error" else (str,)
-    values = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, accepted) and not isinstance(one, bool) for one in values):
-        wanted = "a number or a text" if key == "error" else "a text"
-        raise SourceError(f"{path}: [tool.mixpert] {key} is {wanted}, or a list of them")
-    return tuple(map(str, values))
+def _texts(value: object) -> tuple[str, ...]:
+    """A value, or a list of values, as the words of an option."""
+    return tuple(map(str, value if isinstance(value, list) else [value]))
 
 
-def excluded(folder: str) -> list[str]:
-    """`[tool.mixpert] exclude` of a project's folder. Raises SourceError if it is wrong."""
-    path = Path(folder, PROJECT)
-    globs = table(path).get("exclude", [])
-    if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
-        raise SourceError(f"{path}: [tool.mixpert] exclude is a list of globs")
-    return globs
-
-
-def table(path: Path) -> dict[str, Any]:
-    """The table `[tool.mixpert]` of a project's file; empty without such a file.
+def settings(folder: str) -> Settings:
+    """The table `[tool.mixpert]` of a project's folder; the defaults without pyproject.toml.
 
     Raises SourceError, in one line, if it is wrong.
     """
+    path = Path(folder, PROJECT)
+    tools: Any = {}
     try:
-        tools: Any = tables(decoded(_read(path))).get("tool", {})
+        with path.open("rb") as file:
+            tools = tables(decoded(file.read(MAX_BYTES + 1))).get("tool", {})
+        return msgspec.convert(tools, _Tools).mixpert
     except FileNotFoundError:
-        return {}
+        return Settings()
+    except msgspec.ValidationError as error:
+        keys, what = explained(str(error), tools)
+        raise SourceError(f"{path}: key {shown(['tool', *keys])!r}: {what}") from None
     except (OSError, ValueError) as error:
         raise SourceError(f"{path}: {one_line(error)}") from None
-    if not isinstance(tools, dict):
-        raise SourceError(f"{path}: [tool] has to be a table")
-    ours = tools.get("mixpert", {})
-    if not isinstance(ours, dict):
-        raise SourceError(f"{path}: [tool.mixpert] has to be a table")
-    if unknown := sorted(ours.keys() - KEYS):
-        known = ", ".join(map(repr, sorted(KEYS)))
-        raise SourceError(f"{path}: [tool.mixpert] has no {short(unknown[0])!r}; it has {known}")
-    return ours
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(MAX_BYTES + 1)

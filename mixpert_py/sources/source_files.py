@@ -28,7 +28,7 @@ def files_of_projects(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[
             yield path
             continue
         root = project.folder_of(path)
-        patterns = project.excluded(root)
+        patterns = project.settings(root).exclude
         for file in _below(path):
             inside = os.path.relpath(os.path.abspath(file), root)
             if not _excluded(file, exclude) and not _excluded(inside, patterns):

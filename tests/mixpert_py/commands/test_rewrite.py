@@ -207,10 +207,10 @@ def test_what_the_project_excludes(sh: Shell) -> None:
     assert len(sh.json("sites --exclude sub/* --json .")) == 2
     for text, words in (
         ("[tool.mixpert\n", "pyproject.toml: "),
-        ("[tool.mixpert]\nexclude = 1\n", "exclude is a list of globs"),
-        ("[tool]\nmixpert = 1\n", "[tool.mixpert] has to be a table"),
-        ('tool = "x"\n', "[tool] has to be a table"),
-        ("[tool.mixpert]\nexcludes = []\n", "has no 'excludes'"),
+        ("[tool.mixpert]\nexclude = 1\n", "key 'tool.mixpert.exclude': Expected"),
+        ("[tool]\nmixpert = 1\n", "key 'tool.mixpert': Expected"),
+        ('tool = "x"\n', "key 'tool': Expected"),
+        ("[tool.mixpert]\nexcludes = []\n", "key 'tool.mixpert.excludes': unknown key"),
     ):
         sh.write({"pyproject.toml": text})
         assert words in sh("rewrite --check .", 2).one_clear_line()

@@ -7,7 +7,7 @@ import pytest
 
 from mixpert_py.errors import SourceError
 from mixpert_py.sources import project
-from mixpert_py.sources.project import packages, table
+from mixpert_py.sources.project import Settings, packages, settings
 
 
 def test_the_project_is_where_pyproject_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,10 +51,10 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_ours_is_read(file: Path) -> None:
-    assert table(file) == {}
+    assert settings(str(file.parent)) == Settings()
     assert packages(str(file.parent)) == ()
     file.write_text("[tool.mixpert]\nexclude = ['a']\npackages = ['b']\n", "utf-8-sig")
-    assert table(file) == {"exclude": ["a"], "packages": ["b"]}
+    assert settings(str(file.parent)) == Settings(exclude=["a"], packages=["b"])
     assert packages(str(file.parent)) == ("b",)
 
 
@@ -68,9 +68,9 @@ WRONG = {
 @pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_said_in_one_line(file: Path, content: bytes) -> None:
     file.write_bytes(content)
-    for read in (lambda: table(file), lambda: packages(str(file.parent))):
+    for read in (settings, packages):
         with pytest.raises(SourceError) as caught:
-            read()
+            read(str(file.parent))
         assert str(caught.value).startswith(f"{file}: ")
         assert str(caught.value).isprintable()
         assert len(str(caught.value)) < 500
@@ -81,4 +81,4 @@ def test_no_more_is_read_than_is_needed(file: Path) -> None:
     file.write_text("[tool.mixpert]\npackages = 7\n")
     os.truncate(file, 1 << 40)
     with pytest.raises(SourceError, match=r"larger than 1 MiB$"):
-        table(file)
+        settings(str(file.parent))
