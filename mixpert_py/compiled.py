@@ -1,8 +1,8 @@
 """Products in functions that `torch.compile` compiles: `backend`, and `follow` for other calls.
 
-Inductor compiles as usual, with one more pass (`passes.fx`), which replaces products that gain by
-the runtime's operators. The plan, scheme and backend in force during compilation decide. If others
-are in force at a later call, the graph is compiled again for them.
+Inductor compiles as usual, with one more pass (`passes.torch_graphs`), which replaces products that
+gain by the runtime's operators. The plan, scheme and backend in force during compilation decide. If
+others are in force at a later call, the graph is compiled again for them.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from mixpert_py.runtime import modules
 from mixpert_py.runtime.context import Context, Modules, current, use
 
 if TYPE_CHECKING:
-    from mixpert_py.passes.fx.products import GraphProduct
+    from mixpert_py.passes.torch_graphs import GraphProduct
 
 PASS = "post_grad_custom_pre_pass"  # the place in Inductor's settings: before its own fusions
 COMPILER = "torch._dynamo"
@@ -203,26 +203,26 @@ def _pass_class() -> type[Any]:
 @cache
 def _version() -> str:
     """A hash of the files that decide which products are replaced."""
-    from mixpert_py.passes.fx import products as pass_over_graphs
+    from mixpert_py.passes import torch_graphs
     from mixpert_py.runtime import select, worth
     from mixpert_py.runtime.products import graphs
 
-    files = [__file__, *(it.__file__ for it in (pass_over_graphs, graphs, select))]
+    files = [__file__, *(it.__file__ for it in (torch_graphs, graphs, select))]
     texts = b"".join(Path(file).read_bytes() for file in (*files, worth.__file__) if file)
     return hashlib.sha256(texts).hexdigest()
 
 
 def _pass(graph: Graph, context: Context, caller: str) -> None:
     """Replace the products of a graph that gain. caller: the line of the program that calls it."""
-    from mixpert_py.passes.fx import products as pass_over_graphs
+    from mixpert_py.passes import torch_graphs
     from mixpert_py.runtime.products import graphs
 
-    for product in list(pass_over_graphs.products(graph, _own_folders(), caller)):
+    for product in list(torch_graphs.products(graph, _own_folders(), caller)):
         chosen = _choice(product, context)
         if chosen is None:
             continue
         operator = graphs.operators()[product.name]
-        pass_over_graphs.replace(graph, product, operator, *chosen)
+        torch_graphs.replace(graph, product, operator, *chosen)
 
 
 def _choice(product: "GraphProduct", context: Context) -> tuple[Any, ...] | None:

@@ -21,7 +21,7 @@ from mixpert_py.errors import MixPertError, counted, named, visible
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies, dependencies
 from mixpert_py.passes.pipeline import analyze
-from mixpert_py.sources import notebook_file, source_files
+from mixpert_py.sources import notebook_file, project
 
 MAX_TEXT = 40
 # Wide enough that rich never folds a line: an operator is one line, whatever the terminal.
@@ -73,7 +73,7 @@ def of_source(source: bytes, path: str, module: str) -> Graph:
     Raises SourceError, naming `path`, if it does not parse.
     """
     with named(path, module):
-        if path.endswith(source_files.NOTEBOOK):
+        if path.endswith(project.NOTEBOOK):
             source, placed = notebook_file.placed_sites(source, module)
             return _graph(path, placed, dependencies(source, module))
         sites = [(site, None) for site in analyze(source, module)]
@@ -83,7 +83,7 @@ def of_source(source: bytes, path: str, module: str) -> Graph:
 def of_file(path: str) -> Graph:
     """The graph of a file. A file that cannot be read has a `problem`."""
     try:
-        return of_source(source_files.read(path), path, config.module_name(Path(path)))
+        return of_source(project.read(path), path, config.module_name(Path(path)))
     except MixPertError as error:
         return Graph(path, problem=str(error))
 

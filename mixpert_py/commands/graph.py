@@ -24,7 +24,7 @@ def graph(packages: tuple[str, ...], paths: tuple[str, ...], form: str) -> int:
     `-` reads a program from standard input.
     """
     from mixpert_py import graph as graph_of
-    from mixpert_py.sources import source_files
+    from mixpert_py.sources import project
     from mixpert_py.sources.packages import files as files_of_packages
 
     require_paths(paths, packages)
@@ -32,7 +32,7 @@ def graph(packages: tuple[str, ...], paths: tuple[str, ...], form: str) -> int:
         graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
         libraries = files_of_packages(packages)
-        files = dict.fromkeys([*source_files.files_of_projects(paths, ()), *libraries])
+        files = dict.fromkeys([*project.files_of_projects(paths, ()), *libraries])
         graphs = [replace(graph_of.of_file(path), path=libraries.get(path, path)) for path in files]
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:

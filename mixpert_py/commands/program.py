@@ -198,14 +198,14 @@ def program_of(module: str | None, script: str | None, arguments: tuple[str, ...
 def script_or_notebook(path: str, arguments: tuple[str, ...]) -> "Program":
     """The program in a script or a notebook. Cells that are not Python are named."""
     from mixpert_py.launch import launcher
-    from mixpert_py.sources import source_files
+    from mixpert_py.sources import project
 
-    if not path.endswith(source_files.NOTEBOOK):
+    if not path.endswith(project.NOTEBOOK):
         return launcher.script(path, arguments)
     from mixpert_py.sources import notebook_file
 
     program = launcher.notebook(path, arguments)
-    if missing := notebook_file.left_out(source_files.read_whole(Path(path))):
+    if missing := notebook_file.left_out(project.read_whole(Path(path))):
         click.echo(
             f"{path}: left out, as no Python or another magic's: {', '.join(missing)}", err=True
         )

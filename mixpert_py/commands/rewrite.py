@@ -62,9 +62,9 @@ class Options:
 
     def files(self) -> list[str]:
         """The files that the paths name. Raises UsageError if they are too many for the output."""
-        from mixpert_py.sources import source_files
+        from mixpert_py.sources import project
 
-        found = list(source_files.files_of_projects(self.paths, self.exclude))
+        found = list(project.files_of_projects(self.paths, self.exclude))
         if self.output is not None and len(found) != 1:
             raise click.UsageError(f"-o takes one file, and {len(found)} were given")
         if not (self.write or self.previews) and any(map(os.path.isdir, self.paths)):
@@ -195,15 +195,15 @@ def _write(result: "Rewritten", options: Options) -> Path:
     wrote.
     """
     from mixpert_py import files
-    from mixpert_py.sources import source_files
+    from mixpert_py.sources import project
 
     source = Path(result.path)
     if options.write:
-        source_files.write_back(result.path, result.before, result.after)
+        project.write_back(result.path, result.before, result.after)
         return source
     # `mlp_mixpert.py` beside `mlp.py`
     target = Path(options.target) if options.target else source.with_stem(f"{source.stem}_mixpert")
-    if target.is_file() and not _is_earlier_result(source_files.read(str(target)), result):
+    if target.is_file() and not _is_earlier_result(project.read(str(target)), result):
         raise SourceError(
             f"{target}: exists and differs from what `mixpert rewrite {source}` would write "
             "there; remove it"

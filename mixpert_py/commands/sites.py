@@ -27,11 +27,11 @@ def sites(
     as_json: bool,
 ) -> int:
     """List the products found, and those left alone, with reasons."""
-    from mixpert_py.sources import rewriting, source_files
+    from mixpert_py.sources import project, rewriting
     from mixpert_py.sources.packages import files as files_of_packages
 
     require_paths(paths, packages)
-    files = list(source_files.files_of_projects(paths, exclude))
+    files = list(project.files_of_projects(paths, exclude))
     libraries = files_of_packages(packages)
     files += libraries
     records = []

@@ -14,7 +14,7 @@ from mixpert_py.plan import Plan
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.sources.source_files import shown_path
+from mixpert_py.sources.project import shown_path
 from mixpert_py.tuner.report.record import Record, value_entries
 from mixpert_py.tuner.report.summary import (
     budget_text,

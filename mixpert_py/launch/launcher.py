@@ -27,7 +27,7 @@ from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch.spawning import SpawnedJob, rewrite_in_spawned_children
 from mixpert_py.runtime.context import Context, set_default
 from mixpert_py.runtime.program_frames import is_ours
-from mixpert_py.sources import in_memory, source_files
+from mixpert_py.sources import in_memory, project
 from mixpert_py.sources.imported import spec_without_imports
 
 # Modules whose pools of threads or processes `python` tells to end before all other threads.
@@ -64,7 +64,7 @@ class Program:
 
     @property
     def is_notebook(self) -> bool:
-        return self.filename.endswith(source_files.NOTEBOOK)
+        return self.filename.endswith(project.NOTEBOOK)
 
 
 def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
@@ -74,7 +74,7 @@ def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
     """
     if os.path.isdir(path):
         return _folder(path, arguments)
-    source = source_files.read_whole(Path(path))
+    source = project.read_whole(Path(path))
     folder = os.path.dirname(os.path.realpath(path))
     return Program(
         source,
@@ -89,7 +89,7 @@ def _folder(path: str, arguments: tuple[str, ...]) -> Program:
     """Load `python path arguments…` of a folder, whose `__main__.py` is run."""
     file = os.path.join(path, "__main__.py")
     try:
-        source = source_files.read_whole(file)
+        source = project.read_whole(file)
     except SourceError:
         raise SourceError(f"{path}: no {os.path.basename(file)} in it") from None
     place = file if os.path.isabs(file) else os.path.join(os.getcwd(), file)
@@ -105,7 +105,7 @@ def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
     """
     from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
 
-    raw = source_files.read_whole(Path(path))
+    raw = project.read_whole(Path(path))
     try:
         source = notebook_file.notebook_text(raw)
     except SourceError as error:
@@ -143,7 +143,7 @@ def module(name: str, arguments: tuple[str, ...] = (), *, run_here: bool = True)
             del sys.path[: at + 1]
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise SourceError(f"-m {name}: no such module with Python source")
-    source = source_files.read_whole(spec.origin)
+    source = project.read_whole(spec.origin)
     return Program(source, spec.origin, (spec.origin, *arguments), spec.name, folder, spec, before)
 
 

@@ -22,7 +22,7 @@ from mixpert_py.runtime.backends import require_backend
 from mixpert_py.runtime.context import Context, Modules, SchemeUse
 from mixpert_py.runtime.modules import covered_for
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.sources import project, source_files
+from mixpert_py.sources import project
 from mixpert_py.sources.packages import matches, relative, require
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def places_of(
     found = imported_places(imported, modules, project_folder(program))
     with suppress(SourceError):  # too large to be rewritten, or changed meanwhile
         if program.is_notebook:
-            raw = source_files.read_whole(Path(program.filename))
+            raw = project.read_whole(Path(program.filename))
             return found | notebook_file.cell_sites(raw, program.module)
         found |= {
             site.id: (program.filename, site) for site in analyze(program.source, program.module)
@@ -207,7 +207,7 @@ def imported_places(
             continue
         shown = path if is_own else relative(path, module)
         with suppress(SourceError):
-            source = source_files.read_whole(path)
+            source = project.read_whole(path)
             places |= {site.id: (shown, site) for site in analyze(source, module)}
     return places
 
@@ -282,7 +282,7 @@ def _has_torch_site(sites: Iterable[str], path: str | None, forward: str) -> boo
     It is one of the module's call sites, or an expression of its file if PyTorch makes it too. True
     for notebooks and archives, which are not searched. A renamed function does not matter.
     """
-    from mixpert_py.passes.fx.products import ends_of_sites
+    from mixpert_py.passes.torch_graphs import ends_of_sites
 
     tail = forward.partition("/")[2]
     if is_in_source(forward):

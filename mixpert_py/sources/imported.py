@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mixpert_py import config
 from mixpert_py.errors import SourceError
-from mixpert_py.sources import project, source_files
+from mixpert_py.sources import project
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def _is_package(name: str, folder: str, path: Sequence[str]) -> bool:
 
 def _read(path: str) -> ProjectFile:
     try:
-        source = source_files.read(path)
+        source = project.read(path)
     except SourceError:
         source = b""  # too large: it runs as it is
     return ProjectFile(path, config.module_name(Path(path)), source)

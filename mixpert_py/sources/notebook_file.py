@@ -21,7 +21,7 @@ from mixpert_py.passes.rewrite import MARK, PACKAGE, alias, is_imported
 from mixpert_py.passes.source import parse
 from mixpert_py.plan import Plan
 from mixpert_py.sources.in_memory import unknown_comment
-from mixpert_py.sources.source_files import MAX_NOTEBOOK_BYTES
+from mixpert_py.sources.project import MAX_NOTEBOOK_BYTES
 
 FORMAT = 4
 RUNNING = re.compile(r"\s*%%(?:time|capture|mixpert)\b[^\n]*")

@@ -16,7 +16,7 @@ from mixpert_py.errors import MixPertError, SourceError, named
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze, rewrite
 from mixpert_py.plan import Plan
-from mixpert_py.sources import source_files
+from mixpert_py.sources import project
 from mixpert_py.sources.in_memory import OBJECTS, collecting_seldom, require_known_comments
 
 MOST_AT_ONCE = 8  # files that a process is handed together
@@ -93,7 +93,7 @@ def rewrite_source(
     Raises SourceError if it does not parse, or has an unknown comment or scheme.
     """
     with named(path, module):
-        if path.endswith(source_files.NOTEBOOK):
+        if path.endswith(project.NOTEBOOK):
             from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
 
             made = notebook_file.rewrite_notebook(source, module, plan, scheme)
@@ -124,7 +124,7 @@ def _each(one: Callable[[str], Rewritten], files: Sequence[str], jobs: int) -> I
 
 def _rewrite_file(path: str, plan: Plan | None, scheme: str | None) -> Rewritten:
     try:
-        source = source_files.read(path)
+        source = project.read(path)
         return rewrite_source(source, path, config.module_name(Path(path)), plan, scheme)
     except MixPertError as error:
         return Rewritten(path, problem=str(error))

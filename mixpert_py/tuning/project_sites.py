@@ -17,7 +17,7 @@ from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies, dependencies, joined
 from mixpert_py.passes.pipeline import analyze, require_syntax
 from mixpert_py.plan import is_in_source, module_of
-from mixpert_py.sources import in_memory, notebook_file, source_files
+from mixpert_py.sources import in_memory, notebook_file
 from mixpert_py.sources.imported import (
     ProjectFile,
     imported_names,
@@ -25,7 +25,7 @@ from mixpert_py.sources.imported import (
     spec_without_imports,
 )
 from mixpert_py.sources.packages import matches, relative, top
-from mixpert_py.sources.source_files import shown_path
+from mixpert_py.sources.project import read_whole, shown_path
 
 INPUT = re.compile(rb"\b(?:stdin|input|fileinput)\b")
 TORCH = "torch"
@@ -104,7 +104,7 @@ def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites
                 flows.append(dependencies(file.source, file.module, imported))
     shown = {site.id: (path, site) for path, sites in found.items() for site in sites}
     if program.is_notebook:
-        raw = source_files.read_whole(program.filename)
+        raw = read_whole(program.filename)
         in_cells = notebook_file.cell_sites(raw, program.module)
         shown |= {site: place for site, place in in_cells.items() if site in shown}
     return ProjectSites(
@@ -132,7 +132,7 @@ def with_libraries(
         if module not in names:
             continue
         with suppress(SourceError):  # changed meanwhile
-            for site in analyze(source_files.read_whole(path), module):
+            for site in analyze(read_whole(path), module):
                 if site.id in called:
                     sites[site.id], files[site.id] = site, relative(path, module)
     found = dict.fromkeys(map(module_of, sites))

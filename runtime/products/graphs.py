@@ -1,9 +1,10 @@
 """Products in functions that `torch.compile` compiles.
 
 *Calls of rewritten code.* Dynamo, which reads a function's bytecode, takes such a call for that of
-the program's own product, and notes the call site beside it: the pass over graphs (`passes.fx`)
-finds the note, in the forward and in the backward pass. A call that has no product of PyTorch's to
-stand for it is made as it is: what comes before and after it becomes a graph each.
+the program's own product, and notes the call site beside it: the pass over graphs
+(`passes.torch_graphs`) finds the note, in the forward and in the backward pass. A call that has no
+product of PyTorch's to stand for it is made as it is: what comes before and after it becomes a
+graph each.
 
 *Operators.* The pass puts `mixpert::mm` and `mixpert::bmm` in the place of PyTorch's own products
 where these gain. Compiled code calls the operators below autograd. While a CUDA graph is captured

@@ -2,7 +2,7 @@
 
 A product's call site is the innermost call of PyTorch in code that is not PyTorch's own: the line
 in which a module or a function such as `F.linear` is called. Its id has the form that ids in the
-source have, and stays the same from run to run. `passes.fx.products` gives the same ids to the
+source have, and stays the same from run to run. `passes.torch_graphs` gives the same ids to the
 products of compiled graphs.
 
 A backward pass runs in threads without Python frames. Autograd numbers what it records: the number

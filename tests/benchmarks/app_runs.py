@@ -29,7 +29,7 @@ from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.sources import in_memory, source_files
+from mixpert_py.sources import in_memory, project
 from mixpert_py.tuner.records import Ladder, Measurement, Outcome
 from mixpert_py.tuner.records import Problem as TunedProblem
 from mixpert_py.tuner.search import tune
@@ -95,7 +95,7 @@ class Sample:
     @classmethod
     def load(cls, path: Path) -> "Sample":
         """Rewrite a sample. Raises SourceError if unreadable, MixPertError without a part."""
-        source, module = source_files.read_whole(path), path.stem
+        source, module = project.read_whole(path), path.stem
         made = in_memory.rewritten(source, module, str(path))
         if made is None:
             raise MixPertError(f"{path}: has no product")

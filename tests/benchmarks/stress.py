@@ -33,7 +33,7 @@ from mixpert_py.runtime.model import device_model
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES, get
 from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
-from mixpert_py.sources import source_files
+from mixpert_py.sources import project
 from mixpert_py.sources.notebook_file import rewrite_notebook
 from tests import fresh_home
 from tests.benchmarks import machine
@@ -413,7 +413,7 @@ def mutated(rng: random.Random, text: str) -> bytes:
 
 
 def _read_project(path: Path) -> None:
-    list(source_files.files_of_projects([str(path.parent)], ()))
+    list(project.files_of_projects([str(path.parent)], ()))
 
 
 def kinds_of_files() -> dict[str, tuple[str, Callable[[Path], object]]]:

@@ -1,1 +1,0 @@
-"""The pass over graphs of PyTorch's compiler."""
