@@ -101,18 +101,16 @@ def require_plan_place(path: Path) -> None:
         raise PlanError(f"{path}: cannot write a plan there: {error.strerror}") from None
 
 
-def plan_for(script: str | None, argument: str | None) -> Plan | None:
-    """The plan that a program runs under, in the order above. script: None if it is not a file."""
-    if argument is not None:
-        return load_plan(argument)
-    return _found(None if script is None else plan_beside(script))
+def plan_for(script: str, argument: str | None) -> Plan | None:
+    """The plan that a program runs under, in the order above."""
+    return _found(plan_beside(script)) if argument is None else load_plan(argument)
 
 
-def _found(beside: Path | None) -> Plan | None:
+def _found(beside: Path) -> Plan | None:
     """The plan that the environment names, else the file at `beside` if it exists."""
     if named := os.environ.get("MIXPERT_PLAN"):
         return load_plan(named)
-    return load_plan(beside) if beside is not None and beside.is_file() else None
+    return load_plan(beside) if beside.is_file() else None
 
 
 def notebook_module(names: Mapping[str, object]) -> str | None:

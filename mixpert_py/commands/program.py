@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from mixpert_py.errors import SourceError
-
 if TYPE_CHECKING:
     from mixpert_py.launch.launcher import Program
 
@@ -46,15 +44,6 @@ def as_record(
 
 exclude_option = click.option(
     "--exclude", multiple=True, metavar="GLOB", help="Exclude these files in folders."
-)
-jobs_option = click.option(
-    "-j",
-    "jobs",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of processes.",
 )
 quiet_option = click.option(
     "-q", "--quiet", is_flag=True, help="Print only problems and requested results."
@@ -94,8 +83,8 @@ class ProgramCommand(click.Command):
     """A command whose last words are a program and its arguments, which the command does not parse.
 
     The command's options stand before the program, or directly after SCRIPT. `--`, or the first
-    word that is not such an option, ends them; so do `-m MODULE` and `-c CODE`, as they end
-    Python's. words: positions after which the command's options may stand.
+    word that is not such an option, ends them; so does `-m MODULE`, as it ends Python's. words:
+    positions after which the command's options may stand.
     """
 
     words = 1
@@ -110,7 +99,7 @@ class ProgramCommand(click.Command):
             if args[:1] == ["--"]:
                 args = args[1:]
                 break
-            if ours[-2:-1] in (["-m"], ["-c"]):
+            if ours[-2:-1] == ["-m"]:
                 break
             if left:
                 self._require_word(ctx, args)
@@ -124,8 +113,7 @@ class ProgramCommand(click.Command):
     def _require_word(self, ctx: click.Context, args: list[str]) -> None:
         """Raise NoSuchOption if an option stands where the program is expected."""
         name = args[0].partition("=")[0] if args else ""
-        # `program_of` refuses -c in a script's place, and says what to give instead.
-        if ctx.resilient_parsing or not name.startswith("-") or name in ("-", "-c"):
+        if ctx.resilient_parsing or not name.startswith("-"):
             return
         from difflib import get_close_matches  # only where a name is wrong
 
@@ -143,14 +131,14 @@ class ProgramCommand(click.Command):
             for name in param.opts
         }
         if is_behind:
-            flags = {name: flags[name] for name in flags.keys() - {"-m", "-c", "--help"}}
+            flags = {name: flags[name] for name in flags.keys() - {"-m", "--help"}}
         index = 0
         while index < len(args) and args[index] != "--":
             name, equals, _ = args[index].partition("=")
             if name not in flags:
                 break
             index += 1 if flags[name] or equals else 2
-            if name in ("-m", "-c"):
+            if name == "-m":
                 break
         return min(index, len(args))
 
@@ -189,9 +177,6 @@ def program_of(module: str | None, script: str | None, arguments: tuple[str, ...
         return launcher.module(module, words, run_here=False)
     if script is None:
         raise click.UsageError("give a SCRIPT or -m MODULE")
-    if script in ("-c", "-"):
-        what = "-c CODE" if script == "-c" else "standard input"
-        raise SourceError(f"the command takes a script or -m MODULE, not {what}")
     return script_or_notebook(script, arguments)
 
 
@@ -236,7 +221,7 @@ def plan_place(program: "Program") -> Path:
     """The plan file beside a program's file, or in the current folder if that is above it."""
     from mixpert_py import config
 
-    return config.plan_beside(program.argv[0] if program.within is None else program.filename)
+    return config.plan_beside(program.argv[0])
 
 
 def interrupted(advice: str = "") -> int:

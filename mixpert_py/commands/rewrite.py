@@ -14,7 +14,6 @@ from mixpert_py.commands.program import (
     FILE,
     as_record,
     exclude_option,
-    jobs_option,
 )
 from mixpert_py.errors import SourceError, counted, writing
 
@@ -32,7 +31,6 @@ class Options:
     diff: bool
     check: bool
     exclude: tuple[str, ...]
-    jobs: int
     plan_path: str | None
     scheme: str | None
 
@@ -81,7 +79,6 @@ class Options:
 @click.option("--diff", is_flag=True, help="Show the changes; write nothing.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a file would change; write nothing.")
 @exclude_option
-@jobs_option
 @click.option(
     "--plan",
     "plan_path",
@@ -112,7 +109,7 @@ def rewrite(options: Options) -> int:
         result = rewriting.rewrite_source(source, "-", "stdin", plan, options.scheme)
         return _finish([result], options, has_summary=False)
     files = options.files()
-    results = rewriting.rewrite_files(files, plan, options.scheme, options.jobs)
+    results = rewriting.rewrite_files(files, plan, options.scheme)
     return _finish(results, options, has_summary=len(files) > 1)
 
 

@@ -36,14 +36,12 @@ class Options:
     strict: bool
     json_path: str | None
     module: str | None
-    code: str | None
     arguments: tuple[str, ...]
 
     @property
     def script(self) -> str | None:
-        """The file to run; None for a module or a text, or if none is named."""
-        is_script = self.module is None and self.code is None and bool(self.arguments)
-        return self.arguments[0] if is_script else None
+        """The file to run; None for a module, or if none is named."""
+        return self.arguments[0] if self.module is None and self.arguments else None
 
     def program(self) -> "Program":
         """The named program. Raises UsageError if none is named."""
@@ -51,13 +49,9 @@ class Options:
 
         if self.module is not None:
             return launcher.module(self.module, self.arguments)
-        if self.code is not None:
-            return launcher.code(self.code, self.arguments)
-        if self.script == "-":
-            return launcher.standard_input(self.arguments[1:])
         if self.script is not None:
             return script_or_notebook(self.script, self.arguments[1:])
-        raise click.UsageError("give a SCRIPT, -m MODULE or -c CODE")
+        raise click.UsageError("give a SCRIPT or -m MODULE")
 
 
 @click.command(cls=ProgramCommand)
@@ -81,7 +75,6 @@ class Options:
 )
 @click.option("--json", "json_path", metavar="FILE", type=FILE, help="Write the profile as JSON.")
 @module_option
-@click.option("-c", "code", metavar="CODE", help="Run a text, as python -c does.")
 @program_argument
 @as_record(Options)
 def run(options: Options) -> int:
@@ -93,12 +86,10 @@ def run(options: Options) -> int:
     from mixpert_py.runtime.context import SchemeUse
     from mixpert_py.sources import packages
 
-    if options.module is not None and options.code is not None:
-        raise click.UsageError("give one of -m and -c")
     # Before the program is looked up: `-m package.module` imports the package for that.
     hook = running.project_hook(options.script, options.packages)
     program = options.program()
-    plan = config.plan_for(program.filename if program.is_file else None, options.plan_path)
+    plan = config.plan_for(program.filename, options.plan_path)
     others: list[str] = []
     if plan is not None and plan.package:
         hook.add_packages(package.name for package in plan.package)

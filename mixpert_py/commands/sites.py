@@ -7,7 +7,6 @@ import click
 from mixpert_py.commands.program import (
     FILE,
     exclude_option,
-    jobs_option,
     package_option,
     require_paths,
 )
@@ -17,13 +16,11 @@ from mixpert_py.commands.program import (
 @package_option
 @click.argument("paths", nargs=-1, metavar="PATH…", type=FILE)
 @exclude_option
-@jobs_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def sites(
     packages: tuple[str, ...],
     paths: tuple[str, ...],
     exclude: tuple[str, ...],
-    jobs: int,
     as_json: bool,
 ) -> int:
     """List the products found, and those left alone, with reasons."""
@@ -36,7 +33,7 @@ def sites(
     files += libraries
     records = []
     problems = 0
-    for result in rewriting.rewrite_files(files, jobs=jobs):
+    for result in rewriting.rewrite_files(files):
         if result.problem is not None:
             click.echo(f"mixpert: {result.problem}", err=True)
             problems += 1

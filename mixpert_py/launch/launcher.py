@@ -45,8 +45,7 @@ class Program:
 
     argv: sys.argv. module: the first part of its site ids. path: the future sys.path[0]; for a
     module "" if there is no such entry. spec: for `-m`, else None. before: entries that the
-    module's package, imported to find the module, has put before that one. within: the named folder
-    whose `__main__.py` it is.
+    module's package, imported to find the module, has put before that one.
     """
 
     source: bytes
@@ -56,11 +55,6 @@ class Program:
     path: str
     spec: ModuleSpec | None = None
     before: tuple[str, ...] = ()
-    within: str | None = None
-
-    @property
-    def is_file(self) -> bool:
-        return not self.filename.startswith("<")
 
     @property
     def is_notebook(self) -> bool:
@@ -68,12 +62,7 @@ class Program:
 
 
 def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
-    """Load `python path arguments…`: a file, or a folder with `__main__.py`.
-
-    Raises SourceError if there is no such file, or no `__main__.py`.
-    """
-    if os.path.isdir(path):
-        return _folder(path, arguments)
+    """Load `python path arguments…`. Raises SourceError if there is no such file."""
     source = project.read_whole(Path(path))
     folder = os.path.dirname(os.path.realpath(path))
     return Program(
@@ -83,18 +72,6 @@ def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
         config.module_name(Path(path)),
         folder,
     )
-
-
-def _folder(path: str, arguments: tuple[str, ...]) -> Program:
-    """Load `python path arguments…` of a folder, whose `__main__.py` is run."""
-    file = os.path.join(path, "__main__.py")
-    try:
-        source = project.read_whole(file)
-    except SourceError:
-        raise SourceError(f"{path}: no {os.path.basename(file)} in it") from None
-    place = file if os.path.isabs(file) else os.path.join(os.getcwd(), file)
-    module = config.module_name(Path(file))
-    return Program(source, place, (path, *arguments), module, os.path.abspath(path), within=path)
 
 
 def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
@@ -153,17 +130,6 @@ def current_folder() -> str | None:
         return os.getcwd()
     except FileNotFoundError:
         return None
-
-
-def code(text: str, arguments: tuple[str, ...] = ()) -> Program:
-    """Load `python -c text arguments…`."""
-    return Program(text.encode(), "<string>", ("-c", *arguments), "__main__", "")
-
-
-def standard_input(arguments: tuple[str, ...] = ()) -> Program:
-    """Load `python - arguments…`: the program is all of standard input."""
-    source = sys.stdin.buffer.read() if sys.stdin is not None else b""
-    return Program(source, "<stdin>", ("-", *arguments), "__main__", "")
 
 
 def compiled(program: Program) -> CodeType:
@@ -236,19 +202,12 @@ def main_module(program: Program) -> ModuleType:
     if program.is_notebook:  # as in IPython, spawned children have no file to run again
         main.__loader__ = BuiltinImporter
         main.display = print  # type: ignore[attr-defined]
-    elif program.is_file:
+    else:
         main.__file__ = program.filename
         main.__loader__ = SourceFileLoader("__main__", program.filename)
         main.__cached__ = program.spec.cached if program.spec else None  # type: ignore[attr-defined]
-    else:
-        main.__loader__ = BuiltinImporter
     main.__spec__ = program.spec
     main.__package__ = program.spec.parent if program.spec else None
-    if program.within is not None:
-        loader: Any = main.__loader__
-        main.__spec__ = ModuleSpec("__main__", loader, origin=program.filename)
-        main.__spec__.has_location = True
-        main.__package__ = ""
     return main
 
 
@@ -278,11 +237,10 @@ def execute(
     if insert_path:
         sys.path.insert(0, program.path)
     elif not sys.flags.safe_path:
-        own = [program.path] if program.path or not program.is_file else []
-        sys.path[:1] = [*program.before, *own]
+        sys.path[:1] = [*program.before, *filter(None, [program.path])]
     set_default(context)
     in_memory.name_everywhere(filter(in_memory.is_alias, rewritten.co_names))
-    if program.is_file and program.spec is None and not program.is_notebook:
+    if program.spec is None and not program.is_notebook:
         rewrite_in_spawned_children(program.filename, context, project, tuple(packages))
     if program.spec is not None and program.spec.parent:
         importlib.import_module(program.spec.parent)

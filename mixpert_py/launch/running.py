@@ -51,7 +51,7 @@ def project_hook(script: str | None, packages: Sequence[str] = ()) -> ImportHook
 
 def project_folder(program: Program) -> str | None:
     """The folder of a program's project; for a module, that of the current folder."""
-    return _folder_of(program.filename if program.is_file and program.spec is None else None)
+    return _folder_of(program.filename if program.spec is None else None)
 
 
 def _folder_of(script: str | None) -> str | None:

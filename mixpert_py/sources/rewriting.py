@@ -1,25 +1,19 @@
 """Files before and after rewriting, for `mixpert rewrite` and `sites`."""
 
 import difflib
-import gc
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from mixpert_py import config
-from mixpert_py.errors import MixPertError, SourceError, named
+from mixpert_py.errors import MixPertError, named
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze, rewrite
 from mixpert_py.plan import Plan
 from mixpert_py.sources import project
-from mixpert_py.sources.in_memory import OBJECTS, collecting_seldom, require_known_comments
-
-MOST_AT_ONCE = 8  # files that a process is handed together
+from mixpert_py.sources.in_memory import collecting_seldom, require_known_comments
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +69,16 @@ def rewrite_files(
     files: Sequence[str],
     plan: Plan | None = None,
     scheme: str | None = None,
-    jobs: int = 1,
 ) -> Iterator[Rewritten]:
     """Rewrite each file in memory, in order. A file that cannot be rewritten has a `problem`."""
-    return _each(partial(_rewrite_file, plan=plan, scheme=scheme), files, jobs)
+    for path in files:
+        with collecting_seldom():
+            try:
+                source, module = project.read(path), config.module_name(Path(path))
+                result = rewrite_source(source, path, module, plan, scheme)
+            except MixPertError as error:
+                result = Rewritten(path, problem=str(error))
+        yield result
 
 
 def rewrite_source(
@@ -101,30 +101,3 @@ def rewrite_source(
         require_known_comments(source, module)
         sites = analyze(source, module)
         return Rewritten(path, sites, source, rewrite(source, module, plan, scheme))
-
-
-def _each(one: Callable[[str], Rewritten], files: Sequence[str], jobs: int) -> Iterator[Rewritten]:
-    if jobs <= 1 or len(files) <= 1:
-        for file in files:
-            with collecting_seldom():
-                result = one(file)
-            yield result
-        return
-    # Few at once, so that all processes end at about the same time.
-    size = max(1, min(MOST_AT_ONCE, len(files) // (8 * jobs)))
-    with ProcessPoolExecutor(jobs, initializer=gc.set_threshold, initargs=(OBJECTS,)) as pool:
-        try:
-            yield from pool.map(one, files, chunksize=size)
-        except BrokenProcessPool:
-            raise SourceError(
-                "a process of -j was killed, or ran out of memory; the files that follow are not "
-                "done: give a smaller -j"
-            ) from None
-
-
-def _rewrite_file(path: str, plan: Plan | None, scheme: str | None) -> Rewritten:
-    try:
-        source = project.read(path)
-        return rewrite_source(source, path, config.module_name(Path(path)), plan, scheme)
-    except MixPertError as error:
-        return Rewritten(path, problem=str(error))

@@ -85,7 +85,7 @@ def project(tmp_path: Path) -> Path:
 
 COMMANDS = [
     "rewrite --diff .",
-    "rewrite -w -j 2 .",
+    "rewrite -w .",
     "sites .",
     "graph .",
     "rewrite net.py canary_package/setup.py",

@@ -49,7 +49,6 @@ sites loop.py | 2 | loop.py: too many levels
 sites zeros.py | 2 | zeros.py: cannot be decoded: it has NUL bytes, so it is no source
 sites app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 sites object.ipynb | 2 | object.ipynb: a notebook of format
-sites -j 0 s.py | 2 | 0 is not in the range
 sites | 2 | Missing argument
 graph s.py | 0 |
 graph s.py open.py | 2 | open.py: line 1
@@ -62,7 +61,7 @@ run open.py | 1 | open.py: line 1: '(' was never closed
 run old.py | 1 | old.py: line 2: Missing parentheses
 run --strict odd.py | 1 | LibCST does not read line 2; the file is skipped
 run --strict uses_odd.py | 1 | LibCST does not read line 2; the file is skipped
-run folder | 2 | folder: no __main__.py in it
+run folder | 2 | folder: is a directory
 run --json nowhere/x.json s.py | 2 | nowhere/x.json: cannot write
 run --backend abacus s.py | 2 | unknown backend 'abacus'
 run --profle s.py | 2 | Did you mean '--profile'
@@ -89,8 +88,6 @@ estimate nowhere.ipynb | 2 | nowhere.ipynb: no such file
 estimate | 2 | SCRIPT
 estimate --time-limit 0 s.py | 2 | --time-limit
 estimate app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
-estimate -c 'print(1)' | 2 | a script or -m MODULE, not -c CODE
-estimate - | 2 | a script or -m MODULE, not standard input
 T s.py | 0 | plan written to s.mixpert.toml
 tune --error 1e-9 --backend reference noisy.py | 1 | differs by
 tune --error 1 none.py | 1 | none.py: makes no matrix product that could be tuned
@@ -110,7 +107,7 @@ T --time-limit nan s.py | 2 | Invalid value for '--time-limit': nan
 T --margin 1 s.py | 2 | --margin
 T app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 T nowhere.py | 2 | nowhere.py: no such file
-T . | 2 | no __main__.py in it
+T . | 2 | is a directory
 T -m no_such | 2 | -m no_such: no such module
 T --compare z.npy s.py | 2 | z.npy
 T --compare c s.py | 2 | s.py: has no numeric value for c
@@ -126,7 +123,6 @@ tune --error 1 --device abacus s.py | 2 | no device model is known
 tune --error 1 --device t4 s.py | 2 | compute capability 7.5
 tune --error 1 --device h200 --backend cuda s.py | 2 | --device predicts times
 T object.ipynb | 2 | object.ipynb: a notebook of format
-T -c 'print(1)' | 2 | a script or -m MODULE, not -c CODE
 T --hold-out "'" s.py | 2 | --hold-out: No closing quotation
 T --hold-out '--seed {seed}' s.py | 2 | --seeds FIRST..LAST and {seed} in --hold-out go together
 T --seeds 1..2 s.py | 2 | --seeds FIRST..LAST and {seed} in --hold-out go together
@@ -146,7 +142,6 @@ verify s.mixpert.toml fails.py | 2+ | exit code 3
 verify scheme.toml s.py | 2 | scheme.toml:3: key
 verify p.toml app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 verify s.py s.py | 2 | (a plan is a .toml file)
-verify --error 1 p.toml -c pkg | 2 | a script or -m MODULE, not -c
 verify --backend x p.toml s.py | 2 | reference, cuda
 verify --criterion x p.toml s.py | 2 | unknown criterion 'x'
 verify p.toml --eror=1 s.py | 2 | (Did you mean one of: '--error'

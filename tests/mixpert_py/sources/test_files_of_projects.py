@@ -13,7 +13,7 @@ from mixpert_py.errors import SourceError
 from mixpert_py.files import require_place
 from mixpert_py.sources.project import files_of_projects, write_back
 from tests.every_check import EVERY_CHECK
-from tests.mixpert_py.command import IMPORTABLE, forked
+from tests.mixpert_py.command import IMPORTABLE
 
 OLD, NEW = b"a @ b\r\n", b"rewritten\r\n"
 
@@ -161,37 +161,3 @@ def test_killed_at_any_step_the_old_file_or_the_new_one_is_there(file: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 100
-
-
-KILLER = """
-import os
-import signal
-from mixpert_py.sources import rewriting
-from mixpert_py.cli import main
-
-rewrite_source = rewriting.rewrite_source
-
-
-def rewrite_or_die(source, *rest):
-    if b"deadly" in source:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return rewrite_source(source, *rest)
-
-
-rewriting.rewrite_source = rewrite_or_die
-if __name__ == "__main__":
-    main()
-"""
-
-
-def test_a_command_whose_process_is_killed_says_so(tmp_path: Path) -> None:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    for number in range(20):
-        name = "deadly" if number == 12 else "c"
-        (folder / f"m{number:02}.py").write_text(f"{name} = a @ b\n")
-    (tmp_path / "killer.py").write_text(KILLER)
-    done = forked(str(tmp_path / "killer.py"), "sites", "-j", "2", ".", folder=folder)
-    assert done.code == 2
-    assert done.err.startswith("mixpert: a process of -j was killed, or ran out of memory; ")
-    assert done.err.count("\n") == 1

@@ -72,10 +72,11 @@ def test_values_flow_through_calls_of_other_files(sites: ProjectSites) -> None:
 
 def test_a_file_without_products_of_its_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
-    found = read_sites(launcher.code("from lib.core import gram\nn = 3\nc = gram(n)\nd = 4\n"))
+    (project / "user.py").write_text("from lib.core import gram\nn = 3\nc = gram(n)\nd = 4\n")
+    found = read_sites(launcher.script("user.py"))
     assert {site.partition("/")[0] for site in found.sites} == {"lib.core:gram", "lib.deep:square"}
     assert found.flow.names == ("c",)
-    assert set(found.modules) == {"__main__", "lib", "lib.core", "lib.deep"}
+    assert set(found.modules) == {"user", "lib", "lib.core", "lib.deep"}
 
 
 def test_products_that_a_tuning_does_not_know_are_named(sites: ProjectSites) -> None:
