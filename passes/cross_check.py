@@ -20,7 +20,7 @@ from libcst.metadata.scope_provider import Scope, ScopeVisitor
 from mixpert_py.errors import SourceError
 from mixpert_py.passes.reduced_source import reduced
 from mixpert_py.passes.scopes import ARRAY_MODULES, Scopes
-from mixpert_py.passes.source import Source, children, has_tokens, one_line, parse
+from mixpert_py.passes.source import Source, characters, children, has_tokens, one_line, parse
 
 # LibCST takes 2.5 kB and a tenth of a millisecond for each token.
 MAX_CHARACTERS = 1 << 20
@@ -247,16 +247,11 @@ def _places(text: str, lines: Sequence[str]) -> list[Position]:
         kind = type(node)
         if kind in NODES and (kind is ast.Call or isinstance(node.op, ast.MatMult)):
             first, last = lines[node.lineno - 1], lines[node.end_lineno - 1]
-            start, end = _column(first, node.col_offset), _column(last, node.end_col_offset)
+            start, end = characters(first, node.col_offset), characters(last, node.end_col_offset)
             found.append((node.lineno, start, node.end_lineno, end))
         if kind.__name__ not in STRINGS:
             stack += children(node)
     return sorted(found, key=lambda place: (*place[:2], -place[2], -place[3]))
-
-
-def _column(line: str, column: int) -> int:
-    """A column of `ast`, which counts bytes, as a count of characters."""
-    return column if line.isascii() else len(line.encode()[:column].decode())
 
 
 def read(text: str, places: Collection[Position]) -> dict[Position, frozenset[str]] | None:

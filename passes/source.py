@@ -6,11 +6,10 @@ import io
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 from mixpert_py.errors import SourceError
@@ -79,24 +78,8 @@ class Source:
         start = self.line_starts[line - 1]
         if self.text.isascii():
             return start + column
-        return start + bisect.bisect_left(self._columns(line), column)
-
-    def _columns(self, line: int) -> Sequence[int]:
-        """The column, in UTF-8 bytes, of each character of a line and of its end."""
-        if line not in self._known_columns:
-            start = self.line_starts[line - 1]
-            end = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
-            row = self.text[start:end]
-            widths = (len(letter.encode("utf-8", "surrogatepass")) for letter in row)
-            ascii_only = row.isascii()
-            self._known_columns[line] = (
-                range(len(row) + 1) if ascii_only else tuple(accumulate(widths, initial=0))
-            )
-        return self._known_columns[line]
-
-    @cached_property
-    def _known_columns(self) -> dict[int, Sequence[int]]:
-        return {}
+        end = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
+        return start + characters(self.text[start:end], column)
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line (1-based) and column (0-based, in characters) of an offset."""
@@ -121,6 +104,13 @@ class Source:
             return self.bom + text.encode(self.encoding)
         except UnicodeError as error:
             raise SourceError(f"{self.module}: cannot be written as {self.encoding}") from error
+
+
+def characters(line: str, column: int) -> int:
+    """A column of `ast`, which counts bytes of a line, as a count of characters."""
+    if line.isascii():
+        return column
+    return len(line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "surrogatepass"))
 
 
 def decode(raw: bytes, module: str) -> Source:
