@@ -137,20 +137,6 @@ def blas_threads() -> int:
     return processor.cores()
 
 
-def other_threads(plan: Plan) -> str | None:
-    """A sentence if a plan was tuned with another number of BLAS threads than this run has.
-
-    None if the numbers are equal, or if the plan's times are not those of a processor.
-    """
-    tuned, now = plan.provenance.blas_threads, blas_threads()
-    if tuned in (0, now) or plan.provenance.backend != "native":
-        return None
-    return (
-        f"the plan was tuned with {tuned} BLAS {'thread' if tuned == 1 else 'threads'}, and this "
-        f"run has {now}: its gain may differ (OPENBLAS_NUM_THREADS={tuned} sets the number)"
-    )
-
-
 def cache_folder() -> Path:
     """Return the folder of this user's cache, which need not exist."""
     base = os.environ.get("XDG_CACHE_HOME", "")

@@ -1,9 +1,7 @@
 """The command that says what was found on this machine, and what would run: `mixpert doctor`."""
 
-import datetime
 import json
 import platform
-from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -15,78 +13,61 @@ from mixpert_py.errors import DeviceError
 if TYPE_CHECKING:
     from mixpert_py.runtime.gpu.device import Absent, Device
 
+MISSING = "missing"
 PACKAGES = ("numpy", "libcst", "click", "rich", "msgspec", "tomlkit", "networkx")
-GPU = "products on a GPU (pip install '.[cuda13]' in a checkout)"
+# Packages for products on a GPU, by the names of their distributions.
 GPU_PACKAGES = {
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
     "numba-cuda": ("numba-cuda",),
 }
-OPTIONAL = {"scikit-learn": "the samples on real data (pip install '.[samples]' in a checkout)"}
+FOR_A_GPU = "not installed; only for products on a GPU (pip install '.[cuda13]' in a checkout)"
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as a JSON list.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as a JSON object.")
 def doctor(as_json: bool) -> int:
     """Say what was found, what would run, and what is missing."""
     findings = examine()
     if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+        click.echo(json.dumps(findings, indent=2))
     else:
-        _print(findings)
-    return 0 if all(finding.fine for finding in findings) else 2
+        from rich.table import Table
+
+        from mixpert_py.commands.tables import console
+
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        for what, found in findings.items():
+            table.add_row(what, found, style="bold" if found == MISSING else None)
+        console().print(table)
+    return 2 if MISSING in findings.values() else 0
 
 
-def _print(findings: "list[Finding]") -> None:
-    from rich.table import Table
-    from rich.text import Text
+def examine() -> dict[str, str]:
+    """What was found on this machine, by its subject; MISSING for what must be there.
 
-    from mixpert_py.commands.tables import console
-
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for finding in findings:
-        mark = Text("") if finding.fine else Text("missing", style="bold")
-        table.add_row(finding.what, Text(finding.found), mark)
-    console().print(table)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A line of the examination: its subject, what was found, and whether that is fine."""
-
-    what: str
-    found: str
-    fine: bool = True
-
-
-def examine() -> list[Finding]:
-    """Look at this machine. Imports NumPy, and CuPy where it is; runs nothing of the user's."""
+    Imports NumPy, and CuPy where it is; runs nothing of the user's.
+    """
     from mixpert_py import config
     from mixpert_py.runtime.gpu.device import find
 
-    findings = [
-        Finding("mixpert-py", __version__),
-        Finding("python", f"{platform.python_version()} on {platform.system()}"),
-    ]
-    for name in PACKAGES:
-        found = _version(name)
-        findings.append(Finding(name, found or "missing", found is not None))
-    for name, purpose in OPTIONAL.items():
-        findings.append(Finding(name, _version(name) or f"not installed; only for {purpose}"))
-    findings.append(Finding("BLAS", _blas()))
-    findings.append(Finding("BLAS threads", f"{config.blas_threads()} in tuning runs"))
     gpu = find()
-    findings.append(Finding("GPU", _gpu(gpu)))
-    findings.append(Finding("device model", _device_model(gpu)))
-    for name, packages in GPU_PACKAGES.items():
-        found = next((f"{_version(p)} ({p})" for p in packages if _version(p)), None)
-        findings.append(Finding(name, found or f"not installed; only for {GPU}"))
-    return [*findings, *_what_runs(gpu)]
+    return {
+        "mixpert-py": __version__,
+        "python": f"{platform.python_version()} on {platform.system()}",
+        **{name: _version(name) or MISSING for name in PACKAGES},
+        "BLAS": _blas(),
+        "BLAS threads": f"{config.blas_threads()} in tuning runs",
+        "GPU": _gpu(gpu),
+        "device model": _device_model(gpu),
+        **{name: _first_version(several) for name, several in GPU_PACKAGES.items()},
+        **_what_runs(gpu),
+    }
 
 
 EDGES = range(384, 8192, 128)  # sizes at which defaults are compared with native products
 
 
-def _what_runs(gpu: "Device | Absent") -> list[Finding]:
+def _what_runs(gpu: "Device | Absent") -> dict[str, str]:
     from mixpert_py.runtime.gpu.device import Absent
     from mixpert_py.runtime.worth import figures
 
@@ -108,11 +89,7 @@ def _what_runs(gpu: "Device | Absent") -> list[Finding]:
 
         single, wide = default("faithful", False), default("crt", True)
         emulated = f"{gpu.kernels} kernels on the GPU; NumPy arrays where moving them pays"
-    return [
-        Finding("float64 products", wide),
-        Finding("float32 products", single),
-        Finding("emulated schemes", emulated),
-    ]
+    return {"float64 products": wide, "float32 products": single, "emulated schemes": emulated}
 
 
 def _version(name: str) -> str | None:
@@ -120,6 +97,12 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def _first_version(distributions: tuple[str, ...]) -> str:
+    """The version of the first distribution that is installed."""
+    found = (f"{_version(name)} ({name})" for name in distributions if _version(name))
+    return next(found, FOR_A_GPU)
 
 
 def _blas() -> str:
@@ -141,7 +124,7 @@ def _gpu(gpu: "Device | Absent") -> str:
 
 
 def _device_model(gpu: "Device | Absent") -> str:
-    """The device model in use, its origin and its age."""
+    """The device model in use, and its origin."""
     from mixpert_py.runtime import own_files
     from mixpert_py.runtime.gpu.device import Absent
     from mixpert_py.runtime.model import known_devices
@@ -154,9 +137,5 @@ def _device_model(gpu: "Device | Absent") -> str:
         nearest = known_devices.slug(known_devices.model_of(gpu.name).device)
         return f"{nearest} stands in: {error} (`mixpert probe` makes one)"
     path = known_devices.path_of(gpu.name)
-    days = (datetime.date.today() - model.date).days
-    age = "of today" if days == 0 else f"{days} day{'s' * (days != 1)} old"
-    if path in own_files.files(path.parent):
-        return f"{path}, {model.origin}, {age}"
-    left = f"; {path} is left, others could have written it" if path.exists() else ""
-    return f"shipped, {model.origin}, {age}{left}"
+    place = path if path in own_files.files(path.parent) else "shipped"
+    return f"{place}, {model.origin}, of {model.date}"

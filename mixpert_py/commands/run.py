@@ -95,8 +95,6 @@ def run(options: Options) -> int:
         hook.add_packages(package.name for package in plan.package)
         plan, others = packages.applicable(plan)
     _say(others)
-    if plan is not None and (threads := config.other_threads(plan)):
-        _say([threads])
     trace = _trace(options, program, hook)
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()

@@ -124,9 +124,8 @@ def verify(options: Options) -> int:
     names = [*packages_of(program, options.packages), *known]
     settings = replace(settings, packages=tuple(dict.fromkeys(names)))
     plan, others = applicable(plan)
-    for line in (*others, config.other_threads(plan)):
-        if line:
-            click.echo(f"mixpert: {line}", err=True)
+    for line in others:
+        click.echo(f"mixpert: {line}", err=True)
     quiet = options.as_json or options.quiet
     with tables.progress(quiet, options.verbose) as show:
         found = check_plan(program, plan, settings, show)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import plan
-from mixpert_py.plan import Plan, Provenance
 from tests.mixpert_py.command import Mixpert, Shell
 
 PROGRAM = """\
@@ -17,10 +16,6 @@ with open(os.path.join(os.path.dirname(__file__), "seen"), "a") as file:
 a = np.random.default_rng(0).standard_normal((400, 400))
 b = a @ a
 """
-OTHER = (
-    "mixpert: the plan was tuned with 3 BLAS threads, and this run has 1: its gain may differ "
-    "(OPENBLAS_NUM_THREADS=3 sets the number)\n"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +33,3 @@ def test_the_users_number_holds_in_every_run_and_stands_in_the_plan(
     assert said.code in (0, 1), said
     assert set(sh.read("seen").splitlines()) == {"3 None None"}
     assert plan.load(tmp_path / "s.mixpert.toml").provenance.blas_threads == 3
-    # A run with another number says so.
-    tuned = Plan(provenance=Provenance(backend="native", blas_threads=3))
-    plan.save(tuned, tmp_path / "p.toml")
-    sh("run --plan p.toml s.py", err=OTHER, OMP_NUM_THREADS="1")
-    sh("run --plan p.toml s.py", err="", OMP_NUM_THREADS="3")
-    sh("verify -q --error 1 p.toml s.py", 1, err=OTHER, OMP_NUM_THREADS="1")
