@@ -24,6 +24,7 @@ from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host, wait_for
 from mixpert_py.runtime.packed_array import PackedArray, unpacked
 from mixpert_py.runtime.program_frames import pass_over, trim
 from mixpert_py.runtime.reasons import Reason, Shape
+from mixpert_py.runtime.reference.emulation import is_apart
 from mixpert_py.runtime.request import (
     MATMUL,
     Call,
@@ -176,9 +177,7 @@ def dot(
             return warned.call(native, a, b, *rest, **options)
         if options.get("out", native) is None:  # which a type's `__array_function__` would see
             native = partial(native, out=None)
-        settings, out = _settings(site, options)
-        if options:
-            raise _unexpected("dot", options)
+        settings, out = _settings(site, options, "dot")
         return carry_out(Call(native, a, b, rest, out, dot_shape), settings)[0]
     except BaseException as error:
         if type(error) is RecursionError and type(a) is type(b) is ndarray and is_plain:
@@ -222,9 +221,7 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
         if rest or "out" in options:
             given = {"out": None} if options.get("out") is None and not rest else {}
             method = partial(warned.call_method, **given)
-        settings, out = _settings(site, options)
-        if options:
-            raise _unexpected("dot_method", options)
+        settings, out = _settings(site, options, "dot_method")
         return carry_out(Call(method, a, b, rest, out, dot_shape), settings)[0]
     except BaseException as error:
         if type(error) is RecursionError and type(a) is type(b) is ndarray and is_plain:
@@ -233,11 +230,17 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
         raise
 
 
-def _settings(site: str | None, options: dict[str, Any]) -> tuple[Settings, Any]:
-    """The settings of a call, and `out`; both are taken out of the options."""
-    scheme, block, backend, out = map(
-        options.pop, ("scheme", "block", "backend", "out"), [None] * 4
+def _settings(
+    site: str | None, options: dict[str, Any], function: str | None = None
+) -> tuple[Settings, Any]:
+    """The settings of a call, and `out`; both are taken out of the options. Raises TypeError if
+    a function, whose name is given, has no other options.
+    """
+    scheme, block, backend, out = (
+        options.pop(name, None) for name in ("scheme", "block", "backend", "out")
     )
+    for name in options if function is not None else ():
+        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
     return Settings(scheme, block, backend, site), out
 
 
@@ -246,18 +249,14 @@ def _function(native: Native | None) -> Native:
     return MATMUL if native is None or native is operator.matmul else native
 
 
-def _passes(a: Any, b: Any, site: str | None, options: Iterable[str]) -> bool:
+def _passes(a: object, b: object, site: str | None, options: Iterable[str]) -> bool:
     """Whether a call of a site that passes has no arguments but the native function's own."""
     if not (type(a) is type(b) is ndarray) or not is_small(a, b):
         return False
     return OWN.isdisjoint(options) and passes(site)
 
 
-def _unexpected(function: str, options: Iterable[str]) -> TypeError:
-    return TypeError(f"{function}() got an unexpected keyword argument {next(iter(options))!r}")
-
-
-def _has_operator(a: Any, b: Any) -> bool:
+def _has_operator(a: object, b: object) -> bool:
     """Whether `a @ b` is for the operands to judge; packed ones stand for arrays."""
     if type(a) is PackedArray or type(b) is PackedArray:
         return True
@@ -437,8 +436,7 @@ def _is_intact(call: Call) -> bool:
     out = call.destination
     if out is None:
         return True
-    arrays = (call.a, call.b)
-    return type(out) is ndarray and not any(np.may_share_memory(out, x) for x in arrays)
+    return type(out) is ndarray and is_apart(out, call.a, call.b)
 
 
 pass_over(matmul, dot, dot_method, carry_out, _native, _traced)

@@ -90,16 +90,6 @@ class SchemeUse:
         return f"every product ran natively. {' '.join(MEANING[it] for it in sorted(self.reasons))}"
 
 
-def no_plan(module: str) -> Plan | None:
-    """The plan lookup of a process in which nobody looks plans up."""
-    return None
-
-
-def no_plans() -> bool:
-    """Return that `no_plan` finds no plan."""
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
     """All that decides how products are made. Derive another with `dataclasses.replace`.
@@ -120,10 +110,10 @@ class Context:
     plan: Plan | None = None
     backend: str | None = None
     trace: "Trace | None" = None
-    find_plan: Callable[[str], Plan | None] = no_plan
+    find_plan: Callable[[str], Plan | None] = lambda module: None
     overrides_sites: bool = False
     modules: Modules | None = None
-    finds_plans: Callable[[], bool] = no_plans
+    finds_plans: Callable[[], bool] = bool
     by_id: bool = False
     uses: SchemeUse | None = None
     # Caches: `replace` makes empty ones, so that no choice outlives its plan.

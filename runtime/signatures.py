@@ -94,7 +94,7 @@ def below_modes() -> AbstractContextManager[Any]:
 def kept_product(
     context: "Context",
     site: str | None,
-    shape_of: Any,
+    shape_of: object,
     takes_tensors: bool,
     a: Any,
     b: Any,

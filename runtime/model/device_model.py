@@ -25,7 +25,7 @@ Quantity = Annotated[float, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 FORMAT = 1
 FIGURE = re.compile(r"(?<= = )\d+(?=[.e])[\d.]*(e[+-]\d+)?$", re.MULTILINE)  # not an integer
-UNEXPLAINED = ("accumulation",)  # may lack something: a probe may find no explanation
+UNEXPLAINED = ("accumulation", "l2", "shared")  # what a probe need not find
 SHIPPED = files("mixpert_py.runtime.model") / "devices"
 
 

@@ -61,13 +61,6 @@ class Gate(NamedTuple):
     memory: DeviceMemory | None
 
 
-class PreparedLaunches(NamedTuple):
-    """The launches of a task, for both operands or for each. bytes: of their memory."""
-
-    launches: tuple[PackingLaunch, ...]
-    bytes: int
-
-
 def pack(
     a: Operand,
     b: Operand,
@@ -96,15 +89,15 @@ def pack(
         )
     forms = a.form, b.form
     task = PackingTask(scheme, "both", forms, result_type(forms), a.device)
-    how = _prepared_launches(task)
+    launches, size = _prepared_launches(task)
     address, memory = gate or (0, None)
     if room_for is not None:
-        other = _prepared_launches(task._replace(scheme=room_for))
-        memory = allocate(max(how.bytes, other.bytes), stream)
-    if len(how.launches) == 1:
-        left, right = how.launches[0].pack((a, b), stream, memory, address)
+        _, other = _prepared_launches(task._replace(scheme=room_for))
+        memory = allocate(max(size, other), stream)
+    if len(launches) == 1:
+        left, right = launches[0].pack((a, b), stream, memory, address)
         return left, right
-    first, second = how.launches
+    first, second = launches
     rest = None if memory is None else memory + up(first.bytes)
     (left,) = first.pack((a,), stream, memory, address)
     (right,) = second.pack((b,), stream, rest, address)
@@ -127,16 +120,16 @@ def pack_one(
     if isinstance(splitter, Residues):
         return residues.pack(x, splitter, which, stream, record)
     task = PackingTask(scheme, which, (x.form,), result, x.device)
-    return _prepared_launches(task).launches[0].pack((x,), stream)[0]
+    return _prepared_launches(task)[0][0].pack((x,), stream)[0]
 
 
 @lru_cache(4096)
-def _prepared_launches(task: PackingTask) -> PreparedLaunches:
-    """The launches of a task, whatever the addresses of its operands, on its device, which is the
-    current one.
+def _prepared_launches(task: PackingTask) -> tuple[tuple[PackingLaunch, ...], int]:
+    """The launches of a task, for both operands or for each, whatever their addresses, on its
+    device, which is the current one; and the bytes of their memory.
     """
-    prepared = [make() for make in preparations(task)]
-    return PreparedLaunches(tuple(prepared), sum(up(one.bytes) for one in prepared))
+    prepared = tuple(make() for make in preparations(task))
+    return prepared, sum(up(one.bytes) for one in prepared)
 
 
 def compilations(task: PackingTask) -> list[Callable[[], object]]:
@@ -146,10 +139,10 @@ def compilations(task: PackingTask) -> list[Callable[[], object]]:
     splitter = task.scheme.left
     if not isinstance(splitter, Residues):
         return [*preparations(task)]
-    sides: tuple[residues.Side, ...] = ("left", "right")
+    left, right = task.forms
     return [
-        partial(residues.prepare, form, splitter, side, task.device)
-        for form, side in zip(task.forms, sides, strict=True)
+        partial(residues.prepare, left, splitter, "left", task.device),
+        partial(residues.prepare, right, splitter, "right", task.device),
     ]
 
 

@@ -6,11 +6,10 @@ rows are contiguous, `cluster_config` is for K that the registers of a thread bl
 devices of compute capability 9.0, and `panel_config` for any other.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask
@@ -39,12 +38,9 @@ def config_of(reader: Reader, task: PackingTask) -> PackingConfig:
     """The launches by which a reader packs a task's operands."""
     if reader == "strips":
         return strip_config(task, shared_memory(task.device))
-    configs: dict[str, Callable[[PackingTask], PackingConfig]] = {
-        "rows": row_config,
-        "clusters": cluster_config,
-        "panels": panel_config,
-    }
-    return configs[reader](task)
+    if reader == "rows":
+        return row_config(task)
+    return cluster_config(task) if reader == "clusters" else panel_config(task)
 
 
 def reader_of(task: PackingTask) -> Reader:
@@ -192,32 +188,19 @@ def _row_words(x: Form, stride: int, count: int) -> tuple[int, ...]:
     return x.rows, x.batch_stride, stride, int(is_wide), count
 
 
-class RowTuning(NamedTuple):
-    """Sizes of launches that change no bit.
-
-    threads: of a block, more up to `most_threads` for long rows; items: of eight elements that a
-    thread holds, 0 for as many as there are registers for.
-    """
-
-    threads: int = 256
-    most_threads: int = 512
-    items: int = 0
-
-
-ROWS = RowTuning()
-
-
-def row_config(task: PackingTask, tuning: RowTuning = ROWS) -> PackingConfig:
+def row_config(
+    task: PackingTask, threads: int = 256, most_threads: int = 512, items: int = 0
+) -> PackingConfig:
     """The launch for operands that are contiguous along K, and that `rows_suit`. Raises ShapeError
     where an operand is empty.
 
-    A thread holds 32 registers' worth: with more, too few would be resident to hide what memory
-    takes to answer; with less, they do too little for what they cost.
+    threads: of a block, more up to `most_threads` for long rows. items: of eight elements that a
+    thread holds; 0: 32 registers' worth. With more, too few threads would be resident to hide what
+    memory takes to answer; with less, they do too little for what they cost. No size changes a bit.
     """
     layouts, sides, forms, k = task.layouts, task.sides, task.forms, task.k
-    items = tuning.items or 16 // max(x.itemsize for x in forms)
-    threads = tuning.threads
-    while threads < tuning.most_threads and threads * items * ITEM < k:
+    items = items or 16 // max(x.itemsize for x in forms)
+    while threads < most_threads and threads * items * ITEM < k:
         threads *= 2
     again = threads * items * ITEM < k  # blocks cannot hold rows
     of_row = min(threads, max(ITEM, 1 << (-(-k // (items * ITEM)) - 1).bit_length()))
@@ -246,32 +229,21 @@ def _panels(task: PackingTask) -> tuple[tuple[tuple[int, ...], ...], list[int]]:
 LONGEST_PANEL = 1 << 18  # of K
 
 
-class PanelTuning(NamedTuple):
-    """Sizes of launches that change no bit.
-
-    threads: of a block. longest: pieces of a run; blocks: that there are to be before runs are
-    longer than one.
-    """
-
-    threads: int = 256
-    longest: int = 8
-    blocks: int = 1024
-
-
-PANELS = PanelTuning()
-
-
-def panel_config(task: PackingTask, tuning: PanelTuning = PANELS) -> PackingConfig:
+def panel_config(
+    task: PackingTask, threads: int = 256, longest: int = 8, blocks: int = 1024
+) -> PackingConfig:
     """The launches for one operand whose rows are contiguous, or two of one type and splitter, K up
     to LONGEST_PANEL, and what `rows_suit`. Raises ShapeError where an operand is empty.
 
+    threads: of a block. longest: pieces of a run. blocks: that there are to be before runs are
+    longer than one piece. No size changes a bit.
     What blocks leave for others lies after the packed operands: of each operand largest magnitudes,
     how fine, sums of squares, what rows lost, and counters.
     """
     layouts, side, forms, k = task.layouts, task.sides[0], task.forms, task.k
     words, panels = _panels(task)
-    pieces = -(-(-(-k // STEP) * STEP) // tuning.threads)
-    length = min(max(sum(panels) * pieces // tuning.blocks, 1), tuning.longest, pieces)
+    pieces = -(-(-(-k // STEP) * STEP) // threads)
+    length = min(max(sum(panels) * pieces // blocks, 1), longest, pieces)
     runs = -(-pieces // length)
     first = end = sum(up(place.bytes) for place in layouts)
     between = []
@@ -284,11 +256,11 @@ def panel_config(task: PackingTask, tuning: PanelTuning = PANELS) -> PackingConf
         task,
         layouts,
         ("panel_kernels", "panel_kernel"),
-        (side, tuning.threads),
+        (side, threads),
         words,
         (panels[0], sum(panels), runs, length, k, layouts[0].steps),
         sum(panels) * runs,
-        tuning.threads,
+        threads,
         between=tuple(between),
         more_bytes=end - first,
         phases=(0, 1),
@@ -298,18 +270,11 @@ def panel_config(task: PackingTask, tuning: PanelTuning = PANELS) -> PackingConf
 PORTABLE = 8  # blocks of a cluster: more are taken as twice as many
 
 
-class ClusterTuning(NamedTuple):
-    """Sizes of launches that change no bit.
-
-    shapes: threads of a block, and the most blocks of a cluster; the first that holds K is taken.
-    wide_shapes: the same where slices are made of, or in, double precision.
-    """
-
-    shapes: tuple[tuple[int, int], ...] = ((256, 8), (512, 8), (512, 16), (1024, 16))
-    wide_shapes: tuple[tuple[int, int], ...] = ((256, 8), (256, 16))
-
-
-CLUSTERS = ClusterTuning()
+# Threads of a block, and the most blocks of a cluster: the first pair that holds K is taken. The
+# same where slices are made of, or in, double precision.
+Clusters = tuple[tuple[int, int], ...]
+CLUSTERS: Clusters = ((256, 8), (512, 8), (512, 16), (1024, 16))
+WIDE_CLUSTERS: Clusters = ((256, 8), (256, 16))
 
 
 @lru_cache
@@ -320,10 +285,12 @@ def has_clusters(device: int) -> bool:
     return bool(cupy.cuda.Device(device).compute_capability == "90")
 
 
-def cluster_shape(side: Side, k: int, tuning: ClusterTuning = CLUSTERS) -> tuple[int, int] | None:
-    """Threads of a block, and blocks of a cluster, that hold k; None if none do."""
+def cluster_shape(side: Side, k: int, shapes: Clusters = ()) -> tuple[int, int] | None:
+    """Threads of a block, and blocks of a cluster, that hold k; None if none do. shapes: in place
+    of CLUSTERS.
+    """
     positions = -(-k // STEP) * STEP
-    for threads, most in tuning.shapes if side.single else tuning.wide_shapes:
+    for threads, most in shapes or (CLUSTERS if side.single else WIDE_CLUSTERS):
         blocks = -(-positions // threads)
         if blocks > PORTABLE:
             blocks = 1 << (blocks - 1).bit_length()
@@ -332,22 +299,21 @@ def cluster_shape(side: Side, k: int, tuning: ClusterTuning = CLUSTERS) -> tuple
     return None
 
 
-def cluster_config(task: PackingTask, tuning: ClusterTuning = CLUSTERS) -> PackingConfig:
+def cluster_config(task: PackingTask, shapes: Clusters = ()) -> PackingConfig:
     """The launch for one operand whose rows are contiguous, or two of one type and splitter, for
     what `rows_suit`, and K that a cluster holds. Raises ShapeError where an operand is empty.
     """
     layouts, side, k = task.layouts, task.sides[0], task.k
     words, panels = _panels(task)
-    found = cluster_shape(side, k, tuning)
+    found = cluster_shape(side, k, shapes)
     assert found is not None
     threads, blocks = found
     sums = 4 * (threads // ACROSS) * APART * max(side.sums, 1)  # of each row and part
-    constants: tuple[Any, ...] = side, threads, blocks
     return PackingConfig(
         task,
         layouts,
         ("cluster_kernels", "cluster_kernel"),
-        constants,
+        (side, threads, blocks),
         words,
         (panels[0], k, layouts[0].steps),
         blocks * sum(panels),

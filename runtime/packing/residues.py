@@ -47,16 +47,17 @@ def definitions(splitter: Residues, memory: str, *, recorded: bool = False) -> D
 
     recorded: whether the kernels record what `schemes.crt` needs to know about rows.
     """
+    words = 1
+    more: Definitions = ()
     if isinstance(splitter, Integers):
-        single = int(memory == "float32")
-        found = *of_moduli(splitter.moduli), ("WORDS", 1), ("SINGLE", single)
-        offset = 128 if splitter.signed else 0
-        return (*found, ("DIGIT_OFFSET", offset)) if splitter.are_digits else found
-    # |x'| ≤ 2^L, and a bit for what is carried into the highest word.
-    words = max(1, -(-int(splitter.bits + 1 - HIGHEST_BITS) // WORD_BITS) + 1)
+        if splitter.are_digits:
+            more = (("DIGIT_OFFSET", 128 if splitter.signed else 0),)
+    else:
+        # |x'| ≤ 2^L, and a bit for what is carried into the highest word.
+        words = max(1, -(-int(splitter.bits + 1 - HIGHEST_BITS) // WORD_BITS) + 1)
+        more = (("RECORD", 1), ("CLIP", CLIP)) if recorded else ()
     single = int(memory == "float32")
-    record = (("RECORD", 1), ("CLIP", CLIP)) if recorded else ()
-    return *of_moduli(splitter.moduli), ("WORDS", words), ("SINGLE", single), *record
+    return *of_moduli(splitter.moduli), ("WORDS", words), ("SINGLE", single), *more
 
 
 class Packing(NamedTuple):
@@ -145,21 +146,11 @@ def _launch(
     largest, squares = start + how.largest, start + how.squares
     along = form.rows, form.k, form.row_stride, form.k_stride, steps
     chunk_steps, chunks = how.chunk_steps, how.chunks
+    last = padded, chunk_steps, chunks, how.limit, record
     found: tuple[tuple[int, ...], ...] = (
         (address, largest, *along, chunk_steps),
         (address, largest, squares, *along, chunk_steps, chunks, record),
-        (
-            address,
-            largest,
-            squares,
-            *targets,
-            *along,
-            padded,
-            chunk_steps,
-            chunks,
-            how.limit,
-            record,
-        ),
+        (address, largest, squares, *targets, *along, *last),
     )
     for kernel, words in zip(how.kernels, found, strict=True):
         kernel.launch_words(how.grid, how.threads, words, 0, stream)

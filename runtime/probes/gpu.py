@@ -16,9 +16,7 @@ from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 
 PACKAGE = "mixpert_py.runtime.probes"
-# cudaDeviceAttr
-MULTIPROCESSORS = 16
-L2_SIZE = 38
+MULTIPROCESSORS = 16  # cudaDeviceAttr
 LEAD = 200e-6  # the device is kept busy that much longer than the host is thought to need
 SAMPLE = 1e-3  # seconds; a sample takes at least this, so that an event's own cost does not show
 MOST_CALLS = 64  # per sample: the driver's queue holds some 1,000 launches

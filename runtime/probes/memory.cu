@@ -1,4 +1,4 @@
-// Shared memory, the L2 cache and DRAM: how fast they are read. The clock.
+// How fast memory is read. The clock.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -29,49 +29,17 @@ __device__ __forceinline__ Vector load(const Vector *from) {
     return v;
 }
 
-__device__ __forceinline__ Vector load_shared(u32 from) {
-    Vector v;
-    asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(from));
-    return v;
-}
-
-// Each thread reads its own 16 bytes, 8 · steps times. out[block]: cycles.
-extern "C" __global__ void __launch_bounds__(1024) read_shared(u64 *out, u32 *sink, u64 steps) {
-    __shared__ Vector memory[1024];
-    memory[threadIdx.x] = {threadIdx.x, 1, 2, 3};
-    u32 here = __cvta_generic_to_shared(memory + threadIdx.x), sum = 0;
-    __syncthreads();
-    u64 begin = cycles_now();
-    for (u64 i = 0; i < steps; i++) {
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            Vector v = load_shared(here);
-            sum ^= v.x ^ v.y ^ v.z ^ v.w;
-        }
-    }
-    sink[blockIdx.x * blockDim.x + threadIdx.x] = sum;
-    __syncthreads();
-    u64 end = cycles_now();
-    if (threadIdx.x == 0) out[blockIdx.x] = end - begin;
-}
-
-// Memory is `spans` spans of `chunks` chunks, a chunk 8 vectors for each thread of a block. Each block
-// reads one chunk of every span, `rounds` times, and each round the one after.
+// Memory is `spans` spans, of 8 vectors for each thread of the grid; each is read once.
 extern "C" __global__ void __launch_bounds__(1024)
-    read_global(const Vector *memory, u32 *sink, u64 chunks, u64 spans, u64 rounds) {
+    read(const Vector *memory, u32 *sink, u64 spans) {
     u32 sum = 0;
-    for (u64 round = 0; round < rounds; round++) {
-        u64 chunk = (blockIdx.x + round) % chunks;
-        const Vector *at = memory + chunk * 8 * blockDim.x + threadIdx.x;
-        for (u64 span = 0; span < spans; span++, at += chunks * 8 * blockDim.x) {
-            Vector v[8];
+    const Vector *at = memory + blockIdx.x * 8 * blockDim.x + threadIdx.x;
+    for (u64 span = 0; span < spans; span++, at += gridDim.x * 8 * blockDim.x) {
+        Vector v[8];
 #pragma unroll
-            for (int j = 0; j < 8; j++) v[j] = load(at + j * blockDim.x);
+        for (int j = 0; j < 8; j++) v[j] = load(at + j * blockDim.x);
 #pragma unroll
-            for (int j = 0; j < 8; j++) sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
-        }
+        for (int j = 0; j < 8; j++) sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
     }
     sink[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }

@@ -1,10 +1,10 @@
-"""The chip's size and clock, and the bandwidth of its memories."""
+"""The chip's size and clock, and the bandwidth of its memory."""
 
 import ctypes
 import sys
 from typing import Any
 
-from mixpert_py.runtime.probes.gpu import L2_SIZE, Found, Gpu, aligned, quantity
+from mixpert_py.runtime.probes.gpu import Found, Gpu, aligned, quantity
 
 SHARED_PER_BLOCK = 97  # cudaDeviceAttr, of what a kernel can ask for
 # Nanoseconds of a busy thread: until the clock has risen, and in which it is read.
@@ -20,9 +20,6 @@ CHUNK = THREADS * VECTOR * TOGETHER  # bytes that a block reads at a time
 BLOCKS = 2  # of a multiprocessor, so that enough loads are under way
 DEVICE_TO_DEVICE = 3  # cudaMemcpyKind
 
-SHARED_STEPS = 4096
-CACHED = 1 / 4  # of the L2 cache: what a chip of two halves can hold in each of them
-L2_BYTES = 1 << 35  # read in all
 READ_BYTES = 1 << 32  # of DRAM, so that what the cache still holds does not show
 
 
@@ -72,53 +69,22 @@ def driver_version() -> str:
 
 
 def memory(gpu: Gpu) -> Found:
-    """The bandwidth of reads by all threads of the chip."""
-    read = min(READ_BYTES, gpu.cupy.cuda.runtime.memGetInfo()[0] // 4)
-    shared, l2 = _shared_bandwidth(gpu), _l2_bandwidth(gpu)
-    dram = {"bandwidth": _dram_bandwidth(gpu, read), "copy": _copy(gpu, read)}
+    """The bandwidth of the device's memory: of reads by all threads, and of copies."""
+    size = min(READ_BYTES, gpu.cupy.cuda.runtime.memGetInfo()[0] // 4)
+    dram = {"bandwidth": _read(gpu, size), "copy": _copy(gpu, size)}
     gpu.cupy.get_default_memory_pool().free_all_blocks()
-    rows = [
-        ("shared memory", f"{shared:.1f} bytes a cycle"),
-        ("L2 cache", quantity(l2, "B/s")),
-        ("DRAM", quantity(dram["bandwidth"], "B/s")),
-        ("a copy in DRAM", quantity(dram["copy"], "B/s")),
-    ]
-    tables = {"shared": {"bandwidth": shared}, "l2": {"bandwidth": l2}, "dram": dram}
-    return Found(aligned(rows), tables)
+    rows = [("DRAM", quantity(dram["bandwidth"], "B/s"))]
+    rows.append(("a copy in DRAM", quantity(dram["copy"], "B/s")))
+    return Found(aligned(rows), {"dram": dram})
 
 
-def _shared_bandwidth(gpu: Gpu) -> float:
-    """Bytes that one multiprocessor reads in a cycle."""
-    kernel = gpu.kernel(FILE, "read_shared")
-    out, sink = gpu.words(gpu.multiprocessors), gpu.words(gpu.multiprocessors * THREADS)
-    for _ in range(2):  # the first loads the code
-        gpu.run(kernel, gpu.multiprocessors, THREADS, out.data.ptr, sink.data.ptr, SHARED_STEPS)
-    cycles = float(sorted(out.get())[gpu.multiprocessors // 2])
-    return CHUNK * SHARED_STEPS / cycles
-
-
-def _l2_bandwidth(gpu: Gpu) -> float:
-    """Bytes/s that all multiprocessors read together, of memory that the cache holds."""
-    chunks = max(1, int(gpu.attribute(L2_SIZE) * CACHED) // CHUNK)
-    blocks = BLOCKS * gpu.multiprocessors
-    return _bandwidth(gpu, chunks, 1, rounds=L2_BYTES // (blocks * CHUNK))
-
-
-def _dram_bandwidth(gpu: Gpu, size: int) -> float:
+def _read(gpu: Gpu, size: int) -> float:
     """Bytes/s of reading so many bytes once."""
-    blocks = BLOCKS * gpu.multiprocessors
-    return _bandwidth(gpu, blocks, max(1, size // (blocks * CHUNK)), rounds=1)
-
-
-def _bandwidth(gpu: Gpu, chunks: int, spans: int, rounds: int) -> float:
-    kernel = gpu.kernel(FILE, "read_global")
-    blocks = BLOCKS * gpu.multiprocessors
-    memory, sink = _filled(gpu, chunks * spans * CHUNK), gpu.words(blocks * THREADS)
-    counts = (chunks, spans, rounds)
-    seconds = gpu.seconds(
-        lambda: gpu.run(kernel, blocks, THREADS, memory.data.ptr, sink.data.ptr, *counts)
-    )
-    return blocks * CHUNK * spans * rounds / seconds
+    kernel, blocks = gpu.kernel(FILE, "read"), BLOCKS * gpu.multiprocessors
+    spans = max(1, size // (blocks * CHUNK))
+    memory, sink = _filled(gpu, blocks * spans * CHUNK), gpu.words(blocks * THREADS)
+    words = memory.data.ptr, sink.data.ptr, spans
+    return blocks * CHUNK * spans / gpu.seconds(lambda: gpu.run(kernel, blocks, THREADS, *words))
 
 
 def _copy(gpu: Gpu, size: int) -> float:

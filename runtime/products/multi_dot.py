@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy import ndarray
@@ -64,7 +64,7 @@ def multi_dot(
         return native(arrays, **named)
     settings = Settings(scheme, block, backend, site)
     matrices = _matrices(arrays)
-    if isinstance(matrices, Refused):
+    if isinstance(matrices, tuple):
         operand, reason = matrices
         call = not_rearranged(lambda *_: native(arrays, **named), operand, operand, reason)
         return carry_out(call, settings)[0]
@@ -77,9 +77,8 @@ def multi_dot(
     for i, k, j in steps(sizes):
         left, right = products.pop((i, k)), products.pop((k + 1, j))
         step = settings._replace(more_follow=bool(products))
-        destination = (
-            None if products else named.get("out")
-        )  # of the last product, which is two-dimensional
+        # The last product, which is two-dimensional, goes to `out`.
+        destination = None if products else named.get("out")
         products[i, j] = carry_out(Call(DOT, left, right, (), destination, dot_shape), step)[0]
     result = products[0, len(matrices) - 1]
     if len(matrices) == 2 or first == last == 2:
@@ -170,27 +169,22 @@ def _sizes(arrays: Sequence[Array]) -> tuple[int, ...]:
     return (rows, *(x.shape[0] for x in arrays[1:]), columns)
 
 
-class Refused(NamedTuple):
-    """The reason why a chain of products is one native call, and the operand that it is about."""
-
-    operand: object
-    reason: Reason
-
-
-def _matrices(arrays: object) -> list[Array] | Refused:
-    """The arrays of a chain in which every product can take a scheme."""
+def _matrices(arrays: object) -> list[Array] | tuple[object, Reason]:
+    """The arrays of a chain in which every product can take a scheme; else an operand, and why the
+    chain is one native call.
+    """
     if (type(arrays) is not list and type(arrays) is not tuple) or len(arrays) < 2:
-        return Refused(arrays, Reason.SHAPE)
+        return arrays, Reason.SHAPE
     matrices: list[Array] = []
     for at, x in enumerate(arrays):
         if type(x) is not ndarray:
-            return Refused(x, Reason.NOT_AN_ARRAY)
+            return x, Reason.NOT_AN_ARRAY
         reason = dtype_reason(x)
         if x.ndim > 2 or (x.ndim == 1 and 0 < at < len(arrays) - 1):
             reason = Reason.DIMENSIONS
         if at and x.ndim and x.shape[0] != arrays[at - 1].shape[-1]:
             reason = Reason.SHAPE
         if reason is not None or x.ndim == 0:
-            return Refused(x, reason or Reason.SCALAR)
+            return x, reason or Reason.SCALAR
         matrices.append(x)
     return matrices

@@ -176,8 +176,8 @@ def _has_rows(shape: tuple[int, ...], itemsize: int, strides: tuple[int, ...]) -
 
 def _bytes(x: AnyArray) -> int:
     """The memory of an operand's copy."""
-    itemsize: int = x.itemsize
-    if isinstance(x, np.ndarray) and _has_rows(x.shape, itemsize, x.strides):
+    size: int = prod(x.shape) * x.itemsize
+    if size and isinstance(x, np.ndarray) and _has_rows(x.shape, x.itemsize, x.strides):
         rows = x.shape[x.strides.index(max(x.strides))]
-        return rows * _pitch(x.size // rows * itemsize, max(x.strides)) if rows else 0
-    return int(prod(x.shape)) * itemsize
+        return rows * _pitch(size // rows, max(x.strides))
+    return size

@@ -81,22 +81,18 @@ class SiteTrace:
 
     def add(self, other: "SiteTrace") -> None:
         """Count the calls of another trace of the site as well."""
-        self.calls += other.calls
-        self.counted += other.counted
-        self.seconds += other.seconds
-        self.transfer += other.transfer
+        for name in ("calls", "counted", "seconds", "transfer", "sampled"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("shapes", "dtypes", "schemes", "reasons", "unsuited", "fed_by", "callers"):
             getattr(self, name).update(getattr(other, name))
         self.outliers = max(self.outliers, other.outliers)
-        self.sampled += other.sampled
-        self.spread = max(self.spread, other.spread)
-        self.int8_loss = max(self.int8_loss, other.int8_loss)
-        self.cancellation = max(self.cancellation, other.cancellation)
-        self.add_errors(other.errors)
+        self.add_worst(other)
 
-    def add_errors(self, errors: Mapping[str, float]) -> None:
-        """Keep the larger error of each scheme."""
-        for scheme, error in errors.items():
+    def add_worst(self, found: "SiteTrace | OperandStatistics") -> None:
+        """Keep the worst of what sampled calls show, and the larger error of each scheme."""
+        for name in ("spread", "int8_loss", "cancellation"):
+            setattr(self, name, max(getattr(self, name), getattr(found, name)))
+        for scheme, error in found.errors.items():
             # NaN is the largest: it means that the scheme failed here.
             self.errors[scheme] = max(
                 error, self.errors.get(scheme, 0.0), key=lambda e: (isnan(e), e)
@@ -241,10 +237,7 @@ class Trace:
         with self._lock:
             record = self._site(site)
             record.sampled += 1
-            record.spread = max(record.spread, found.spread)
-            record.int8_loss = max(record.int8_loss, found.int8_loss)
-            record.cancellation = max(record.cancellation, found.cancellation)
-            record.add_errors(found.errors)
+            record.add_worst(found)
 
     def follow(self, site: str, operands: Collection[AnyArray], result: AnyArray | None) -> None:
         """Record which sites' results the operands of a call are; remember its own result."""
@@ -271,16 +264,13 @@ class Trace:
         return record
 
 
-class _Written(NamedTuple):
-    """A site's result. region: the `__array_interface__` of the part of its owner that it is."""
-
-    site: str
-    region: dict[str, Any] | None  # None: all of the owner
-
-
 class _Owner(NamedTuple):
+    """An array, and the sites whose results lie in it: each with the `__array_interface__` of its
+    part, None for all of it.
+    """
+
     reference: "weakref.ref[Any]"
-    written: list[_Written]
+    written: list[tuple[str, dict[str, Any] | None]]
 
 
 class Buffers:
@@ -299,7 +289,7 @@ class Buffers:
         known = self._owners.get(id(owner))
         if known is None or known.reference() is not owner:
             return set()
-        return {one.site for one in known.written if one.region is None or _overlap(x, one.region)}
+        return {site for site, part in known.written if part is None or _overlap(x, part)}
 
     def write(self, x: object, site: str) -> None:
         """Record that a site's result lies in the memory of x, in place of what it overwrites."""
@@ -317,10 +307,9 @@ class Buffers:
             except TypeError:  # a scalar, say
                 return
         if region is None:
-            known.written[:] = [_Written(site, None)]
+            known.written[:] = [(site, None)]
         else:
-            known.written[:] = [one for one in known.written if one.region != region]
-            known.written.append(_Written(site, region))
+            known.written[:] = [it for it in known.written if it[1] != region] + [(site, region)]
             del known.written[:-MAX_PARTS]
 
     def _watched(self, owner: object) -> _Owner:

@@ -25,10 +25,7 @@ from mixpert_py.runtime.packing.operand import (
     side,
 )
 from mixpert_py.runtime.packing.readers import (
-    ClusterTuning,
-    PanelTuning,
     Reader,
-    RowTuning,
     cluster_shape,
     config_of,
     has_clusters,
@@ -157,7 +154,7 @@ WIDE = side(INT8X6.left, "float64", "float64")
 )
 def test_a_cluster_holds_k(one: Any, k: int, shape: tuple[int, int] | None) -> None:
     assert cluster_shape(one, k) == shape
-    assert cluster_shape(SINGLE, 4096, ClusterTuning(shapes=((256, 16),))) == (256, 16)
+    assert cluster_shape(SINGLE, 4096, ((256, 16),)) == (256, 16)
 
 
 def test_what_suits_the_kernels_of_whole_rows() -> None:
@@ -372,10 +369,10 @@ def test_bits_of_the_reference(case: Case) -> None:
 @pytest.mark.parametrize(
     ("kernel", "make"),
     [
-        *(("rows", RowTuning(items=1)), ("rows", RowTuning(items=2)), ("rows", RowTuning(512))),
-        *(("panels", PanelTuning(128)), ("panels", PanelTuning(512))),
-        ("panels", PanelTuning(longest=3, blocks=1)),
-        *(("clusters", ClusterTuning(((n, 16),))) for n in (128, 256, 1024)),
+        *(("rows", {"items": 1}), ("rows", {"items": 2}), ("rows", {"threads": 512})),
+        *(("panels", {"threads": 128}), ("panels", {"threads": 512})),
+        ("panels", {"longest": 3, "blocks": 1}),
+        *(("clusters", {"shapes": ((n, 16),)}) for n in (128, 256, 1024)),
     ],
     ids=str,
 )
@@ -388,7 +385,7 @@ def test_sizes_of_launches_change_no_bit(kernel: Reader, make: Any) -> None:
     xs = operands_of(a, b)
     for name in DEFAULT[kernel][:2]:
         task = task_of(xs, SCHEMES[name])
-        tuned = packed(kernel, xs, task, lambda part: KERNELS[kernel](part, make))
+        tuned = packed(kernel, xs, task, lambda part: KERNELS[kernel](part, **make))
         for one, other in zip(packed(kernel, xs, task), tuned, strict=True):
             same(one, other)
 

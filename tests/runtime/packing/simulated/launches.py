@@ -10,7 +10,6 @@ from numba import cuda
 from mixpert_py.runtime.packing import Operand
 from mixpert_py.runtime.packing.launch import PACKAGE, PackingConfig
 from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout
-from mixpert_py.runtime.packing.readers import ClusterTuning, PanelTuning, RowTuning
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 from tests.runtime.families import Array
@@ -22,9 +21,9 @@ GARBAGE = 0xA5  # what fresh memory holds
 HELD = tuple((threads, 1) for threads in (64, 128, 256, 512, 1216))
 SMALL: dict[Reader, dict[str, Any]] = {
     "strips": {"threads": 16},
-    "rows": {"tuning": RowTuning(32, 32)},
-    "panels": {"tuning": PanelTuning(32, 2, 1)},
-    "clusters": {"tuning": ClusterTuning(HELD, HELD)},
+    "rows": {"threads": 32, "most_threads": 32},
+    "panels": {"threads": 32, "longest": 2, "blocks": 1},
+    "clusters": {"shapes": HELD},
 }
 
 
@@ -90,8 +89,9 @@ def pack(
     """A kernel on A by rows and B by columns, or on A alone."""
     xs = [operand(a, False)] + ([] if b is None else [operand(b, True)])
     found: list[Buffers] = []
+    sizes = SMALL[kernel] if tuning is None else tuning
     for task, its in parts(kernel, task_of(xs, scheme), xs):
-        found += _launch(KERNELS[kernel](task, **(tuning or SMALL[kernel])), its)
+        found += _launch(KERNELS[kernel](task, **sizes), its)
     return found
 
 

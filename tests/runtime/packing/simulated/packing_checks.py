@@ -15,7 +15,6 @@ from mixpert_py.runtime.kernels.intrinsics import (
     nearest_halves,
     second_half,
 )
-from mixpert_py.runtime.packing.readers import PanelTuning, RowTuning
 from mixpert_py.runtime.packing.readers import Reader as Name
 from mixpert_py.runtime.reference.slices import Packed
 from mixpert_py.runtime.scheme import Scheme
@@ -65,16 +64,16 @@ TUNINGS: list[tuple[Name, str, int, dict[str, Any]]] = [
     ("strips", "int8x6", 250, {"threads": 8}),
     ("strips", "int8x10", 250, {"threads": 64}),
     ("strips", "int8x6", 2600, {"threads": 512}),  # of which some is kept in shared memory
-    ("rows", "int8x6", 520, {"tuning": RowTuning(32, 32, 1)}),
-    ("rows", "fp16x3", 520, {"tuning": RowTuning(32, 32, 2)}),
-    ("rows", "fp16x3", 200, {"tuning": RowTuning(64, 64)}),
-    ("rows", "int8x6", 200, {"tuning": RowTuning(128, 128)}),
-    ("rows", "int8x6", 600, {"tuning": RowTuning()}),
-    ("panels", "int8x6", 140, {"tuning": PanelTuning(32, 1, 1)}),
-    ("panels", "fp16x3", 140, {"tuning": PanelTuning(32, 3, 1)}),
-    ("panels", "int8x6", 140, {"tuning": PanelTuning(32, 3, 1)}),
-    ("panels", "fp16x3", 200, {"tuning": PanelTuning(128, 2, 1)}),
-    ("panels", "int8x6", 400, {"tuning": PanelTuning()}),
+    ("rows", "int8x6", 520, {"threads": 32, "most_threads": 32, "items": 1}),
+    ("rows", "fp16x3", 520, {"threads": 32, "most_threads": 32, "items": 2}),
+    ("rows", "fp16x3", 200, {"threads": 64, "most_threads": 64}),
+    ("rows", "int8x6", 200, {"threads": 128, "most_threads": 128}),
+    ("rows", "int8x6", 600, {}),
+    ("panels", "int8x6", 140, {"threads": 32, "longest": 1, "blocks": 1}),
+    ("panels", "fp16x3", 140, {"threads": 32, "longest": 3, "blocks": 1}),
+    ("panels", "int8x6", 140, {"threads": 32, "longest": 3, "blocks": 1}),
+    ("panels", "fp16x3", 200, {"threads": 128, "longest": 2, "blocks": 1}),
+    ("panels", "int8x6", 400, {}),
     ("strips", "mixpert-IV", 200, {"threads": 32}),
     ("strips", "mixpert-full", 40, {"threads": 128}),
 ]
