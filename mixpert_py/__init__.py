@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.api import dot_method as dot_method
     from mixpert_py.runtime.api import matmul as matmul
     from mixpert_py.runtime.modules import precision as precision
-    from mixpert_py.runtime.packed_array import pack as pack
     from mixpert_py.runtime.products.blas import blas_gemm as blas_gemm
     from mixpert_py.runtime.products.einsum import einops_einsum as einops_einsum
     from mixpert_py.runtime.products.einsum import einsum as einsum
@@ -73,7 +72,6 @@ _NAMES = {
     "mixpert_py.import_hook": "install",
     "mixpert_py.observation": "observe",
     "mixpert_py.runtime.api": "dot dot_method matmul",
-    "mixpert_py.runtime.packed_array": "pack",
     "mixpert_py.runtime.modules": "precision",
     "mixpert_py.runtime.products.blas": "blas_gemm",
     "mixpert_py.runtime.products.einsum": "einops_einsum einsum",

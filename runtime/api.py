@@ -21,7 +21,6 @@ from mixpert_py.runtime.backends import is_on_gpu, require_backend
 from mixpert_py.runtime.context import Choice, Context, current, innermost, passes
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host, wait_for
-from mixpert_py.runtime.packed_array import PackedArray, unpacked
 from mixpert_py.runtime.program_frames import pass_over, trim
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.reference.emulation import is_apart
@@ -71,9 +70,9 @@ def matmul(
 ) -> Any:
     """The product a @ b, under the scheme that is in force for this call.
 
-    a, b: anything `native` takes, or an operand that `pack` has packed; float32 and float64 arrays
-    of one dimension or more can take a scheme, and complex ones, each part of which does; NumPy's
-    and those on a GPU; stacks of matrices broadcast as in np.matmul. rest: `out` given by position.
+    a, b: anything `native` takes; float32 and float64 arrays of one dimension or more can take a
+    scheme, and complex ones, each part of which does; NumPy's and those on a GPU; stacks of
+    matrices broadcast as in np.matmul. rest: `out` given by position.
     site: id of the call site. native: the function that the program called, None for `@`; without
     a site, operands that have no `@` are np.matmul's.
 
@@ -257,9 +256,7 @@ def _passes(a: object, b: object, site: str | None, options: Iterable[str]) -> b
 
 
 def _has_operator(a: object, b: object) -> bool:
-    """Whether `a @ b` is for the operands to judge; packed ones stand for arrays."""
-    if type(a) is PackedArray or type(b) is PackedArray:
-        return True
+    """Whether `a @ b` is for the operands to judge."""
     return hasattr(type(a), "__matmul__") or hasattr(type(b), "__rmatmul__")
 
 
@@ -280,10 +277,7 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
     context = current()
     settings = in_force(settings, context)
     context.note_own(settings[:3])
-    if type(call.a) is PackedArray or type(call.b) is PackedArray:
-        call, choice = unpacked(call, settings)
-        settings = settings._replace(scheme=choice.scheme)
-    elif settings.scheme is None:
+    if settings.scheme is None:
         choice = context.choice(settings.site)
         if settings.block is not None:
             choice = Choice(choice.scheme, settings.block)

@@ -49,29 +49,22 @@ def multiply(
     b: AnyArray,
     product: Callable[[Any, Any], Product | Reason],
     *,
-    left: AnyArray | None = None,
     right: AnyArray | None = None,
     out: AnyArray | None = None,
 ) -> Product | Reason:
     """A·B, at least one of them complex, by a product of real operands; or why that is not made.
 
     a: (…, m, k), b: (…, k, n), float32, float64 or complex of these, any strides; stacks broadcast.
-    product: takes real operands likewise. left, right: parts of an operand, if they are known. out:
-    where the result goes, an array of its shape and type, any strides; it may overlap a and b.
+    product: takes real operands likewise. right: the parts of b, if they are known. out: where the
+    result goes, an array of its shape and type, any strides; it may overlap a and b.
 
     NaN and Inf: parts of C are what the formulas above make of them.
     """
     depth = max(a.ndim, b.ndim)
-    if is_complex(a):
-        left = parts(way, a) if left is None else left
-        x = _lifted(left, depth - a.ndim + is_complex(b))
-    else:
-        x = a
+    x = _lifted(parts(way, a), depth - a.ndim + is_complex(b)) if is_complex(a) else a
+    y = b
     if is_complex(b):
-        right = parts(way, b) if right is None else right
-        y = _lifted(right, depth - b.ndim)
-    else:
-        y = b
+        y = _lifted(parts(way, b) if right is None else right, depth - b.ndim)
     made = product(x, y)
     if isinstance(made, Reason):
         return made

@@ -32,7 +32,7 @@ DTYPES = {"i": Reason.INTEGER, "u": Reason.INTEGER, "b": Reason.INTEGER}
 class Call(NamedTuple):  # made at every planned call, and twice as quick as a dataclass
     """A product as the program wrote it. shape_of: (m, k, n) of two arrays, or why it has none.
 
-    left, right: an operand that was packed before. takes_tensors: `native` is a function of
+    takes_tensors: `native` is a function of
     PyTorch's. is_loop: `native` makes it in a loop of NumPy's own, without BLAS.
     """
 
@@ -42,8 +42,6 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
     rest: tuple[Any, ...]
     out: Any
     shape_of: Callable[[Any, Any], Shape | Reason]
-    left: Any = None
-    right: Any = None
     takes_tensors: bool = False
     is_loop: bool = False
 
@@ -112,7 +110,7 @@ class Request(NamedTuple):
     a, b: arrays as np.matmul takes them, float32, float64 or complex, of one dimension or more, in
     the backend's memory. scheme: an emulation, "faithful", or a cast. block: the segment of K that
     shares an exponent, None for the scheme's own. out: an array of the result's shape and type.
-    left, right: an operand that `pack_operand` has packed in advance. traced: whether a trace asks
+    right: the second operand as `pack_right` has packed it in advance. traced: whether a trace asks
     for the share of outliers and for the time of transfers. native: makes the products of casts.
     accumulation: how the device that the reference backend emulates accumulates products.
     """
@@ -122,7 +120,6 @@ class Request(NamedTuple):
     scheme: str
     block: int | None = None
     out: Any = None
-    left: Any = None
     right: Any = None
     traced: bool = False
     native: Native = MATMUL

@@ -286,9 +286,7 @@ def _on_device(
     borrowed = foreign.borrow(placement, call.a, call.b)
     if isinstance(borrowed, Reason):
         return borrowed
-    request = request._replace(
-        a=borrowed.a, b=borrowed.b, scheme=scheme, left=call.left, right=call.right
-    )
+    request = request._replace(a=borrowed.a, b=borrowed.b, scheme=scheme)
     from mixpert_py.runtime.gpu.multiply import multiply
 
     return Selection(

@@ -138,8 +138,6 @@ def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
         return None
     if call.out is not None and type(call.out) not in device_of:
         return None
-    if call.left is not None or call.right is not None:
-        return None
     if is_dask(call.a, call.b):
         return None  # whether Dask's products take a scheme depends on more than their type
     own = settings.scheme, settings.block, settings.backend

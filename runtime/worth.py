@@ -309,15 +309,13 @@ def why_not_on_device(
     """
     a, b = call.a.shape, call.b.shape
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
-    packed = 0 if call.left is None else math.prod(a)
-    packed += 0 if call.right is None else math.prod(b)
-    if not packed and dtypes == ("float32", "float32") and tiny_pays(scheme, a, b):
+    if dtypes == ("float32", "float32") and tiny_pays(scheme, a, b):
         return None
     if by_default and a[-1] < MIN_K:
         return Reason.TOO_SMALL
     try:
         is_faster = figures(device_name).faster(
-            scheme, a, b, is_wide(*dtypes), packed, real_products(*dtypes), by_default=by_default
+            scheme, a, b, is_wide(*dtypes), real_products(*dtypes), by_default=by_default
         )
     except DeviceError:  # no tile holds the scheme's sums
         return Reason.KERNEL
@@ -328,12 +326,12 @@ class Times(Protocol):
     """Predicted seconds of a scheme, and of the native product, on a device that holds both
     operands.
 
-    a, b: shapes. wide: for float64, or complex128. packed: elements that are packed already.
-    products: the number of real ones, 2 or 4 for complex operands.
+    a, b: shapes. wide: for float64, or complex128. products: the number of real ones, 2 or 4 for
+    complex operands.
     """
 
     def __call__(
-        self, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+        self, scheme: str, a: Dims, b: Dims, wide: bool, products: int = 1
     ) -> tuple[float, float]: ...
 
 
@@ -356,7 +354,6 @@ class Figures:
         a: Dims,
         b: Dims,
         wide: bool,
-        packed: int,
         products: int = 1,
         *,
         by_default: bool = False,
@@ -366,7 +363,7 @@ class Figures:
         by_default: whether nobody has chosen the scheme. Then it must be faster by LEAST_GAIN, and
         `crt` by CRT_MARGIN.
         """
-        ours, native = self.times(scheme, a, b, wide, packed, products)
+        ours, native = self.times(scheme, a, b, wide, products)
         if by_default:
             ours = ours * (CRT_MARGIN if scheme == "crt" else 1.0) + LEAST_GAIN
         return ours < native
@@ -396,7 +393,7 @@ def figures(device: str) -> Figures:
 
 @lru_cache(maxsize=4096)
 def _times(
-    device: str, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+    device: str, scheme: str, a: Dims, b: Dims, wide: bool, products: int = 1
 ) -> tuple[float, float]:
     # Not at the start: only who has a device, or may have one, needs this.
     from mixpert_py.runtime.model import prediction
@@ -407,7 +404,7 @@ def _times(
     m, k, n = *a[-2:], b[-1]
     times = _kernel_times(device)
     batch = math.prod(broadcast(a[:-2], b[:-2])) * products
-    more = {"wide": wide, "shares_b": len(b) < 3 and products == 1, "packed": packed * products}
+    more = {"wide": wide, "shares_b": len(b) < 3 and products == 1}
     made = emulation_on_gpu(scheme, batch * m * k * n)
     ours = prediction.product(times, made, (m, k, n), batch, **more).seconds
     native = prediction.native(times, m, k, n, batch, wide=wide)
@@ -462,7 +459,7 @@ def moving_saves(a: Array, b: Array, shape: Shape, scheme: str, known: Figures) 
     there = moved / known.staging + known.latency
     if here <= there * SAFETY:
         return 0.0
-    ours, _ = known.times(scheme, a.shape, b.shape, wide, 0, products)
+    ours, _ = known.times(scheme, a.shape, b.shape, wide, products)
     return max(here - max(there, ours) * SAFETY, 0.0)
 
 
@@ -490,7 +487,7 @@ def native_pays(a: Array, b: Array, known: Figures) -> bool:
     size = math.prod(result_shape(a, b))
     products = real_products(name_of(a.dtype), name_of(b.dtype))
     here = _here(a, b, size * a.shape[-1], known)
-    _, native = known.times("crt", a.shape, b.shape, True, 0, products)
+    _, native = known.times("crt", a.shape, b.shape, True, products)
     back = size * np.result_type(a, b).itemsize / known.staging
     return bool(native + back < here)
 

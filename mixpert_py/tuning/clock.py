@@ -283,7 +283,7 @@ class DeviceCost:
         native = prediction.native(self.times, m, k, n, products, wide=wide and scheme != "float32")
         if scheme in ("native", "float32", "float64"):
             return native
-        if not worth.figures(self.device).faster(scheme, (m, k), (k, n), wide, 0, products):
+        if not worth.figures(self.device).faster(scheme, (m, k), (k, n), wide, products):
             return native
         emulation = worth.emulation_on_gpu(scheme, products * m * k * n)
         emulated = prediction.product(self.times, emulation, shape, products, wide=wide).seconds

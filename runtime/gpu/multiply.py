@@ -11,27 +11,24 @@ import numpy as np
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import complex_product
 from mixpert_py.runtime.arrays import GpuArray
-from mixpert_py.runtime.complex_product import is_complex, parts, widened
+from mixpert_py.runtime.complex_product import is_complex, widened
 from mixpert_py.runtime.gpu import slices, tiny
 from mixpert_py.runtime.gpu.device import makes, state_of, states
 from mixpert_py.runtime.gpu.guard import outlier_guard, safe
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct
 from mixpert_py.runtime.gpu.speculation import (
     Guarded,
-    Known,
     Outlook,
-    Record,
     UnfitError,
     Watch,
 )
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
-from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
+from mixpert_py.runtime.packing import DevicePacked, by_columns
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product, Request, no_outliers
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.schemes.crt import FEWEST, NONE, moduli_for
 
 T = TypeVar("T")
 
@@ -54,16 +51,13 @@ def cuda_kernels() -> Kernels:
 
 
 class PackedOperand(NamedTuple):
-    """An operand that was packed in advance, and the scheme for which it was packed.
-
-    parts: the packed real and imaginary part of a complex operand. record: what packing found out
-    about the operand, for `crt`.
+    """A right operand that was packed in advance, and the scheme that it was packed for. parts: the
+    packed real and imaginary part of a complex one.
     """
 
     scheme: Scheme
     packed: DevicePacked
     parts: Any = None
-    record: Record | None = None
 
 
 def multiply(
@@ -81,19 +75,13 @@ def multiply(
     """
     kernels = cuda_kernels()
     xp, a, b, out = kernels.xp, request.a, request.b, request.out
-    left, right = request.left, request.right
-    is_plain = left is None and right is None
+    packed = request.right
     if request.scheme == "float64":
         return _attempt(a, "float64", _in_float64, xp, request)
-    packed = left or right
     scheme = packed.scheme if packed else part or emulation_of(request.scheme, request.block)
     device = a.data.device_id
     if not makes(scheme, device):
         return Reason.NO_KERNEL
-    if not is_plain and a.dtype != b.dtype:
-        # Operands are packed for products of one type, under one scheme.
-        left = right = None
-        request = request._replace(left=None, right=None)
     if is_complex(a, b):
         return _attempt(a, scheme.name, _complex, kernels, request)
     if request.scheme == "crt" and part is None:
@@ -101,18 +89,18 @@ def multiply(
     rows = a[np.newaxis, :] if a.ndim == 1 else a
     columns = b[:, np.newaxis] if b.ndim == 1 else b
     target = None if out is None else as_matrices(out, a, b)
-    if is_plain and request.scheme == "faithful" and tiny.suits(rows, columns):
+    if packed is None and request.scheme == "faithful" and tiny.suits(rows, columns):
         given = rows, columns, target, stream
         value = _attempt(a, "faithful", tiny.multiply, kernels, *given)
         if isinstance(value, Reason):
             return value
         return Product(as_matmul(value, a, b) if out is None else out, request.scheme)
-    if is_plain and request.scheme == "faithful":
+    if packed is None and request.scheme == "faithful":
         scheme = safe(scheme, rows, columns, device)
     if scheme.name in state_of(device).refused:
         return Reason.KERNEL
     try:
-        operands = slices.Operands(rows, columns, left and left.packed, right and right.packed)
+        operands = slices.Operands(rows, columns, packed and packed.packed)
         product = slices.multiply(kernels, operands, scheme, out=target, stream=stream, watch=watch)
     except _failures(xp) as error:
         reason = _reason_of(error, device, scheme.name)
@@ -130,7 +118,6 @@ def multiply(
 def _complex(kernels: Kernels, request: Request) -> Product | Reason:
     """The product of complex operands, from a real stack of products of their parts."""
     a, b, out = request.a, request.b, request.out
-    left, right = request.left, request.right
     used: list[Any] = []
 
     def real_product(x: GpuArray, y: GpuArray) -> Product | Reason:
@@ -143,8 +130,7 @@ def _complex(kernels: Kernels, request: Request) -> Product | Reason:
         a[np.newaxis, :] if a.ndim == 1 else a,
         b[:, np.newaxis] if b.ndim == 1 else b,
         real_product,
-        left=left and left.parts,
-        right=right and right.parts,
+        right=request.right and request.right.parts,
         out=None if out is None else as_matrices(out, a, b),
     )
     if isinstance(product, Reason):
@@ -160,9 +146,6 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
     `out` may be written to even if a Reason is returned.
     """
     a, b, out = request.a, request.b, request.out
-    left, right = _known(request)
-    if left and right and moduli_for(left.rows, right.rows) != FEWEST:
-        request = _not_packed(request)
     outlook = outlook_of(a, b, a.data.device_id)
     if _captures(xp):
         return _in_graph(xp, request, outlook)
@@ -172,7 +155,7 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
         request = request._replace(out=None)
     product = None
     if outlook.integers is not None:
-        product = _of_integers(xp, _not_packed(request), outlook)
+        product = _of_integers(xp, request, outlook)
     if product is None:
         product = _by_moduli(xp, request, outlook)
     if isinstance(product, Reason):
@@ -193,27 +176,13 @@ def outlook_of(a: Any, b: Any, device: int) -> Outlook:
     return found
 
 
-def _known(request: Request) -> Known:
-    """The records of the operands that were packed in advance."""
-    left, right = request.left, request.right
-    return left and left.record, right and right.record
-
-
-def _not_packed(request: Request) -> Request:
-    """The request without packed operands, which suit only products by FEWEST moduli."""
-    return request._replace(left=None, right=None)
-
-
 def _in_graph(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason:
-    """The product in a CUDA graph, by as many moduli as the last product needed, or as both packed
-    operands need; Reason.SPREAD if neither is known.
+    """The product in a CUDA graph, by as many moduli as the last product needed; Reason.SPREAD if
+    that is not known.
     """
-    is_known = outlook.is_known or (request.left is not None and request.right is not None)
-    if not is_known or outlook.failures or outlook.integers is not None:
+    if not outlook.is_known or outlook.failures or outlook.integers is not None:
         return Reason.SPREAD
-    if outlook.count != FEWEST:
-        request = _not_packed(request)
-    watch = Guarded(xp, _known(request), outlook.count)
+    watch = Guarded(xp, outlook.count)
     return multiply(request, watch=watch, part=emulation_of(f"crt{outlook.count}"))
 
 
@@ -236,10 +205,7 @@ def _by_moduli(xp: ModuleType, request: Request, outlook: Outlook) -> Product | 
     count = outlook.next()
     if count is None:
         return Reason.SPREAD
-    bare = _not_packed(request)
-    if count != FEWEST:
-        request = bare
-    watch = Watch(xp, _known(request), None if outlook.is_known else count)
+    watch = Watch(xp, None if outlook.is_known else count)
     product = None
     with suppress(UnfitError):
         product = multiply(request, watch=watch, part=emulation_of(f"crt{count}"))
@@ -251,11 +217,11 @@ def _by_moduli(xp: ModuleType, request: Request, outlook: Outlook) -> Product | 
     if product is not None and needed is not None and needed <= count:
         return product
     if integers is not None:
-        return multiply(bare, watch=Watch(xp), part=integers)
+        return multiply(request, watch=Watch(xp), part=integers)
     if needed is None:
         return Reason.SPREAD
     # The records are known by now, but only kernels that write them come with the package.
-    return multiply(bare, watch=Watch(xp), part=emulation_of(f"crt{needed}"))
+    return multiply(request, watch=Watch(xp), part=emulation_of(f"crt{needed}"))
 
 
 def _in_float64(xp: ModuleType, request: Request) -> Product:
@@ -270,36 +236,22 @@ def _in_float64(xp: ModuleType, request: Request) -> Product:
     return Product(result, request.scheme)
 
 
-def pack_operand(
-    x: GpuArray, scheme: Scheme, side: str, *, recorded: bool = False
-) -> PackedOperand | Reason:
-    """One operand (…, m, k) or (…, k, n), packed for a scheme on the current stream; or why not.
-
-    recorded: whether the operand is for `crt`. Then this waits until the operand is packed, and
-    returns Reason.SPREAD if it needs more than FEWEST moduli.
+def pack_right(x: GpuArray, scheme: Scheme) -> PackedOperand | Reason:
+    """The right operand of products (…, k, n), packed for a scheme on the current stream; or why
+    not.
     """
     kernels = cuda_kernels()
-    if not makes(scheme, x.data.device_id) or (recorded and _captures(kernels.xp)):
+    if not makes(scheme, x.data.device_id):
         return Reason.NO_KERNEL
     stream = kernels.xp.cuda.get_current_stream().ptr
 
-    def packed() -> PackedOperand | Reason:
-        split = parts(kernels.complex, x) if is_complex(x) else None
+    def packed() -> PackedOperand:
+        split = complex_product.parts(kernels.complex, x) if is_complex(x) else None
         held = x if split is None else split
-        operand = (by_rows if side == "left" else by_columns)(matrices(held))
-        how = operand, scheme, side, held.dtype.name
-        if not recorded:
-            return PackedOperand(scheme, kernels.pack_one(*how, stream=stream), split)
-        watch = Watch(kernels.xp)
-        made = kernels.pack_one(*how, stream=stream, record=watch.records[0])
-        watch.packed(made)
-        record = watch.left()
-        if moduli_for(record.rows, NONE) != FEWEST:  # whatever the other operand is
-            return Reason.SPREAD
-        return PackedOperand(scheme, made, split, record)
+        how = by_columns(matrices(held)), scheme, "right", held.dtype.name
+        return PackedOperand(scheme, kernels.pack_one(*how, stream=stream), split)
 
-    found: PackedOperand | Reason = _attempt(x, scheme.name, packed)
-    return found
+    return _attempt(x, scheme.name, packed)
 
 
 def _attempt(x: GpuArray, name: str, work: Callable[..., T], *arguments: Any) -> T | Reason:

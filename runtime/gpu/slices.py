@@ -53,12 +53,11 @@ class Kernels:
 
 class Operands(NamedTuple):
     """a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; stacks broadcast,
-    and are not copied. left, right: an operand packed in advance, by the scheme of the product.
+    and are not copied. right: b as it was packed in advance, by the scheme of the product.
     """
 
     a: GpuArray
     b: GpuArray
-    left: Packed | None = None
     right: Packed | None = None
 
 
@@ -100,7 +99,7 @@ def multiply(
     well, if the scheme has one whose kernels compile: see `guard`. Raises CuPy's OutOfMemoryError
     if the smallest parts do not fit, DeviceError if a kernel does not compile.
     """
-    xp, (a, b, left, right) = kernels.xp, operands
+    xp, (a, b, right) = kernels.xp, operands
     (m, k), n = a.shape[-2:], b.shape[-1]
     stacked = a.ndim > 2 or b.ndim > 2
     stack = broadcast(a.shape[:-2], b.shape[:-2]) if stacked else ()
@@ -119,11 +118,11 @@ def multiply(
     if result.size and k == 0:
         result.fill(0)
     elif result.size:
-        piece = Piece(a, b, result, ONE, left, right)
+        piece = Piece(a, b, result, ONE, right)
         if stacked:
             batch = batches(stack_sizes(a), stack_sizes(b), stack)
             c = result.reshape(-1, m, n)
-            piece = Piece(matrices(a), matrices(b), c, batch, left, right)
+            piece = Piece(matrices(a), matrices(b), c, batch, right)
         waiting = [piece]
         while waiting:
             piece, parts = waiting.pop(), None
@@ -179,20 +178,19 @@ class _How(NamedTuple):
 class Piece(NamedTuple):
     """A product into c (m, n) or (count, m, n), by the launches of `batch`.
 
-    left, right: operands that were packed in advance.
+    right: b, if it was packed in advance.
     """
 
     a: GpuArray
     b: GpuArray
     c: GpuArray
     batch: tuple[Batch, ...]
-    left: Packed | None
     right: Packed | None
 
 
 def _parts(piece: Piece) -> list[Piece]:
     """The piece as smaller products of views; empty if it can only be made whole."""
-    a, b, c, batch, left, right = piece
+    a, b, c, batch, right = piece
     count, m, n = c.shape if c.ndim == 3 else (1, *c.shape)
     if len(batch) == 1 and count > 1:
         batch = tuple(Batch(i, i, i, j - i, False, False) for i, j in halves(count, 1))
@@ -204,10 +202,7 @@ def _parts(piece: Piece) -> list[Piece]:
         parts = [(a[..., i:j, :], b, c[..., i:j, :]) for i, j in halves(m, PANEL)]
     else:
         parts = [(a, b[..., i:j], c[..., i:j]) for i, j in halves(n, PANEL)]
-    return [
-        Piece(x, y, z, ONE, left if x is a else None, right if y is b else None)
-        for x, y, z in parts
-    ]
+    return [Piece(x, y, z, ONE, right if y is b else None) for x, y, z in parts]
 
 
 def halves(length: int, multiple: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -218,25 +213,21 @@ def halves(length: int, multiple: int) -> tuple[tuple[int, int], tuple[int, int]
 
 def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     """Enqueue all launches of a product. Returns its packed operands and its guard."""
-    a, b, c, batch, left, right = piece
+    a, b, c, batch, right = piece
     kernels, scheme, wider, stream, used, watch = how
     given = {"stream": stream}
-    guard = now = room = None  # now: an operand that is packed here
+    guard = room = None
     records = (0, 0) if watch is None else watch.records
     x, y = by_rows(a), by_columns(b)
-    if left is None and right is None:
+    if right is None:
         left, right = kernels.pack(x, y, scheme, room_for=wider, records=records, **given)
-        now, room = left, left.owner
-    elif left is None:
-        one = x, scheme, "left", name_of(c.dtype)
-        left = now = kernels.pack_one(*one, record=records[0], **given)
-    elif right is None:
-        one = y, scheme, "right", name_of(c.dtype)
-        right = now = kernels.pack_one(*one, record=records[1], **given)
+        room = left.owner
+    else:
+        left = kernels.pack_one(x, scheme, "left", name_of(c.dtype), record=records[0], **given)
     if used is not None:  # at once: a graph keeps what a failed attempt has enqueued, too
         used.append((left, right, watch))
-    if watch is not None and now is not None:
-        watch.packed(now)
+    if watch is not None:
+        watch.packed(left)
     if wider is not None:
         word = kernels.guard(left, right, stream)
         if used is not None:

@@ -24,7 +24,7 @@ signature are native without packing. This number doubles with each such product
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -48,43 +48,25 @@ MIN_UNSEEN, MAX_UNSEEN = 16, 64
 MISTAKES: Final = 3  # wrong expectations of integers, after which a signature expects none
 
 
-class Record(NamedTuple):
-    """The record of an operand that was packed in advance: on the device, and as numbers."""
-
-    memory: Any
-    numbers: list[float]
-
-    @property
-    def rows(self) -> Rows:
-        return Rows.of(self.numbers)
-
-
-Known = tuple[Record | None, Record | None]  # of A and B, if they were packed in advance
-NEITHER: Final[Known] = None, None
-
-
 class Records:
     """The records of both operands on the current device, filled on the current stream."""
 
-    def __init__(self, xp: ModuleType, known: Known = NEITHER) -> None:
+    def __init__(self, xp: ModuleType) -> None:
         self._stream = xp.cuda.get_current_stream()
         self._memory = allocate(2 * RECORD, self._stream.ptr)
         self._memory.memset_async(BYTE, 2 * RECORD, self._stream)
-        self._known = known
 
     @property
     def records(self) -> tuple[int, int]:
         """The addresses of the records of A and of B, on the device."""
-        own = self._memory.ptr, self._memory.ptr + RECORD
-        left, right = self._known
-        return left.memory.ptr if left else own[0], right.memory.ptr if right else own[1]
+        return self._memory.ptr, self._memory.ptr + RECORD
 
 
 class Guarded(Records):
     """The device's own decision, in a CUDA graph: whether this number of moduli suffices."""
 
-    def __init__(self, xp: ModuleType, known: Known, count: int) -> None:
-        super().__init__(xp, known)
+    def __init__(self, xp: ModuleType, count: int) -> None:
+        super().__init__(xp)
         self._least = least_density(count)
 
     def packed(self, now: DevicePacked) -> None:
@@ -103,8 +85,8 @@ class Watch(Records):
     product is made before the record is read.
     """
 
-    def __init__(self, xp: ModuleType, known: Known = NEITHER, most: int | None = None) -> None:
-        super().__init__(xp, known)
+    def __init__(self, xp: ModuleType, most: int | None = None) -> None:
+        super().__init__(xp)
         self._most = most
         self._host = xp.cuda.alloc_pinned_memory(2 * RECORD)
         self._seen = np.frombuffer(self._host, np.float64, 2 * RECORD // 8)
@@ -120,10 +102,6 @@ class Watch(Records):
         self._event.record(self._stream)
         if self._most is not None and (self.moduli() or MAX_UNSEEN) > self._most:
             raise UnfitError
-
-    def left(self) -> Record:
-        """The record of A. Waits until A is packed."""
-        return Record(self._memory, self._records()[0])
 
     def moduli(self) -> int | None:
         """The number of moduli needed, see `moduli_for`. Waits until the operands are packed."""
@@ -142,9 +120,8 @@ class Watch(Records):
 
     def _records(self) -> tuple[list[float], list[float]]:
         self._event.synchronize()
-        own = self._seen.reshape(2, -1).tolist()
-        left, right = self._known
-        return left.numbers if left else own[0], right.numbers if right else own[1]
+        left, right = self._seen.reshape(2, -1).tolist()
+        return left, right
 
 
 @dataclass(slots=True)

@@ -220,7 +220,7 @@ def _in_turn(
     pipeline.strips.extend(moves.send(a[rows], dtype) for rows in islice(waiting, AHEAD))
     right = pipeline.right.arrived()
     with moves.stream, how.busy.span() if how.busy else nullcontext():
-        ready = gpu.pack_operand(right, how.scheme, "right")
+        ready = gpu.pack_right(right, how.scheme)
     if isinstance(ready, Reason):
         return ready
     for rows in strips:

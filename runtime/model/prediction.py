@@ -53,26 +53,25 @@ def product(
     *,
     wide: bool = False,
     shares_b: bool = False,
-    packed: int = 0,
 ) -> Predicted:
     """C (batch × m × n) = A·B by a scheme, both operands on the device.
 
     No step takes less than its bytes need: where the native product is bound by memory, this one
-    takes longer, unless operands are packed already.
+    takes longer.
 
-    shape: (m, k, n). wide: of float64. shares_b: all products have one B. packed: elements that are
-    packed already. Raises DeviceError where there are no kernels for the device.
+    shape: (m, k, n). wide: of float64. shares_b: all products have one B. Raises DeviceError where
+    there are no kernels for the device.
     """
     require(times)
     m, k, n = shape
     elements, size = batch * m * k + (1 if shares_b else batch) * k * n, 8 if wide else 4
     if scheme.moduli:
-        return _by_residues(times, scheme, shape, batch, elements - packed, size)
+        return _by_residues(times, scheme, shape, batch, elements, size)
     depth = depth_of(scheme, k)
     tile = times.best(scheme, m, n, batch, depth, wide)
     moved = elements * _slice_bytes(scheme) + batch * m * n * size
     kernel = max(times.seconds(scheme, tile, m, n, batch, depth), _moving(times, moved))
-    return Predicted(_packing(times, scheme, elements - packed, k, size), kernel)
+    return Predicted(_packing(times, scheme, elements, k, size), kernel)
 
 
 def _by_residues(

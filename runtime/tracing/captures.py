@@ -178,6 +178,6 @@ def _bytes(x: AnyArray) -> int:
     """The memory of an operand's copy."""
     size: int = prod(x.shape) * x.itemsize
     if size and isinstance(x, np.ndarray) and _has_rows(x.shape, x.itemsize, x.strides):
-        rows = x.shape[x.strides.index(max(x.strides))]
+        rows: int = x.shape[x.strides.index(max(x.strides))]
         return rows * _pitch(size // rows, max(x.strides))
     return size

@@ -249,19 +249,6 @@ def test_precision_and_accelerate(backend: Backend, scheme: str) -> None:
     assert not np.array_equal(backend.get(called), a @ b) or scheme in ("float32", "float64")
 
 
-@pytest.mark.parametrize("scheme", ["int8x6", "fp16x3", "crt14", "native", "float64"])
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("dtypes", ["ff", "FF", "fF"])
-def test_packed_operands(backend: Backend, dtypes: str, scheme: str, side: Any) -> None:
-    a, b = normal(M, K, dtype=dtypes[0]), normal(K, N, dtype=dtypes[1], seed=1)
-    place = [backend.put(a), backend.put(b)]
-    called = mixpert_py.matmul(*place, scheme=scheme, backend=backend.name)
-    at = ["left", "right"].index(side)
-    place[at] = mixpert_py.pack(place[at], scheme, side)
-    result = mixpert_py.matmul(*place, backend=backend.name)
-    np.testing.assert_array_equal(backend.get(result), backend.get(called))
-
-
 @pytest.mark.parametrize("a", [normal(4, 4), [[1]], None], ids=["array", "list", "None"])
 def test_unknown_names_are_one_error(a: Any) -> None:
     with pytest.raises(mixpert_py.PlanError, match=r"scheme 'int9x6'; did you mean 'int8x6'"):

@@ -31,7 +31,6 @@ def imported(code: str) -> set[str]:
         "matmul(a, a, site='m:f/x~1#0')",
         "matmul(a, a, scheme='int8x6', backend='reference')",
         "matmul(a, a, scheme='int8x6')",
-        "matmul(a, mixpert_py.pack(a))",
         "matmul(numpy.ones((1200, 1200), 'f'), numpy.ones((1200, 2), 'f'))",
     ],
 )

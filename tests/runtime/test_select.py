@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mixpert_py
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import api, worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
@@ -168,7 +167,6 @@ def test_a_scheme_without_kernels_is_native_with_a_reason(
     a = normal(EDGE, EDGE, dtype=np.float64)
     for x in (a, normal(400, 400).x):
         assert ran(x, x, scheme=scheme, in_force=backend) == ("native", Reason.NO_KERNEL)
-    assert ran(a, mixpert_py.pack(a, scheme)) == ("native", Reason.NO_KERNEL)
     assert ran(a.x, a.x, scheme=scheme, backend="reference") == (scheme, None)
 
 

@@ -38,9 +38,9 @@ def forget() -> None:
 
 
 def is_faster(
-    scheme: str, m: int, k: int, n: int, *, wide: bool = False, packed: int = 0, device: str = H200
+    scheme: str, m: int, k: int, n: int, *, wide: bool = False, device: str = H200
 ) -> bool:
-    return figures(device).faster(scheme, (m, k), (k, n), wide, packed)
+    return figures(device).faster(scheme, (m, k), (k, n), wide)
 
 
 @pytest.mark.parametrize("scheme", ["faithful", "int8x6", "int8x3", "fp16x3", "int8x10"])

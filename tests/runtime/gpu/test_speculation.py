@@ -13,7 +13,6 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.schemes.crt import NONE, Rows
 from mixpert_py.runtime.schemes.integers import Bounds, scheme_for
 from tests.runtime.gpu.fake import FakeGpu, ndarray, pays_from
 from tests.runtime.gpu.fake.gpu import FakeWatch
@@ -142,28 +141,6 @@ def test_where_the_host_is_quicker_they_stay_while_they_are_native_unseen(
         product = transferred(A, B, "crt")
         moved.append((product is Reason.SPREAD, gpu.peak > 0))
     assert moved == [(True, True), *[(True, False)] * MIN_UNSEEN, (False, True)]
-
-
-def packed_beforehand(x: Any, side: str = "right") -> Any:
-    return gpu_backend.pack_operand(ndarray(x), emulation_of("crt"), side, recorded=True)
-
-
-@pytest.mark.usefixtures("gpu")
-def test_what_14_moduli_never_suit_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for rows, suits in ((NONE, True), (NONE._replace(share=0.02, clipped_share=0.02), False)):
-        monkeypatch.setattr(FakeWatch, "alone", rows)
-        assert (packed_beforehand(B) is Reason.SPREAD) != suits
-
-
-@pytest.mark.usefixtures("gpu")
-def test_two_that_were_packed_are_known_not_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each would do beside another operand."""
-    monkeypatch.setattr(FakeWatch, "alone", Rows(0.2, 0.2, 0.2, 0.2))
-    ready = {side: packed_beforehand(x, side) for side, x in (("left", A), ("right", B))}
-    finds(16)
-    product = multiplied(ndarray(A), ndarray(B), "crt", **ready)
-    assert isinstance(product, Product)
-    np.testing.assert_array_equal(product.value.get(), by(16))
 
 
 @pytest.mark.usefixtures("gpu")

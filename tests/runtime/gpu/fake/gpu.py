@@ -21,12 +21,11 @@ from mixpert_py.runtime.gpu import (
 )
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.guard import Guard
-from mixpert_py.runtime.gpu.speculation import MAX_UNSEEN, NEITHER, Known, Record, UnfitError
+from mixpert_py.runtime.gpu.speculation import MAX_UNSEEN, UnfitError
 from mixpert_py.runtime.kernels.tiny_block import EDGE
 from mixpert_py.runtime.packing import Operand, readers
 from mixpert_py.runtime.packing.operand import layout
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes.crt import NONE, Rows
 from mixpert_py.runtime.schemes.integers import Bounds, is_exact, scheme_for
 from mixpert_py.runtime.worth import Dims, Figures
 from tests.runtime.gpu.fake.array import ndarray, wrapped
@@ -47,21 +46,16 @@ class FakeWatch:
 
     found: Iterator[int | None]
     bounds: Iterator[tuple[Bounds, Bounds] | None] | None = None
-    alone: Rows = NONE  # of an operand that is packed beforehand
 
-    def __init__(self, xp: Any, known: Known = NEITHER, most: int | None = None) -> None:
+    def __init__(self, xp: Any, most: int | None = None) -> None:
         self.records, self._most = (0, 0), most
-        self._is_packed = None not in known
+        self._is_packed = False
         self._seen: list[int | None] = []
 
     def packed(self, now: Any) -> None:
         self._is_packed = True
         if self._most is not None and (self.moduli() or MAX_UNSEEN) > self._most:
             raise UnfitError
-
-    def left(self) -> Record:
-        assert self._is_packed
-        return Record(None, [*self.alone, 0.0, 0.0])
 
     def moduli(self) -> int | None:
         assert self._is_packed
