@@ -357,7 +357,7 @@ class MixPertMagics(Magics):
         """
         from mixpert_py.commands import tables
         from mixpert_py.plan import save
-        from mixpert_py.tuning.record import record
+        from mixpert_py.tuning.search import record
 
         was_on = self.rewriter is not None
         try:

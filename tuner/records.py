@@ -3,12 +3,11 @@
 Also the statistics of repeated runs of one plan: their median and their spread.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf, isnan
 from statistics import median
-from typing import Protocol
 
 import msgspec
 
@@ -214,14 +213,10 @@ def _times(runs: Sequence[Measurement]) -> dict[str, list[float]]:
     return {site: [run.site_seconds.get(site, 0.0) for run in runs] for site in sites}
 
 
-class Measure(Protocol):
-    """Runs the program under a plan.
-
-    A program that fails, hangs or leaves nothing to compare is a Measurement with a problem, not
-    an exception.
-    """
-
-    def __call__(self, plan: Schemes, /) -> Measurement: ...
+Measure = Callable[[Schemes], Measurement]
+"""Runs the program under a plan. A program that fails, hangs or leaves nothing to compare is a
+Measurement with a problem, not an exception.
+"""
 
 
 class Reason(StrEnum):

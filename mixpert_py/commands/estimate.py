@@ -11,17 +11,17 @@ import click
 from mixpert_py.commands.program import (
     ProgramCommand,
     as_record,
+    its_arguments,
     module_option,
     package_option,
     packages_of,
-    program_argument,
     program_of,
+    script_argument,
     seconds,
     with_progress,
 )
 
 if TYPE_CHECKING:
-    from mixpert_py.launch.launcher import Program
     from mixpert_py.tuner.prediction import Place
 
 
@@ -39,40 +39,27 @@ class Options:
     verbose: bool
     module: str | None
     packages: tuple[str, ...]
+    script: str | None
     arguments: tuple[str, ...]
 
     @property
     def budget(self) -> str:
-        """The allowed error, as typed here or set by the project, or the default.
+        """The allowed error: as typed here, the project's for all values, its smallest, or BUDGET.
 
         Raises MixPertError if it is not a number of at least 0.
         """
-        from mixpert_py.tuning.options import budget_of
-
-        if self.error is None:
-            return self._project_budget() or BUDGET
-        budget_of("--error", self.error)
-        return self.error
-
-    def _project_budget(self) -> str | None:
-        """The project's budget for all values, else its smallest budget, or None."""
         from mixpert_py.sources import project
-        from mixpert_py.tuning.options import parse_budgets, parse_named
+        from mixpert_py.tuning.options import budget_of, parse_budgets, parse_named
 
-        is_file = self.module is None and bool(self.arguments)
-        typed = project.tuning_defaults(self.arguments[0] if is_file else "")
-        budgets = parse_budgets("[tool.mixpert] error", typed.error)
-        texts = parse_named("[tool.mixpert] error", typed.error)
+        if self.error is not None:
+            budget_of("--error", self.error)
+            return self.error
+        script = (self.module is None and self.script) or ""
+        typed = project.tuning_defaults(script).error
+        option = "[tool.mixpert] error"
+        budgets, texts = parse_budgets(option, typed), parse_named(option, typed)
         name = None if None in budgets else min(budgets, key=budgets.__getitem__, default=None)
-        return texts.get(name)
-
-    def program(self) -> "Program":
-        """The named program. Raises UsageError if none is named."""
-        if self.module is not None:
-            return program_of(self.module, None, self.arguments)
-        if not self.arguments:
-            raise click.UsageError("give a SCRIPT, a notebook, or -m MODULE")
-        return program_of(None, self.arguments[0], self.arguments[1:])
+        return texts.get(name) or BUDGET
 
     def next_command(self, place: "Place", budget: str) -> str:
         """The command to type for the predicted gain."""
@@ -84,11 +71,11 @@ class Options:
         elif place.device is not None:
             command += ["--device", place.device.lower()]
         command += [word for name in self.packages for word in ("--package", name)]
+        words = [*([] if self.script is None else [self.script]), *self.arguments]
         if self.module is not None:
-            return shlex.join([*command, "-m", self.module, *self.arguments])
-        script, *arguments = self.arguments
-        behind = ["--", *arguments] if arguments and arguments[0].startswith("-") else arguments
-        return shlex.join([*command, script, *behind])
+            return shlex.join([*command, "-m", self.module, *words])
+        behind = ["--"] if words[1:] and words[1].startswith("-") else []
+        return shlex.join([*command, *words[:1], *behind, *words[1:]])
 
 
 @click.command(cls=ProgramCommand)
@@ -108,7 +95,8 @@ class Options:
 @with_progress
 @package_option
 @module_option
-@program_argument
+@script_argument
+@its_arguments
 @as_record(Options)
 def estimate(options: Options) -> int:
     """Say whether a program can gain, after one run of it.
@@ -122,7 +110,7 @@ def estimate(options: Options) -> int:
     from mixpert_py.tuning.estimate import estimate as estimated
 
     budget = options.budget
-    program = options.program()
+    program = program_of(options.module, options.script, options.arguments)
     packages = packages_of(program, options.packages)
     quiet = options.as_json or options.quiet
     if not quiet and sys.stderr.isatty():

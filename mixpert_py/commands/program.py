@@ -4,6 +4,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,6 +26,7 @@ FILE = click.Path(readable=False)  # a shell completes its names; what reads it,
 
 Record = TypeVar("Record")
 Code = TypeVar("Code")
+Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def as_record(
@@ -66,12 +68,70 @@ its_arguments = click.argument("arguments", nargs=-1, type=FILE, metavar="ARGSâ€
 program_argument = click.argument("arguments", nargs=-1, type=FILE, metavar="SCRIPT ARGSâ€¦")
 
 
-def with_progress(command: Callable[..., Code]) -> Callable[..., Code]:
+def with_progress(command: Command) -> Command:
     """Declare the options of a command that runs a program several times."""
+    verbose = click.option(
+        "-v", "--verbose", is_flag=True, help="Print a line for each run instead of a bar."
+    )
+    return quiet_option(verbose(command))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonOptions:
+    """The options that `mixpert tune` and `mixpert verify` share, as typed, and the program."""
+
+    packages: tuple[str, ...]
+    budgets: tuple[str, ...]
+    criteria: tuple[str, ...]
+    compare: tuple[str, ...]
+    backend: str | None
+    time_limit: float | None
+    as_json: bool
+    quiet: bool
+    verbose: bool
+    module: str | None
+    script: str | None
+    arguments: tuple[str, ...]
+
+
+def comparison_options(command: Command) -> Command:
+    """Declare what `tune` and `verify` allow, compare and run."""
     options = (
-        quiet_option,
         click.option(
-            "-v", "--verbose", is_flag=True, help="Print a line for each run instead of a bar."
+            "--error",
+            "budgets",
+            multiple=True,
+            metavar="[VALUE=]BUDGET",
+            help="The error allowed: of every value, or of VALUE alone. May be repeated; a bare "
+            "BUDGET beside is for all others, and without one the others are not judged. Of "
+            "integers it is the share that differs, 0 unless VALUE has its own. Several bare "
+            "BUDGETs of `tune`: a plan for each.",
+        ),
+        click.option(
+            "--criterion",
+            "criteria",
+            multiple=True,
+            metavar="[VALUE=]NAME",
+            help="frobenius (the default), max, max-relative, mred, differing (the default of "
+            "integers), or module:function(reference, value).",
+        ),
+        click.option(
+            "--compare",
+            multiple=True,
+            metavar="WHAT",
+            help="A variable, a file that the program writes (.npy, .npz, .csv), stdout (the "
+            "numbers that it prints) or sinks (results that feed no other product); default: the "
+            "variables that hold results when the program ends, without steps to others and "
+            "residuals.",
+        ),
+        click.option(
+            "--backend",
+            metavar="NAME",
+            help="reference: emulate tensor cores in NumPy. reference:h200: add up as that GPU "
+            "does.",
+        ),
+        click.option(
+            "--time-limit", type=seconds, metavar="S", help="Seconds that one run may take."
         ),
     )
     for option in reversed(options):

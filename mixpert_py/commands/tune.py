@@ -14,8 +14,10 @@ import msgspec
 
 from mixpert_py.commands.program import (
     FILE,
+    ComparisonOptions,
     ProgramCommand,
     as_record,
+    comparison_options,
     interrupted,
     its_arguments,
     module_option,
@@ -24,7 +26,6 @@ from mixpert_py.commands.program import (
     plan_place,
     program_of,
     script_argument,
-    seconds,
     with_progress,
 )
 from mixpert_py.errors import BudgetError, MixPertError, PlanError
@@ -43,19 +44,13 @@ MOST_SEEDS = 10_000
 LADDERS = ("auto", "int8", "crt", "mixpert", "fp16", "cpu")  # runtime.schemes has all but the first
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of `mixpert tune` as they were typed, and the program."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(ComparisonOptions):
+    """The options of `mixpert tune`. seeds: the numbers that stand for {seed} in `hold_outs`."""
 
-    packages: tuple[str, ...]
-    budgets: tuple[str, ...]
-    criteria: tuple[str, ...]
-    compare: tuple[str, ...]
     reference: str
-    backend: str | None
     ladder: str
     device: str | None
-    time_limit: float | None
     search: str
     until: float
     margin: float | None
@@ -63,12 +58,6 @@ class Options:
     seeds: range | None
     output: str | None
     resume: bool
-    as_json: bool
-    quiet: bool
-    verbose: bool
-    module: str | None
-    script: str | None
-    arguments: tuple[str, ...]
 
     def with_defaults(self, project: "TuningDefaults") -> "tuple[Options, list[str]]":
         """The options, those that were not typed as the project has them; and these as words."""
@@ -144,42 +133,13 @@ def seeds(text: str) -> range:
 
 @click.command(cls=ProgramCommand)
 @package_option
-@click.option(
-    "--error",
-    "budgets",
-    multiple=True,
-    metavar="[VALUE=]BUDGET",
-    help="The error allowed: of every value, or of VALUE alone. May be repeated; a bare BUDGET "
-    "beside is for all others, and without one the others are not judged. Of integers it is the "
-    "share that differs, 0 unless VALUE has its own. Several bare BUDGETs: a plan for each.",
-)
-@click.option(
-    "--criterion",
-    "criteria",
-    multiple=True,
-    metavar="[VALUE=]NAME",
-    help="frobenius (the default), max, max-relative, mred, differing (the default of integers), "
-    "or module:function(reference, value).",
-)
-@click.option(
-    "--compare",
-    multiple=True,
-    metavar="WHAT",
-    help="A variable, a file that the program writes (.npy, .npz, .csv), stdout (the numbers that "
-    "it prints) or sinks (results that feed no other product); default: the variables that hold "
-    "results when the program ends, without steps to others and residuals.",
-)
+@comparison_options
 @click.option(
     "--reference",
     type=click.Choice(["float64", "native"]),
     default="float64",
     show_default=True,
     help="What errors are measured against: every product in float64, or the program as it is.",
-)
-@click.option(
-    "--backend",
-    metavar="NAME",
-    help="reference: emulate tensor cores in NumPy. reference:h200: add up as that GPU does.",
 )
 @click.option(
     "--ladder",
@@ -194,7 +154,6 @@ def seeds(text: str) -> range:
     metavar="NAME",
     help="A GPU that need not be here, such as h200: tensor cores are emulated, times predicted.",
 )
-@click.option("--time-limit", type=seconds, metavar="S", help="Seconds that one run may take.")
 @click.option(
     "--search",
     type=click.Choice(SEARCHES),
@@ -345,8 +304,7 @@ def _tune(
     from mixpert_py.commands import tables
     from mixpert_py.tuning.experiment import RunSettings
     from mixpert_py.tuning.prepare import prepare
-    from mixpert_py.tuning.record import record
-    from mixpert_py.tuning.search import tune_each
+    from mixpert_py.tuning.search import record, tune_each
 
     quiet = options.as_json or options.quiet
     with interrupts.deferred_signals() as interrupt:

@@ -8,15 +8,16 @@ import click
 
 from mixpert_py.commands.program import (
     FILE,
+    ComparisonOptions,
     PlanCommand,
     as_record,
+    comparison_options,
     its_arguments,
     module_option,
     package_option,
     packages_of,
     program_of,
     script_argument,
-    seconds,
     with_progress,
 )
 from mixpert_py.tuner.ratio import Pace
@@ -36,61 +37,23 @@ PACE = {
 FASTER = {Pace.FASTER: True, Pace.NOT_FASTER: False, Pace.UNCLEAR: None, None: None}
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of `mixpert verify` as they were typed, the plan file and the program."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(ComparisonOptions):
+    """The options of `mixpert verify`, and the plan file."""
 
-    packages: tuple[str, ...]
-    budgets: tuple[str, ...]
-    criteria: tuple[str, ...]
-    compare: tuple[str, ...]
     reference: str | None
-    backend: str | None
-    time_limit: float | None
     strict: bool
-    as_json: bool
-    quiet: bool
-    verbose: bool
-    module: str | None
     plan: str
-    script: str | None
-    arguments: tuple[str, ...]
 
 
 @click.command(cls=PlanCommand)
 @package_option
-@click.option(
-    "--error",
-    "budgets",
-    multiple=True,
-    metavar="[VALUE=]BUDGET",
-    help="The same as for `mixpert tune`; default: the plan's.",
-)
-@click.option(
-    "--criterion",
-    "criteria",
-    multiple=True,
-    metavar="[VALUE=]NAME",
-    help="frobenius, max, max-relative, mred, differing, or module:function; default: the plan's.",
-)
-@click.option(
-    "--compare",
-    multiple=True,
-    metavar="WHAT",
-    help="A variable, a .npy, .npz or .csv file, stdout or sinks; default: the values that were "
-    "compared when the plan was made.",
-)
+@comparison_options
 @click.option(
     "--reference",
     type=click.Choice(["float64", "native"]),
     help="The reference of errors; default: the plan's.",
 )
-@click.option(
-    "--backend",
-    metavar="NAME",
-    help="Default: the plan's, or automatic.",
-)
-@click.option("--time-limit", type=seconds, metavar="S", help="Seconds that one run may take.")
 @click.option(
     "--strict",
     is_flag=True,
@@ -109,8 +72,9 @@ def verify(options: Options) -> int:
 
     SCRIPT runs natively and under the plan, in fresh processes. A plan holds if every error is
     within its budget and every call site of the plan still exists. The command also prints whether
-    the plan is still faster. The options may also stand directly after SCRIPT; what follows them,
-    or `--`, is the program's.
+    the plan is still faster. Budgets, criteria, values and backend that are not given are the
+    plan's. The options may also stand directly after SCRIPT; what follows them, or `--`, is the
+    program's.
     """
     from mixpert_py import config
     from mixpert_py.commands import tables

@@ -38,7 +38,6 @@ MOST_ENTRIES = 20_000  # files and folders that are looked at
 
 State = dict[str, tuple[int, int]]
 SCHEME = "int8x6"  # represents the schemes that products on a GPU are tuned towards
-WARMED_SHAPES = 4  # of a call site
 STILL_RUNNING = "still running after"  # in the problem of a run that took longer than it may
 
 
@@ -177,7 +176,7 @@ def would_run(result: Result, gpu: device.Device, backend: str | None) -> bool:
         return True
     figures = worth.figures(gpu.name)
     for site in result.sites.values():
-        for m, k, n, dtype in _products(site):
+        for m, k, n, dtype in products_of(site):
             # These operands take no memory; only their sizes matter.
             a, b = (np.broadcast_to(np.zeros((), dtype), shape) for shape in ((m, k), (k, n)))
             if worth.moving_saves(a, b, (m, k, n), SCHEME, figures):
@@ -185,14 +184,10 @@ def would_run(result: Result, gpu: device.Device, backend: str | None) -> bool:
     return False
 
 
-def warm_up_products(site: SiteResult) -> list[tuple[int, int, int, str]]:
-    """(m, k, n, dtype) of a site's most frequent calls, made before a program's clock runs."""
-    return list(_products(site))[:WARMED_SHAPES]
-
-
-def _products(site: SiteResult) -> Iterator[tuple[int, int, int, str]]:
+def products_of(site: SiteResult) -> list[tuple[int, int, int, str]]:
+    """(m, k, n, dtype) of a site's calls that are no empty products, the most frequent first."""
     dtypes = [dtype for dtype in site.dtypes if dtype in PRECISION]
-    return ((m, k, n, dtype) for m, k, n, _ in site.shapes for dtype in dtypes if m * k * n)
+    return [(m, k, n, dtype) for m, k, n, _ in site.shapes for dtype in dtypes if m * k * n]
 
 
 class WorkFolder:

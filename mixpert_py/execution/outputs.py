@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
-from math import inf, nan
+from math import nan
 from pathlib import Path
 from typing import IO, Any
 
@@ -95,34 +95,19 @@ def printed_text(folder: Path) -> str:
 
 def printed_numbers(text: str) -> Array:
     """The numbers in a text, (count,) float64, in order. Raises ProgramError if there is none."""
-    found = _numbers_in(text)
+    found = _array(NUMBER.findall(text))
     if not found.size:
         raise ProgramError(f"{STDOUT}: the program prints no number")
     return found
 
 
-def largest_difference(text: str, other: str, most: float = 0.0) -> str:
-    """The line whose numbers differ most, as both texts have it; "" if none does.
-
-    most: the relative difference of two numbers that does not count.
-    """
-    worst, place = most, ""
-    for at, (a, b) in enumerate(zip_longest(text.splitlines(), other.splitlines(), fillvalue="")):
-        if a != b and (size := _distance(_numbers_in(a), _numbers_in(b))) > worst:
-            worst, place = size, f"line {at + 1}: {a.strip()[:80]!r}, then {b.strip()[:80]!r}"
-    return place
-
-
-def _numbers_in(text: str) -> Array:
-    return _array(NUMBER.findall(text))
-
-
-def _distance(x: Array, y: Array) -> float:
-    if x.size != y.size:
-        return inf
-    with np.errstate(all="ignore"):
-        ratios = np.abs(x - y) / np.maximum(np.abs(x), np.abs(y))
-    return float(np.max(np.where(x == y, 0.0, np.nan_to_num(ratios, nan=2.0)), initial=0.0))
+def first_difference(text: str, other: str) -> str:
+    """The first line that two texts do not share, as both have it; "" if there is none."""
+    pairs = zip_longest(text.splitlines(), other.splitlines(), fillvalue="")
+    for at, (a, b) in enumerate(pairs, start=1):
+        if a != b:
+            return f"line {at}: {a.strip()[:80]!r}, then {b.strip()[:80]!r}"
+    return ""
 
 
 def is_output(name: str) -> bool:
@@ -254,16 +239,14 @@ class Steady:
 
     names: of the values that are compared. sources: "stdout" and files with such values → their
     lines that are left out because their words differ. compared, left_out: phrases for people.
-    rounding, rounding_share: the smallest rounding error of any compared number, and of any over
-    the number's size.
+    digits: rounding error and size of each compared number but whole ones, which are exact.
     """
 
     names: frozenset[str]
     sources: Mapping[str, frozenset[int]]
     compared: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    rounding: float = inf
-    rounding_share: float = inf
+    digits: tuple[tuple[float, float], ...] = ()
 
     @classmethod
     def of(cls, runs: Sequence[Values], sources: Iterable[str]) -> "Steady":
@@ -275,15 +258,14 @@ class Steady:
         return cls(
             frozenset().union(*(part.names for part in parts)),
             {
-                source: lines
+                source: part.sources[source]
                 for part in parts
                 if part.names
-                for source, lines in part.sources.items()
+                for source in part.sources
             },
             tuple(phrase for part in parts for phrase in part.compared),
             tuple(phrase for part in parts for phrase in part.left_out),
-            min((part.rounding for part in parts), default=inf),
-            min((part.rounding_share for part in parts), default=inf),
+            tuple(pair for part in parts for pair in part.digits),
         )
 
     def shows(self, budget: float, *, is_absolute: bool) -> bool:
@@ -291,7 +273,11 @@ class Steady:
 
         Whole numbers, and settings such as 0.01, do not show whether products are accurate.
         """
-        return (self.rounding if is_absolute else self.rounding_share) <= budget
+        return any(
+            unit <= (budget if is_absolute else budget * size)
+            for unit, size in self.digits
+            if is_absolute or size
+        )
 
     def pair(self, reference: Values, values: Values) -> tuple[Values, Values]:
         """The values of two runs by name; values that are no output stay as they are.
@@ -333,16 +319,13 @@ def _steady_arrays(source: str, runs: Sequence[Array]) -> Steady:
         for name, array in first.items()
         if all(name in other and _are_close(array, other[name]) for other in others)
     }
-    rounding = 0.0 if any(array.dtype.kind in "fc" for array in steady.values()) else inf
+    numbers = counted(sum(map(np.size, steady.values())), "number")
     return Steady(
         frozenset(steady),
         {source: frozenset()},
-        (f"file {source}: {counted(sum(map(np.size, steady.values())), 'number')}",)
-        if steady
-        else (),
+        (f"file {source}: {numbers}",) if steady else (),
         (f"arrays of {source}",) if len(steady) < len(first) else (),
-        rounding,
-        rounding,
+        tuple((0.0, 1.0) for array in steady.values() if array.dtype.kind in "fc"),
     )
 
 
@@ -358,7 +341,7 @@ def _steady_text(source: str, runs: Sequence[Array]) -> Steady:
     kept = [one for its in steady.values() for one in its]
     lines = {at for at, _ in kept}
     apart = skipped | {at for name in found.keys() - steady.keys() for at, _ in found[name]}
-    units = [(_unit(x), abs(float(x))) for _, (x, *_) in kept]
+    digits = ((_unit(x), abs(float(x))) for _, (x, *_) in kept)
     title = "printed numbers" if source == STDOUT else f"file {source}"
     compared = f"{title}: {len(kept):,} on {counted(len(lines), 'line')}"
     left_out = f"{counted(len(apart), 'line')} of {source}"
@@ -367,8 +350,7 @@ def _steady_text(source: str, runs: Sequence[Array]) -> Steady:
         {source: skipped},
         (compared,) if kept else (),
         (left_out,) if apart else (),
-        min((unit for unit, _ in units if unit), default=inf),
-        min((unit / size for unit, size in units if unit and size), default=inf),
+        tuple((unit, size) for unit, size in digits if unit),
     )
 
 

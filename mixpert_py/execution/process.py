@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -218,22 +218,17 @@ def _end(parent: socket.socket, server: "subprocess.Popen[bytes]") -> None:
     server.wait()
 
 
-def _import_all(modules: Iterable[str]) -> float:
-    """Import those modules that can be; returns the seconds that it took."""
-    start = perf_counter()
-    for name in modules:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-    return perf_counter() - start
-
-
 def main(descriptor: str, *modules: str) -> None:
     """The server: serve until the parent is gone.
 
     descriptor: of the socket to it. modules: imported before the first job.
     """
     worker = importlib.import_module(WORKER)
-    seconds = _import_all((*RUNTIME, *modules))
+    start = perf_counter()
+    for name in (*RUNTIME, *modules):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    seconds = perf_counter() - start
     gc.freeze()  # a collection in a fork would copy all that it shares with the server
     job_file = _fork_for_each_job(socket.socket(fileno=int(descriptor)))
     if job_file is not None:

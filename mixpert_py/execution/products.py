@@ -4,7 +4,7 @@ import operator
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from math import inf, isfinite, isqrt, prod, sqrt
 from statistics import median
@@ -110,22 +110,22 @@ def measure(
 
 def _longest_first(calls: Sequence[CapturedCall], sites: Mapping[str, SiteTrace]) -> list[_Product]:
     """The captured calls, that of the kind that takes most of the time first, but the shortest."""
-    by_time = []
+    found = []
     for call in calls:
         record = sites[call.site]
         shapes = ((*shape, count) for shape, count in record.shapes.items())
         taken = shared_out(record.seconds, shapes).get(call.shape, 0.0)
         each = taken / max(record.shapes[call.shape], 1)
-        product = _Product(call, each, MeasuredProduct(call.site, call.shape, {}, {}), taken)
-        by_time.append((taken, product))
-    by_time.sort(key=lambda pair: -pair[0])
-    left = sum(taken for taken, _ in by_time)
+        measured = MeasuredProduct(call.site, call.shape, {}, {})
+        found.append(_Product(call, each, measured, taken))
+    found.sort(key=lambda product: -product.taken)
+    left = sum(product.taken for product in found)
     least = NEGLIGIBLE * left
     products: list[_Product] = []
-    for taken, product in by_time:
+    for product in found:
         if left > least or not products:
             products.append(product)
-        left -= taken
+        left -= product.taken
     return products
 
 
@@ -148,16 +148,12 @@ def _measure_times(
                 product.measured.errors[scheme] = 0.0
 
 
-def _blas_threads(count: int | None) -> AbstractContextManager[object]:
+def _blas_threads(count: int | None) -> Any:
     """A block in which BLAS has as many threads as it had in the program, by what the program used
     to set their number.
     """
-    if count is None:
-        return nullcontext()
-    limited: AbstractContextManager[object] = sys.modules["threadpoolctl"].threadpool_limits(
-        count, user_api="blas"
-    )
-    return limited
+    limits: Any = sys.modules.get("threadpoolctl")
+    return nullcontext() if count is None else limits.threadpool_limits(count, user_api="blas")
 
 
 def _measure_errors(products: Sequence[_Product], levels: Sequence[str], end: float) -> None:
@@ -202,7 +198,9 @@ def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
     call = product.call
     if scheme == "float32" and not is_wide(name_of(call.a.dtype), name_of(call.b.dtype)):
         return None  # it is the native product
-    if (scheme == "exact") != are_integers(call.a, call.b) or (scheme == "blas" and _is_blas(call)):
+    # BLAS makes the native product of all calls but einsums, which may not use it.
+    is_blas = call.native is not None and call.a.dtype != np.float16
+    if (scheme == "exact") != are_integers(call.a, call.b) or (scheme == "blas" and is_blas):
         return None
     a, b = _part(call.a, call.b, product.each)
     call = replace(call, a=a, b=b)
@@ -227,11 +225,6 @@ def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
     native()
     pairs = pairs_until_clear(pair, lambda: perf_counter() < stop)
     return ProductTimes(median(before for before, _ in pairs) / part, Ratio.of(pairs))
-
-
-def _is_blas(call: CapturedCall) -> bool:
-    """Whether BLAS makes the native product of a call; False for einsums, which may not use it."""
-    return call.native is not None and call.a.dtype != np.float16
 
 
 def _work(shape: Shape | Reason) -> int:

@@ -112,9 +112,9 @@ def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun
     """
     name, limits = experiment.program.argv[0], experiment.comparison.limits
     # The line of what is printed that differs is quoted: most often it shows a time.
-    printed = (first.printed, other.printed) if experiment.comparison.stdout else ("", "")
-    where = outputs.largest_difference(*printed)
-    at = f" ({where})" if where else ""
+    at = ""
+    if experiment.comparison.stdout:
+        at = f" ({outputs.first_difference(first.printed, other.printed)})"
     try:
         spread = experiment.judged(other, first.values)
     except ShapeError as error:

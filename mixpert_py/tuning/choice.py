@@ -9,7 +9,7 @@ by variables, and printed attributes of their objects, that come of calls into t
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from mixpert_py.errors import counted
@@ -121,7 +121,7 @@ def choose(
     residuals = tiny - set(named) - flow.uses.shown
     if residuals == floats:  # there is nothing else
         tiny = residuals = set()
-    order = _Order(flow)
+    leads = _steps(flow)
     results = floats - tiny or floats  # what leads to a residual alone is no step
     # Labels and indices are what a program decides, even where it goes on with them. Truth values
     # are mostly masks, which are steps like any other.
@@ -131,8 +131,7 @@ def choose(
         for name in variables
         if name not in residuals | decisions | flow.uses.shown | set(named)
         and any(
-            order.leads(name, other)
-            for other in (results if name in floats else results | decisions)
+            leads(name, other) for other in (results if name in floats else results | decisions)
         )
     }
     compared = [name for name in variables if name not in steps | residuals]
@@ -149,25 +148,21 @@ def choose(
     )
 
 
-class _Order:
-    """Tells whether a variable is a step to another one."""
+def _steps(flow: Dependencies) -> Callable[[str, str], bool]:
+    """Tells whether a variable is computed from another, and not that one from it.
 
-    def __init__(self, flow: Dependencies) -> None:
-        self._sums = flow.uses.sums
-        self._feeds = {name: _reached([name], flow.uses.feeds) for name in flow.names}
-        self._later = {name: _reached([name], flow.uses.later) for name in flow.names}
+    In a loop each may be computed from the other. There the later one counts: what the last
+    iteration computes from the other's last value. So it does for sums, such as weights that are
+    learned, where only another iteration would go on with them.
+    """
+    feeds = {name: _reached([name], flow.uses.feeds) for name in flow.names}
+    later = {name: _reached([name], flow.uses.later) for name in flow.names}
 
-    def leads(self, name: str, other: str) -> bool:
-        """Return whether `other` is computed from `name`, and not `name` from `other`.
+    def leads(name: str, other: str) -> bool:
+        in_turn = name in feeds[other] or name in flow.uses.sums
+        return other in later[name] or (other in feeds[name] and not in_turn)
 
-        In a loop each may be computed from the other. There the later one counts: what the last
-        iteration computes from the other's last value. So it does for sums, such as weights that
-        are learned, where only another iteration would go on with them.
-        """
-        if other in self._later[name]:
-            return True
-        in_turn = name in self._feeds[other] or name in self._sums
-        return other in self._feeds[name] and not in_turn
+    return leads
 
 
 def _products(

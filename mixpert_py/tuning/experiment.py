@@ -31,6 +31,7 @@ LEAST_LIMIT = 60.0
 LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
 SECONDS = 20.0  # for the products of a profile by themselves
 PATIENCE = 6.0  # for one of them under one level, where the machine is busy
+WARMED_PRODUCTS = 4  # of a call site, before the clock of a run on a GPU starts
 RUNS, LEAST = 4.0, 10.0  # of the program's time, and seconds: what they may take at most
 
 
@@ -132,11 +133,6 @@ class Experiment:
         return self._run(
             RunRequest("profile", scheme="native", levels=tuple(levels), may_fork=True, alone=alone)
         )
-
-    @staticmethod
-    def seconds_alone(run: float) -> float:
-        """Seconds that products take by themselves in a profile, by those of a run."""
-        return min(max(RUNS * run, LEAST), SECONDS)
 
     def products_alone(self, alone: Alone) -> ProgramRun:
         """A native run, after which each product is made by itself, on its captured operands."""
@@ -277,6 +273,10 @@ class Experiment:
 
     def _job(self, request: RunRequest, folder: str, directory: str) -> Job:
         program, comparison = self.program, self.comparison
+        stdin = ""
+        if self.settings.stdin is not None:
+            stdin = os.path.join(folder, "stdin")
+            Path(stdin).write_bytes(self.settings.stdin)
         sites = [
             Site(
                 id=site,
@@ -308,16 +308,9 @@ class Experiment:
             alone=request.alone,
             as_module=program.spec is not None,
             project=self._project,
-            stdin=self._stdin_file(folder),
+            stdin=stdin,
             packages=self._packages,
         )
-
-    def _stdin_file(self, folder: str) -> str:
-        if self.settings.stdin is None:
-            return ""
-        file = Path(folder, "stdin")
-        file.write_bytes(self.settings.stdin)
-        return str(file)
 
     def _warm_up_products(self, request: RunRequest) -> tuple[Product, ...]:
         """The products that a run on a GPU makes before its clock runs: one of each kind."""
@@ -328,7 +321,7 @@ class Experiment:
             (scheme, *product)
             for site, trace in sites.items()
             for scheme in {"native", request.plan.get(site, request.scheme or "native")}
-            for product in executor.warm_up_products(trace)
+            for product in executor.products_of(trace)[:WARMED_PRODUCTS]
         )
 
     def _limit(self, *, is_profile: bool) -> float:

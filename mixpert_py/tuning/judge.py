@@ -1,21 +1,16 @@
-"""The values of a program that are compared, and the errors they have.
+"""The values of a program that are compared, and the errors they have."""
 
-A user's own criterion `module:function` runs in a process of its own, whose entry is `main`.
-"""
-
-import json
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py import config, files
-from mixpert_py.errors import ProgramError
-from mixpert_py.execution import outputs, process
+from mixpert_py.errors import ProgramError, one_line
+from mixpert_py.execution import outputs
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.outputs import Values
 from mixpert_py.execution.worker import SINKS
@@ -27,9 +22,6 @@ from mixpert_py.tuning.choice import FLOATS, Choice, choose
 from mixpert_py.tuning.options import Limits, TuningOptions
 
 NO_FLOW = Dependencies(frozenset(), (), ())
-LIMIT = 300.0  # seconds for one evaluation
-NOT_FOUND = 3  # exit code of a process that finds no such function
-ARRAYS, ANSWER = "arrays.npz", "error.json"  # files of that process
 
 
 def errors_of(limits: Limits, folder: str, reference: Values, values: Values) -> dict[str, float]:
@@ -173,42 +165,27 @@ def resolve(name: str, folder: str) -> Criterion:
 
 @dataclass(frozen=True, slots=True)
 class UserCriterion:
-    """A user's function(reference, value) → error, called in a process of its own.
+    """A user's function(reference, value) → error.
 
-    name: `module:function`. path: searched first for the module.
+    name: `module:function`. path: searched first for the module, and for what it imports.
     """
 
     name: str
     path: str
 
     def __call__(self, reference: npt.ArrayLike, value: npt.ArrayLike) -> float:
-        """Raises ProgramError if the function is not there, fails, hangs, or returns no number."""
-        with files.temporary_folder() as folder:
-            np.savez(Path(folder, ARRAYS), reference=reference, value=value)
-            command = process.python(__name__, self.name, self.path, folder)
-            ended = process.run(command, config.child_environment(), LIMIT)
-            answer = Path(folder, ANSWER)
-            if ended.code != 0 or not answer.exists():
-                raise ProgramError(
-                    f"criterion {self.name} failed; its last lines:\n{ended.last_lines()}"
-                    if ended.code != NOT_FOUND
-                    else f"criterion {self.name}: {ended.last_lines(1)}"
-                )
-            error = float(json.loads(answer.read_text()))
+        """Raises ProgramError if the function is not there, fails, or returns no number ≥ 0."""
+        module, _, function = self.name.partition(":")
+        sys.path.insert(0, self.path)
+        try:
+            with redirect_stdout(sys.stderr):
+                found = getattr(import_module(module), function)
+                error = float(found(np.array(reference), np.array(value)))
+        except (Exception, SystemExit) as failure:
+            what = one_line(f"{type(failure).__name__}: {failure}")
+            raise ProgramError(f"criterion {self.name}: {what}") from failure
+        finally:
+            sys.path.remove(self.path)
         if error < 0:
             raise ProgramError(f"criterion {self.name} returned {error:g}; an error is ≥ 0")
         return error
-
-
-def main(name: str, path: str, folder: str) -> None:
-    """The process: evaluate the function on two saved arrays, and save the error."""
-    sys.path.insert(0, path)
-    module, _, function = name.partition(":")
-    try:
-        found: Criterion = getattr(import_module(module), function)
-    except (ModuleNotFoundError, AttributeError) as missing:
-        print(missing)
-        sys.exit(NOT_FOUND)
-    arrays = np.load(Path(folder, ARRAYS))
-    error = float(found(arrays["reference"], arrays["value"]))
-    Path(folder, ANSWER).write_text(json.dumps(error))

@@ -1,19 +1,24 @@
 """From a program to a search: native runs, profile, ladder, and where its runs are made."""
 
 import hashlib
+import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from math import nan
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from mixpert_py import __version__, config
 from mixpert_py.errors import BudgetError, DeviceError
 from mixpert_py.execution import executor
 from mixpert_py.execution.executor import ProgramRun, is_timeout
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.dataflow.graph import Dependencies
-from mixpert_py.plan import Plan, Site
+from mixpert_py.plan import Plan, Provenance, Site
 from mixpert_py.runtime import processor
 from mixpert_py.runtime.arrays import is_wide
 from mixpert_py.runtime.backends import emulates
@@ -39,18 +44,16 @@ from mixpert_py.tuning.baseline import (
     why_all_native,
 )
 from mixpert_py.tuning.clock import Clock, Cost, DeviceCost, PairedTimes, int8_products
-from mixpert_py.tuning.experiment import Experiment, RunSettings
+from mixpert_py.tuning.experiment import LEAST, RUNS, SECONDS, Experiment, RunSettings
 from mixpert_py.tuning.hold_out import HoldOuts
 from mixpert_py.tuning.options import AUTO, TuningOptions
 from mixpert_py.tuning.project_sites import (
     ProjectSites,
     handed_input,
     read_sites,
-    untuned,
     with_libraries,
     with_torch,
 )
-from mixpert_py.tuning.record import provenance
 
 FEW_RUNS, MOST_RUNS = 4, 12  # between which most tunings need some
 NOTHING = "makes no matrix product that could be tuned"
@@ -196,8 +199,8 @@ def prepare(
     project = with_torch(project, first.result.torch, called)
     locked = _locked(existing, project.sites)
     experiment.blocks.update({site: entry.block for site, entry in locked.items()})
-    for line in (*untuned(project, first), *map(unused_line, first.result.unused)):
-        settings.report(line)
+    for package in first.result.unused:
+        settings.report(unused_line(package))
     is_by_processor = is_timed and options.ladder in HOST_LADDERS
     may_be_native = is_by_processor and not (experiment.on_gpu or locked)
     if may_be_native and (why := why_all_native(first.result.sites)):
@@ -272,7 +275,7 @@ def _operators(
 
 def _announce(experiment: Experiment, first: ProgramRun, is_by_processor: bool) -> None:
     """Tell how long the tuning takes, where that is long, by the first run."""
-    alone = experiment.seconds_alone(first.seconds) if is_by_processor else 0.0
+    alone = min(max(RUNS * first.seconds, LEAST), SECONDS) if is_by_processor else 0.0
     whole = alone + (FEW_RUNS + MOST_RUNS) / 2 * first.seconds
     if whole >= LONG:
         unit = clock_unit((first.seconds,))
@@ -307,14 +310,12 @@ def _hold_outs(
     experiment: Experiment, options: TuningOptions, flow: Dependencies
 ) -> HoldOuts | None:
     """The program with the hold-outs' arguments; None where the options have none."""
-    if not options.hold_outs:
-        return None
     program, others = experiment.program, []
     for arguments in options.hold_outs:
         it = replace(program, argv=(program.argv[0], *arguments))
         others.append(Experiment(it, options, flow, experiment.settings, blocks=experiment.blocks))
         others[-1].compare_as(experiment.comparison)
-    return HoldOuts(others, options.reference)
+    return HoldOuts(others, options.reference) if others else None
 
 
 def rungs_for(options: TuningOptions, on_gpu: bool, *, wide: bool = False) -> tuple[Rung, ...]:
@@ -380,3 +381,22 @@ def _subject(
         "predicted": predicted,
         "cpu": processor.name(),
     }
+
+
+def provenance(program: Program, backend: str | None, command: str, gain: str = "") -> Provenance:
+    """The origin of a plan that is made today. gain: see Provenance."""
+    return Provenance(
+        source=Path(program.filename).name,
+        sha256=hashlib.sha256(program.source).hexdigest(),
+        device=platform.machine(),
+        backend=backend or "native",
+        versions={
+            "mixpert-py": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
+        blas_threads=config.blas_threads(),
+        command=command,
+        date=datetime.now(UTC).date().isoformat(),
+        gain=gain,
+    )

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mixpert_py.errors import SourceError, named
-from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import Places, project_folder
 from mixpert_py.passes.call_site import CallSite
@@ -248,12 +247,3 @@ def handed_input(program: Program, project: ProjectSites) -> bytes | None:
     if not (stat.S_ISREG(mode) or (stat.S_ISFIFO(mode) and mentioned)):
         return None
     return sys.stdin.buffer.read() or None
-
-
-def untuned(project: ProjectSites, first: ProgramRun) -> list[str]:
-    """A line for each product of the first run that a tuning's table lacks, with the reason."""
-    return [
-        f"{site}: not tuned: the source does not show the import of {site.partition(':')[0]}"
-        for site in first.result.sites
-        if site not in project.sites
-    ]

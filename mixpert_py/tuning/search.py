@@ -1,17 +1,27 @@
 """`mixpert tune` from a prepared program to its plan: search, verification, and the plan."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 
 import msgspec
 
 from mixpert_py.errors import BudgetError
-from mixpert_py.plan import Plan
+from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.schemes import get
 from mixpert_py.sources.packages import described
 from mixpert_py.tuner.ratio import Pace
-from mixpert_py.tuner.records import Outcome, Reason, Schemes, largest_of_each
-from mixpert_py.tuner.report.record import Gain, searched_gain
+from mixpert_py.tuner.records import Outcome, Reason, Schemes, Verdict, largest_of_each
+from mixpert_py.tuner.report import record as report_record
+from mixpert_py.tuner.report.record import (
+    Gain,
+    InputEntry,
+    Record,
+    VerificationEntry,
+    finite,
+    searched_gain,
+    value_entries,
+)
 from mixpert_py.tuner.report.summary import (
     SHORT_PROGRAM,
     START_UP,
@@ -24,10 +34,10 @@ from mixpert_py.tuner.searches import SEARCHES
 from mixpert_py.tuning.clock import PairedTimes
 from mixpert_py.tuning.hold_out import HoldOutErrors
 from mixpert_py.tuning.options import DIFFERING, Limits
-from mixpert_py.tuning.prepare import MOST_RUNS, Prepared
-from mixpert_py.tuning.record import criteria, provenance, site_entry
-from mixpert_py.tuning.verify import Verification, notes_on, summary, verify
+from mixpert_py.tuning.prepare import MOST_RUNS, Prepared, provenance
+from mixpert_py.tuning.verify import Verification, criteria, notes_on, summary, verify
 
+SHAPES = 8  # of a site, that the plan file lists
 COUNTS = 0.05  # of the time: products that save less do not leave a tuning undecided
 
 
@@ -247,3 +257,59 @@ def _changed_decisions(outcome: Outcome, limits: Limits) -> Iterator[str]:
                 f"{name}: {share_text(share)} of it differed in a plan that was refused. --error "
                 f"{name}=SHARE allows a share."
             )
+
+
+def site_entry(verdict: Verdict, blocks: Mapping[str, int | None], predicted: bool) -> Site:
+    """The entry of an operator that was called, of a native one too.
+
+    predicted: whether the search's times are costs; the plan keeps measured milliseconds only.
+    """
+    operator = verdict.operator
+    unknown = predicted or operator.elsewhere
+    error = verdict.local_error or 0.0
+    return Site(
+        id=operator.id,
+        expression=operator.expression,
+        scheme=verdict.after,
+        block=blocks.get(operator.id),
+        locked=operator.locked,
+        shapes=[list(shape) for shape in operator.shapes[:SHAPES]],
+        calls=operator.calls,
+        error=error if isfinite(error) else 0.0,
+        native_ms=None if unknown else round(verdict.seconds_before * 1e3, 3),
+        ms=None if unknown else round(verdict.seconds_after * 1e3, 3),
+    )
+
+
+def record(result: TuningResult, path: str = "") -> Record:
+    """The record of a tuning. path: of its plan file."""
+    search = report_record.record(
+        result.outcome, result.limits.metric, result.predicted, result.device
+    )
+    held, found = result.hold_out, result.verification
+    verification = VerificationEntry(
+        error=finite(found.error),
+        worst=found.worst,
+        native_seconds=finite(found.native_seconds),
+        spread=finite(found.spread),
+        native_lowered=finite(found.native_lowered),
+        lowered=finite(found.lowered),
+        least=finite(found.ratio.least),
+        most=finite(found.ratio.most),
+    )
+    inputs = held.inputs if held else ()
+    return msgspec.structs.replace(
+        search,
+        plan_file=path,
+        schemes=result.plan.schemes(),
+        values=value_entries(result.plan.criterion),
+        verification=None if result.reverted else verification,
+        gain=result.gain,
+        reverted=result.reverted,
+        unclear=result.unclear,
+        hold_out=finite(held.error) if held else None,
+        hold_outs=[InputEntry(arguments=words, error=finite(e)) for words, e in inputs],
+        hold_out_rate=held.rate if held else None,
+        provenance=result.plan.provenance,
+        notes=list(result.notes),
+    )

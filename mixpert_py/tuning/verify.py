@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import isnan
+from math import inf, isnan
 from statistics import median
 from time import perf_counter
 
@@ -24,7 +24,7 @@ from mixpert_py.tuner.records import largest_of_each
 from mixpert_py.tuner.report.record import Gain, finite
 from mixpert_py.tuning.baseline import establish, first_run
 from mixpert_py.tuning.experiment import Experiment, RunSettings
-from mixpert_py.tuning.options import TuningOptions, listed
+from mixpert_py.tuning.options import Limits, TuningOptions, listed
 from mixpert_py.tuning.project_sites import (
     handed_input,
     library_modules,
@@ -32,7 +32,6 @@ from mixpert_py.tuning.project_sites import (
     with_libraries,
     with_torch,
 )
-from mixpert_py.tuning.record import criteria
 
 LEAST_PAIRS, MOST_PAIRS = 3, len(OF_RUNS) + 1  # of runs that are timed: the two looks at them
 FEWEST_PAIRS = 2  # after a long search, where times of products alone are known as well
@@ -241,6 +240,33 @@ def pair_ratio(
 
 def _seconds_in(run: ProgramRun, sites: Sequence[str] | None) -> float:
     return run.seconds if sites is None else sum(run.site_seconds.get(site, 0.0) for site in sites)
+
+
+def criteria(
+    limits: Limits,
+    reference: str,
+    errors: Mapping[str, float],
+    hold_out: Mapping[str, float] = {},
+) -> list[Criterion]:
+    """An entry for every value that is judged. hold_out: errors there, where there is one.
+
+    A value that could not be compared has an infinite error.
+    """
+
+    def comparable(error: float | None) -> float | None:
+        return inf if error is not None and isnan(error) else error
+
+    return [
+        Criterion(
+            name,
+            limits.of(name).metric,
+            limits.of(name).budget,
+            inf if isnan(error) else error,
+            reference,
+            comparable(hold_out.get(name)),
+        )
+        for name, error in errors.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from mixpert_py.tuner.report.summary import budget_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 INK, SOFT, LINE, GROUND, OVER = "#000001", "#000002", "#000003", "#000004", "#000005"
@@ -107,25 +108,24 @@ def budget_line(axes: "Axes", budget: float | None) -> None:
         axes.axhline(height, color=OVER, linestyle="--", linewidth=1.2)
         axes.axhspan(height, axes.get_ylim()[1], color=OVER, alpha=0.07)
         text = f"budget {budget_text(budget)}"
-        axes.text(1.0, height, text, color=OVER, ha="right", va="bottom", transform=across(axes))
+        axes.text(
+            1.0,
+            height,
+            text,
+            color=OVER,
+            ha="right",
+            va="bottom",
+            transform=axes.get_yaxis_transform(),
+        )
 
 
-def across(axes: "Axes") -> Any:
-    """The coordinates of which x is a part of the width of the axes."""
-    from matplotlib.transforms import blended_transform_factory
+def plain_ticks(axis: "Axis") -> None:
+    """Mark a logarithmic axis at numbers such as 0.5, 1, 2, 5, 10."""
+    from matplotlib.ticker import LogLocator, NullLocator
 
-    return blended_transform_factory(axes.transAxes, axes.transData)
-
-
-def plain_ticks(axes: "Axes", values: Sequence[float], most: int = 7) -> None:
-    """Mark a logarithmic horizontal axis at numbers such as 0.5, 1, 2, 5, 10 around the values."""
-    low, high = min(values), max(values)
-    powers = range(floor(log10(low)) - 1, ceil(log10(high)) + 2)
-    found = [digit * 10.0**power for power in powers for digit in (1, 2, 3, 5, 7)]
-    around = [tick for tick in found if low / 1.3 <= tick <= high * 1.3]
-    ticks = around[:: -(-len(around) // most)]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
 
 
 def svg(figure: "Figure", title: str) -> str:

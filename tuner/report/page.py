@@ -10,24 +10,11 @@ from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report import figures, summary
 from mixpert_py.tuner.report.figures import GROUND, INK, LEVELS, SOFT
 from mixpert_py.tuner.report.record import OperatorEntry, Record
-from mixpert_py.tuner.report.summary import chosen, error_name, error_text, time_unit
+from mixpert_py.tuner.report.summary import chosen, error_name, time_unit
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-# Functions of `summary` that the template calls.
-SHARED = (
-    "brief",
-    "callers_text",
-    "error_name",
-    "headline",
-    "trial_error",
-    "tuning_facts",
-    "verified",
-    "why",
-)
-TRIALS_SHOWN = 60
-CHANGES_SHOWN = 3
 KEPT = LEVELS[3]
 MAX_NUMBERED = 30  # plans, more of which have no room for numbers
 
@@ -70,16 +57,9 @@ def _template() -> "Template":
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    for name in SHARED:
-        environment.globals[name] = getattr(summary, name)
-    environment.globals |= {
-        "CHANGES_SHOWN": CHANGES_SHOWN,
+    environment.globals |= vars(summary) | {
         "KEPT": Reason.KEPT,
-        "MEANING": summary.MEANING,
-        "TRIALS_SHOWN": TRIALS_SHOWN,
         "calls_text": calls_text,
-        "counted": counted,
-        "error_text": error_text,
     }
     return environment.from_string(_file("page.html").lstrip())
 
@@ -141,6 +121,6 @@ def plane(record: Record) -> str:
                 axes.plot(x, y, "o", color=KEPT, markerfacecolor="none", markersize=13)
         figures.budget_line(axes, budget)
         axes.set_xscale("log")
-        figures.plain_ticks(axes, [x for x, _ in places])
+        figures.plain_ticks(axes.xaxis)
         axes.set_xlabel(f"time of the program, {unit.name}  (← faster)")
         return figures.svg(figure, "Time and error of every plan that was run")

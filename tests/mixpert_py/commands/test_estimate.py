@@ -134,7 +134,8 @@ def test_a_notebook(sh: Shell) -> None:
 def command(
     place: Place, *arguments: str, module: str | None = None, packages: tuple[str, ...] = ()
 ) -> str:
-    options = Options(None, None, False, False, False, module, packages, arguments)
+    script, *others = (None, *arguments) if module else arguments
+    options = Options(None, None, False, False, False, module, packages, script, tuple(others))
     return options.next_command(place, "1e-4")
 
 

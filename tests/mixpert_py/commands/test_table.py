@@ -112,8 +112,8 @@ T -m no_such | 2 | -m no_such: no such module
 T --compare z.npy s.py | 2 | z.npy
 T --compare c s.py | 2 | s.py: has no numeric value for c
 T --criterion x s.py | 2 | unknown criterion 'x'
-T --criterion no.mod:f s.py | 2 | criterion no.mod:f: No module named 'no'
-T --criterion os:nofun s.py | 2 | criterion os:nofun: module 'os' has no attribute 'nofun'
+T --criterion no.mod:f s.py | 2 | criterion no.mod:f: ModuleNotFoundError: No module named 'no'
+T --criterion os:nofun s.py | 2 | os:nofun: AttributeError: module 'os' has no attribute 'nofun'
 T -o syntax.toml s.py | 2 | syntax.toml: not valid TOML
 T -o deep.toml s.py | 2 | deep.toml
 T -o folder s.py | 2 | folder: cannot write a plan there

@@ -12,9 +12,9 @@ from mixpert_py.errors import BudgetError, ProgramError
 from mixpert_py.launch import launcher
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
-from mixpert_py.tuning.record import criteria
 from mixpert_py.tuning.search import TuningResult
 from mixpert_py.tuning.trials import Trials
+from mixpert_py.tuning.verify import criteria
 from tests.mixpert_py.command import Mixpert
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 

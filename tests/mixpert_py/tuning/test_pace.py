@@ -24,8 +24,7 @@ from mixpert_py.tuning.clock import PairedTimes
 from mixpert_py.tuning.experiment import RunSettings
 from mixpert_py.tuning.judge import Comparison
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
-from mixpert_py.tuning.record import record
-from mixpert_py.tuning.search import TuningResult
+from mixpert_py.tuning.search import TuningResult, record
 from mixpert_py.tuning.verify import LEAST_PAIRS, MOST_PAIRS, verify
 from tests.mixpert_py.tuning.chain import CHAIN, tuned
 from tests.mixpert_py.tuning.chain import chain as chain

@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from mixpert_py.execution.executor import ProgramRun
-from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.launch import launcher
-from mixpert_py.tuning.project_sites import ProjectSites, read_sites, untuned
+from mixpert_py.tuning.project_sites import ProjectSites, read_sites
 from tests.mixpert_py.command import Mixpert
 
 FILES = {
@@ -79,12 +76,16 @@ def test_a_file_without_products_of_its_own(project: Path, monkeypatch: pytest.M
     assert set(found.modules) == {"user", "lib", "lib.core", "lib.deep"}
 
 
-def test_products_that_a_tuning_does_not_know_are_named(sites: ProjectSites) -> None:
-    known, record = next(iter(sites.sites)), SiteResult(1, 0.1, [(0, 0, 0, 1)], {}, {}, {}, {})
-    traces = {known: record, "plugin:f/matmul~aaaaaa#0": record}
-    assert untuned(sites, ProgramRun(Result(1.0, traces, {}, []), {"c": np.ones(1)})) == [
-        "plugin:f/matmul~aaaaaa#0: not tuned: the source does not show the import of plugin"
-    ]
+def test_products_of_a_module_that_the_source_does_not_name_are_tuned(
+    tmp_path: Path, mixpert: Mixpert
+) -> None:
+    (tmp_path / "plugin.py").write_text("def f(a):\n    return a @ a\n")
+    (tmp_path / "s.py").write_text(
+        "import importlib\nimport numpy as np\na = np.ones((96, 96))\nb = a @ a\n"
+        "c = importlib.import_module('plug' + 'in').f(a)\n"
+    )
+    said = mixpert("tune", "--error", "1e-5", "--backend", "reference", "s.py")
+    assert "plugin.py:2" in said.out
 
 
 PROGRAM = """\
