@@ -15,7 +15,7 @@ from time import perf_counter
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-from mixpert_py import config, own_imports
+from mixpert_py import config
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.program_frames import warn
@@ -141,7 +141,7 @@ class ImportHook:
         self._here.rewriting = True
         start = perf_counter()
         try:
-            with in_memory.collecting_seldom(), own_imports.importing():
+            with in_memory.collecting_seldom():
                 reason = self._rewrite(spec)
         finally:
             self._here.rewriting = False

@@ -79,7 +79,7 @@ class Options:
 @as_record(Options)
 def run(options: Options) -> int:
     """Run a program with its products rewritten in memory."""
-    from mixpert_py import config, own_imports
+    from mixpert_py import config
 
     config.let_idle_threads_sleep()  # what is imported next imports NumPy
     from mixpert_py.launch import running
@@ -117,22 +117,21 @@ def run(options: Options) -> int:
     _say(unread)
     if trace is None:
         return exit_code
-    with own_imports.importing():
-        from mixpert_py.runtime.tracing.cost import without_cost
+    from mixpert_py.runtime.tracing.cost import without_cost
 
-        without_cost(trace, seconds)
-        records = running.profile(program, hook, trace)
-        if options.profile:
-            from mixpert_py.commands import tables
+    without_cost(trace, seconds)
+    records = running.profile(program, hook, trace)
+    if options.profile:
+        from mixpert_py.commands import tables
 
-            tables.print_profile(records, script=program.filename)
-        if json_file:
-            running.write_json(records, json_file)
-        deviations = running.fallback_lines(program, records) if options.strict else []
-        if options.strict:
-            deviations += running.stale_lines(program, hook, trace)
-            deviations += running.refused_lines(program)
-        _say(deviations)
+        tables.print_profile(records, script=program.filename)
+    if json_file:
+        running.write_json(records, json_file)
+    deviations = running.fallback_lines(program, records) if options.strict else []
+    if options.strict:
+        deviations += running.stale_lines(program, hook, trace)
+        deviations += running.refused_lines(program)
+    _say(deviations)
     return exit_code or int(bool(deviations or (options.strict and (others or unread))))
 
 

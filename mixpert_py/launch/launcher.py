@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import linecache
 import os
+import pkgutil
 import re
 import sys
 import threading
@@ -21,7 +22,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from mixpert_py import config, own_imports
+from mixpert_py import config, started_with
 from mixpert_py.errors import RefusedProgramError, SourceError, named
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch.spawning import SpawnedJob, rewrite_in_spawned_children
@@ -30,6 +31,8 @@ from mixpert_py.runtime.program_frames import is_ours
 from mixpert_py.sources import in_memory, project
 from mixpert_py.sources.imported import spec_without_imports
 
+# The program and the runtime have the same arrays.
+KEPT = started_with | {"mixpert_py", "numpy", *sys.builtin_module_names}
 # Modules whose pools of threads or processes `python` tells to end before all other threads.
 POOLS = (
     "concurrent.futures.thread",
@@ -102,7 +105,7 @@ def module(name: str, arguments: tuple[str, ...] = (), *, run_here: bool = True)
     folder = current_folder() or ""
     looked_through = [folder] if folder and not sys.flags.safe_path else []
     if run_here and looked_through:
-        own_imports.keep_apart(folder, sys.path)
+        make_way(folder)
     sys.path[:0] = looked_through
     before: tuple[str, ...] = ()
     try:
@@ -170,11 +173,7 @@ def spawned(job: SpawnedJob) -> CodeType:
         folder = None if job.project is None else os.fsdecode(job.project)
         ImportHook(job.packages, folder=folder).install()
     program = script(os.fsdecode(job.script))
-    rewritten = compiled(program)
-    if job.own_entries:
-        own_imports.keep_apart(program.path, sys.path[: job.own_entries])
-        del sys.path[: job.own_entries]
-    return rewritten
+    return compiled(program)
 
 
 def _refused(program: Program, message: str) -> RefusedProgramError:
@@ -211,6 +210,21 @@ def main_module(program: Program) -> ModuleType:
     return main
 
 
+def make_way(folder: str) -> None:
+    """Forget imported modules whose names files of the program have, because under `python` its
+    folder comes first on sys.path. Modules that Python imports at its own start stay.
+    """
+    with suppress(OSError):  # the current folder may have been removed
+        if os.path.realpath(folder) in map(os.path.realpath, sys.path):
+            return
+        own = {found.name for found in pkgutil.iter_modules([folder or os.curdir])} - KEPT
+        for name, module in [*sys.modules.items()]:
+            file = os.path.realpath(getattr(module, "__file__", None) or "")
+            is_theirs = file.startswith(os.path.join(os.path.realpath(folder), ""))
+            if name.partition(".")[0] in own and not is_theirs:
+                del sys.modules[name]
+
+
 def execute(
     program: Program,
     rewritten: CodeType,
@@ -233,7 +247,7 @@ def execute(
     sys.modules["__main__"] = main
     sys.argv = list(program.argv)
     if insert_path or not sys.flags.safe_path:
-        own_imports.keep_apart(program.path, sys.path)
+        make_way(program.path)
     if insert_path:
         sys.path.insert(0, program.path)
     elif not sys.flags.safe_path:

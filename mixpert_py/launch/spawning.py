@@ -4,12 +4,13 @@ import atexit
 import os
 import tempfile
 from functools import cache
+from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from mixpert_py import config, files, own_imports
+from mixpert_py import config, files
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.context import Context
 
@@ -24,7 +25,6 @@ class SpawnedJob(msgspec.Struct, frozen=True):
     plan: Plan | None
     children: str | None = None  # as in `Trace`
     packages: tuple[str, ...] = ()
-    own_entries: int = 0  # at the beginning of sys.path, as in `own_imports.path_before`
 
     @classmethod
     def from_parent(cls) -> "SpawnedJob":
@@ -41,9 +41,6 @@ def rewrite_in_spawned_children(
     instead, which rewrites that file and runs it. project: the folder whose modules it rewrites on
     import; None for none. packages: rewritten on import, too.
     """
-    with own_imports.importing():
-        from multiprocessing import spawn
-
     original: Any = getattr(spawn.get_preparation_data, "__wrapped__", spawn.get_preparation_data)
 
     def get_preparation_data(name: str) -> dict[str, Any]:
@@ -51,7 +48,6 @@ def rewrite_in_spawned_children(
         if data.pop("init_main_from_path", None) is not None:
             data["init_main_from_name"] = "mixpert_py.launch.spawned_main"
             config.pass_to_children(job_file(os.getpid()))
-            data["sys_path"] = [*own_imports.path_before(), *data["sys_path"]]
         return data
 
     @cache
@@ -63,8 +59,7 @@ def rewrite_in_spawned_children(
         folder = None if project is None else os.fsencode(project)
         children = None if context.trace is None else context.trace.children
         settings = context.scheme, context.backend, context.plan, children
-        own_entries = len(own_imports.path_before())
-        job = SpawnedJob(os.fsencode(script), folder, *settings, packages, own_entries)
+        job = SpawnedJob(os.fsencode(script), folder, *settings, packages)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(job))
         return path

@@ -183,14 +183,6 @@ def test_a_pool_of_processes_that_is_left_open_is_no_reason_to_wait(sh: Shell, p
     sh("run p.py", out="late\n")
 
 
-def test_what_makes_the_profile_is_not_imported_from_the_programs_folder(sh: Shell) -> None:
-    sh.write({"s.py": PRODUCT})
-    sh("run s.py")  # what is kept of it needs no rewriter in the next run
-    text = "raise SystemExit('of the program')\n"
-    sh.write({f"{name}.py": text for name in ("ast", "colorsys", "libcst", "rich")})
-    assert "of the program" not in sh("run --profile --strict s.py").err
-
-
 def test_two_products_in_a_line_get_one_hint(sh: Shell) -> None:
     sh.write(
         {
