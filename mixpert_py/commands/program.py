@@ -226,33 +226,25 @@ class PlanCommand(ProgramCommand):
 
 
 def program_of(module: str | None, script: str | None, arguments: tuple[str, ...]) -> "Program":
-    """The script or module whose runs are compared.
+    """The module, script or notebook to run. Cells that are not Python are named on stderr.
 
-    Raises UsageError if neither is named.
+    Raises UsageError if none is named.
     """
-    from mixpert_py.launch import launcher
-
-    if module is not None:  # the first of its arguments stands in SCRIPT's place
-        words = arguments if script is None else (script, *arguments)
-        return launcher.module(module, words, run_here=False)
-    if script is None:
-        raise click.UsageError("give a SCRIPT or -m MODULE")
-    return script_or_notebook(script, arguments)
-
-
-def script_or_notebook(path: str, arguments: tuple[str, ...]) -> "Program":
-    """The program in a script or a notebook. Cells that are not Python are named."""
     from mixpert_py.launch import launcher
     from mixpert_py.sources import project
 
-    if not path.endswith(project.NOTEBOOK):
-        return launcher.script(path, arguments)
-    from mixpert_py.sources import notebook_file
+    if module is not None:  # the first of its arguments stands in SCRIPT's place
+        return launcher.module(module, arguments if script is None else (script, *arguments))
+    if script is None:
+        raise click.UsageError("give a SCRIPT or -m MODULE")
+    if not script.endswith(project.NOTEBOOK):
+        return launcher.script(script, arguments)
+    from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
 
-    program = launcher.notebook(path, arguments)
-    if missing := notebook_file.left_out(project.read_whole(Path(path))):
+    program = launcher.notebook(script, arguments)
+    if missing := notebook_file.left_out(project.read_whole(Path(script))):
         click.echo(
-            f"{path}: left out, as no Python or another magic's: {', '.join(missing)}", err=True
+            f"{script}: left out, as no Python or another magic's: {', '.join(missing)}", err=True
         )
     return program
 

@@ -15,7 +15,7 @@ from mixpert_py.commands.program import (
     module_option,
     package_option,
     program_argument,
-    script_or_notebook,
+    program_of,
 )
 
 if TYPE_CHECKING:
@@ -42,16 +42,6 @@ class Options:
     def script(self) -> str | None:
         """The file to run; None for a module, or if none is named."""
         return self.arguments[0] if self.module is None and self.arguments else None
-
-    def program(self) -> "Program":
-        """The named program. Raises UsageError if none is named."""
-        from mixpert_py.launch import launcher
-
-        if self.module is not None:
-            return launcher.module(self.module, self.arguments)
-        if self.script is not None:
-            return script_or_notebook(self.script, self.arguments[1:])
-        raise click.UsageError("give a SCRIPT or -m MODULE")
 
 
 @click.command(cls=ProgramCommand)
@@ -86,9 +76,9 @@ def run(options: Options) -> int:
     from mixpert_py.runtime.context import SchemeUse
     from mixpert_py.sources import packages
 
-    # Before the program is looked up: `-m package.module` imports the package for that.
+    arguments = options.arguments if options.script is None else options.arguments[1:]
+    program = program_of(options.module, options.script, arguments)
     hook = running.project_hook(options.script, options.packages)
-    program = options.program()
     plan = config.plan_for(program.filename, options.plan_path)
     others: list[str] = []
     if plan is not None and plan.package:

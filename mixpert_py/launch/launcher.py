@@ -6,7 +6,6 @@ the syntax tree is rewritten and not the text.
 """
 
 import importlib
-import importlib.util
 import linecache
 import os
 import pkgutil
@@ -47,8 +46,7 @@ class Program:
     """A program to run: its source, and the facts about it that `python` would have set.
 
     argv: sys.argv. module: the first part of its site ids. path: the future sys.path[0]; for a
-    module "" if there is no such entry. spec: for `-m`, else None. before: entries that the
-    module's package, imported to find the module, has put before that one.
+    module "" if there is no such entry. spec: for `-m`, else None.
     """
 
     source: bytes
@@ -57,7 +55,6 @@ class Program:
     module: str
     path: str
     spec: ModuleSpec | None = None
-    before: tuple[str, ...] = ()
 
     @property
     def is_notebook(self) -> bool:
@@ -95,36 +92,26 @@ def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
     return Program(source, place, argv, config.module_name(Path(path)), os.path.dirname(place))
 
 
-def module(name: str, arguments: tuple[str, ...] = (), *, run_here: bool = True) -> Program:
-    """Load `python -m name arguments…`. Raises SourceError if there is no such module.
+def module(name: str, arguments: tuple[str, ...] = ()) -> Program:
+    """Load `python -m name arguments…`; nothing of the program runs here.
 
-    run_here: whether the program will run in this process. Its packages are then imported to find
-    it, as Python does; otherwise nothing of the program runs here.
+    Raises SourceError if there is no such module.
     """
-    find_spec = importlib.util.find_spec if run_here else spec_without_imports
-    folder = current_folder() or ""
-    looked_through = [folder] if folder and not sys.flags.safe_path else []
-    if run_here and looked_through:
-        make_way(folder)
-    sys.path[:0] = looked_through
-    before: tuple[str, ...] = ()
+    folder, path = current_folder() or "", list(sys.path)
+    if folder and not sys.flags.safe_path:
+        sys.path.insert(0, folder)
     try:
-        spec = find_spec(name)
+        spec = spec_without_imports(name)
         if spec is not None and spec.submodule_search_locations is not None:
-            spec = find_spec(f"{name}.__main__")
+            spec = spec_without_imports(f"{name}.__main__")
     except (ImportError, ValueError) as error:
         raise SourceError(f"-m {name}: {error}") from None
-    except Exception as error:  # the package's own, from its __init__
-        raise SystemExit(report(error)) from None
     finally:
-        if folder in looked_through and folder in sys.path:
-            at = sys.path.index(folder)
-            before = tuple(sys.path[:at])
-            del sys.path[: at + 1]
+        sys.path[:] = path
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise SourceError(f"-m {name}: no such module with Python source")
     source = project.read_whole(spec.origin)
-    return Program(source, spec.origin, (spec.origin, *arguments), spec.name, folder, spec, before)
+    return Program(source, spec.origin, (spec.origin, *arguments), spec.name, folder, spec)
 
 
 def current_folder() -> str | None:
@@ -251,7 +238,7 @@ def execute(
     if insert_path:
         sys.path.insert(0, program.path)
     elif not sys.flags.safe_path:
-        sys.path[:1] = [*program.before, *filter(None, [program.path])]
+        sys.path[:1] = filter(None, [program.path])
     set_default(context)
     in_memory.name_everywhere(filter(in_memory.is_alias, rewritten.co_names))
     if program.spec is None and not program.is_notebook:

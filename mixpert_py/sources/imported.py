@@ -59,6 +59,8 @@ def spec_without_imports(name: str, path: Sequence[str] | None = None) -> Module
     for part in name.split("."):
         # By its last part: a namespace package looks the package around it up in sys.modules.
         spec = PathFinder.find_spec(part, path)
+        if spec is None and path is None:  # of an editable installation, which has a finder
+            spec = importlib.util.find_spec(part)
         if spec is None:
             return None
         path = list(spec.submodule_search_locations or ())

@@ -65,7 +65,7 @@ run folder | 2 | folder: is a directory
 run --json nowhere/x.json s.py | 2 | nowhere/x.json: cannot write
 run --backend abacus s.py | 2 | unknown backend 'abacus'
 run --profle s.py | 2 | Did you mean '--profile'
-run -m no.such | 2 | -m no.such: No module named
+run -m no.such | 2 | -m no.such: no such module
 run --plan '' s.py | 2 | the name of the plan file is empty
 run --plan deep.toml s.py | 2 | deep.toml
 run object.ipynb | 2 | object.ipynb: a notebook of format

@@ -133,6 +133,6 @@ def test_a_module_in_a_folder_without_init_below_a_package(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    for program in (launcher.script("s.py"), launcher.module("pkg.ex.m", run_here=False)):
+    for program in (launcher.script("s.py"), launcher.module("pkg.ex.m")):
         (site,) = read_sites(program).sites
         assert site.endswith("m:<module>/matmul~534ee7#0")
