@@ -9,7 +9,6 @@ import importlib
 import linecache
 import os
 import pkgutil
-import re
 import sys
 import threading
 import traceback
@@ -127,22 +126,23 @@ def compiled(program: Program) -> CodeType:
 
     Raises RefusedProgramError if Python does not accept the source.
     """
+    name, why = program.argv[0], ""
     try:
-        with named(program.argv[0], program.module):
+        with named(name, program.module):
             made = in_memory.rewritten(program.source, program.module, program.filename)
-    except SourceError as refused:
-        try:
-            as_it_is = _as_it_is(program)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise _refused(program, str(refused)) from None
-        why = str(refused).removeprefix(f"{program.argv[0]}: ")
-        in_memory.warn_that_it_runs_as_it_is(program.filename, why)
-        return as_it_is
+        if made is not None:
+            return made.code
+    except SourceError as error:
+        why = str(error)
     try:
-        return made.code if made else _as_it_is(program)
-    except SyntaxError as error:  # `return` outside a function: found by the compiler only
-        line = error.lineno or 1  # the compiler names none where a byte is NUL
-        raise _refused(program, f"{program.argv[0]}: line {line}: {error.msg}") from None
+        original = compile(program.source, program.filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None) or 1  # none is named where a byte is NUL
+        what = f"{name}: line {line}: {getattr(error, 'msg', error)}"
+        raise RefusedProgramError(why or what) from None
+    if why:
+        in_memory.warn_that_it_runs_as_it_is(program.filename, why.removeprefix(f"{name}: "))
+    return original
 
 
 def spawned(job: SpawnedJob) -> CodeType:
@@ -161,22 +161,6 @@ def spawned(job: SpawnedJob) -> CodeType:
         ImportHook(job.packages, folder=folder).install()
     program = script(os.fsdecode(job.script))
     return compiled(program)
-
-
-def _refused(program: Program, message: str) -> RefusedProgramError:
-    """The error for a program that Python does not accept; for a notebook it names the cell."""
-    if program.is_notebook:
-        message = re.sub(
-            r"(?<=: )line (\d+)",
-            lambda found: _place_in_cells(program.filename, int(found[1])) or found[0],
-            message,
-            count=1,
-        )
-    return RefusedProgramError(message)
-
-
-def _as_it_is(program: Program) -> CodeType:
-    return compile(program.source, program.filename, "exec", dont_inherit=True)
 
 
 def main_module(program: Program) -> ModuleType:
@@ -256,10 +240,6 @@ def execute(
         frames = len([*traceback.walk_stack(sys._getframe())])
         sys.setrecursionlimit(limit + frames + 2)  # `exec` takes two
         exec(rewritten, main.__dict__)
-    except Exception as error:
-        if program.is_notebook:
-            _name_cell(error, program.filename)
-        raise
     finally:
         sys.setrecursionlimit(limit)
     return main
@@ -279,26 +259,6 @@ def trim(error: BaseException) -> None:
         traceback = traceback.tb_next
     if traceback is not None:
         error.__traceback__ = traceback
-
-
-def _name_cell(error: Exception, path: str) -> None:
-    """Add the cell to an error of a notebook, whose traceback counts the lines of all cells."""
-    frames = traceback.walk_tb(error.__traceback__)
-    lines = [line for frame, line in frames if frame.f_code.co_filename == path]
-    if lines and (place := _place_in_cells(path, lines[-1])):
-        error.add_note(f"Line {lines[-1]} of all cells is {place}.")
-
-
-def _place_in_cells(path: str, line: int) -> str | None:
-    """The cell and the line in it for a line of all cells; None if the notebook has changed."""
-    from mixpert_py.sources import notebook_file
-
-    with suppress(OSError, SourceError):
-        places = notebook_file.cell_lines(Path(path).read_bytes())
-        if line <= len(places):
-            cell, line = places[line - 1]
-            return f"cell_{cell}, line {line}"
-    return None
 
 
 def wait_for_threads() -> None:

@@ -87,16 +87,6 @@ def cell_sites(raw: bytes, module: str) -> dict[str, tuple[str, CallSite]]:
     return {site.id: (f"cell_{cell}", site) for site, cell in named}
 
 
-def cell_lines(raw: bytes) -> list[tuple[int, int]]:
-    """Each line of `notebook_text` as the number of its cell and the line number in it."""
-    program = _read(raw, runs=True)
-    return [
-        (cell.number, line + 1)
-        for cell, code in zip(program.cells, program.codes, strict=True)
-        for line in range(code.count("\n") + 1)
-    ]
-
-
 def notebook_text(raw: bytes) -> bytes:
     """The code cells as one program, with IPython's lines hidden.
 
