@@ -77,9 +77,9 @@ def given_plan(plan: str | os.PathLike[str] | Plan | None, scheme: str | None) -
     for site in loaded.site if loaded else ():
         check_scheme(site.scheme)
     if loaded is not None and loaded.package:
-        from mixpert_py.sources import packages
+        from mixpert_py.sources.modules import applicable
 
-        loaded, lines = packages.applicable(loaded)
+        loaded, lines = applicable(loaded)
         for line in lines:
             warnings.warn(line, stacklevel=3)
     return loaded
@@ -214,10 +214,10 @@ def has_plans() -> bool:
 @cache
 def find_plan(module: str) -> Plan | None:
     """The plan for the sites of a module, or None."""
-    from mixpert_py.sources import packages
+    from mixpert_py.sources.modules import applicable
 
     found = _found(_folder(_running_file()) / f"{module}{SUFFIX}")
-    return packages.applicable(found)[0] if found is not None and found.package else found
+    return applicable(found)[0] if found is not None and found.package else found
 
 
 def _running_file() -> str | None:

@@ -20,7 +20,7 @@ from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.program_frames import warn
 from mixpert_py.sources import in_memory, project
-from mixpert_py.sources.packages import matches
+from mixpert_py.sources.modules import matches
 
 OURSELVES = "mixpert_py"
 NAMED = 10  # modules that a warning names; of more it says how many

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mixpert_py.passes.scopes import Scope
 from mixpert_py.passes.source import preorder
-from mixpert_py.passes.spellings.spelling import Spelling
+from mixpert_py.passes.spellings import Spelling
 
 HASH_DIGITS = 6
 

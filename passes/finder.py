@@ -19,7 +19,9 @@ from mixpert_py.passes.source import (
     refusing_depth,
     require_few_tokens,
 )
-from mixpert_py.passes.spellings import WORDS, Match, Spelling, find
+from mixpert_py.passes.spellings import Match, Spelling
+from mixpert_py.passes.spellings.functions import WORDS
+from mixpert_py.passes.spellings.operators import find
 from mixpert_py.plan import module_in_ids
 
 # A product is hashed with all that it multiplies, so products within products are read often.

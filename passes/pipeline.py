@@ -34,7 +34,7 @@ from mixpert_py.passes.rewrite import (
     text_edits,
 )
 from mixpert_py.passes.source import Pragmas, decode, parse, refusing_depth
-from mixpert_py.passes.spellings.spelling import splice
+from mixpert_py.passes.spellings import splice
 from mixpert_py.plan import Plan
 
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from mixpert_py.passes.call_site import Product
 from mixpert_py.passes.source import FIELDS, Source
+from mixpert_py.passes.spellings import Edit, Spelling, without_comments
 from mixpert_py.passes.spellings.operators import ASSIGNMENT
-from mixpert_py.passes.spellings.spelling import Edit, Spelling, without_comments
 
 PACKAGE = "mixpert_py"
 ALIAS = "_mixpert"

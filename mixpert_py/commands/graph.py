@@ -25,7 +25,7 @@ def graph(packages: tuple[str, ...], paths: tuple[str, ...], form: str) -> int:
     """
     from mixpert_py import graph as graph_of
     from mixpert_py.sources import project
-    from mixpert_py.sources.packages import files as files_of_packages
+    from mixpert_py.sources.modules import files as files_of_packages
 
     require_paths(paths, packages)
     if paths == ("-",):

@@ -256,7 +256,7 @@ def packages_of(program: "Program", typed: tuple[str, ...]) -> tuple[str, ...]:
     """
     from mixpert_py.launch.running import project_folder
     from mixpert_py.sources import project
-    from mixpert_py.sources.packages import require
+    from mixpert_py.sources.modules import require
 
     names = typed or project.packages(project_folder(program))
     require(names, [program.path])

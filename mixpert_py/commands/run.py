@@ -74,7 +74,7 @@ def run(options: Options) -> int:
     config.let_idle_threads_sleep()  # what is imported next imports NumPy
     from mixpert_py.launch import running
     from mixpert_py.runtime.context import SchemeUse
-    from mixpert_py.sources import packages
+    from mixpert_py.sources.modules import applicable, unused_line
 
     arguments = options.arguments if options.script is None else options.arguments[1:]
     program = program_of(options.module, options.script, arguments)
@@ -83,7 +83,7 @@ def run(options: Options) -> int:
     others: list[str] = []
     if plan is not None and plan.package:
         hook.add_packages(package.name for package in plan.package)
-        plan, others = packages.applicable(plan)
+        plan, others = applicable(plan)
     _say(others)
     trace = _trace(options, program, hook)
     json_file = running.json_place(options.json_path)  # the program may change the folder
@@ -103,7 +103,7 @@ def run(options: Options) -> int:
     # A trace has the reason for each product.
     if uses is not None and missing is None and trace is None and (why_not := uses.why_not()):
         _say([f"--scheme {options.scheme}: {why_not}"])
-    unread = [*map(packages.unused_line, hook.without_modules()), *hook.refused_lines()]
+    unread = [*map(unused_line, hook.without_modules()), *hook.refused_lines()]
     _say(unread)
     if trace is None:
         return exit_code

@@ -25,7 +25,7 @@ def sites(
 ) -> int:
     """List the products found, and those left alone, with reasons."""
     from mixpert_py.sources import project, rewriting
-    from mixpert_py.sources.packages import files as files_of_packages
+    from mixpert_py.sources.modules import files as files_of_packages
 
     require_paths(paths, packages)
     files = list(project.files_of_projects(paths, exclude))

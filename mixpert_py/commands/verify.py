@@ -78,7 +78,7 @@ def verify(options: Options) -> int:
     """
     from mixpert_py import config
     from mixpert_py.commands import tables
-    from mixpert_py.sources.packages import applicable
+    from mixpert_py.sources.modules import applicable
     from mixpert_py.tuning.verify import check_plan
 
     plan = config.load_plan(options.plan)

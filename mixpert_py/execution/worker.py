@@ -37,7 +37,7 @@ from mixpert_py.runtime.modules import covered_for
 from mixpert_py.runtime.tracing.captures import Captures
 from mixpert_py.runtime.tracing.cost import without_cost
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
-from mixpert_py.sources.packages import top
+from mixpert_py.sources.modules import top
 from mixpert_py.tuner.records import Profile
 
 Array = np.ndarray[Any, Any]

@@ -27,7 +27,7 @@ from mixpert_py.launch.spawning import SpawnedJob, rewrite_in_spawned_children
 from mixpert_py.runtime.context import Context, set_default
 from mixpert_py.runtime.program_frames import is_ours
 from mixpert_py.sources import in_memory, project
-from mixpert_py.sources.imported import spec_without_imports
+from mixpert_py.sources.modules import spec_without_imports
 
 # The program and the runtime have the same arrays.
 KEPT = started_with | {"mixpert_py", "numpy", *sys.builtin_module_names}

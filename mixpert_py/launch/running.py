@@ -23,7 +23,7 @@ from mixpert_py.runtime.context import Context, Modules, SchemeUse
 from mixpert_py.runtime.modules import covered_for
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.sources import project
-from mixpert_py.sources.packages import matches, relative, require
+from mixpert_py.sources.modules import matches, relative, require
 
 if TYPE_CHECKING:
     from mixpert_py.passes.call_site import CallSite

@@ -18,7 +18,7 @@ from mixpert_py.plan import is_in_source, module_of
 from mixpert_py.runtime.arrays import are_whole
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.sources.packages import matches
+from mixpert_py.sources.modules import matches
 from mixpert_py.tuner import prediction as gains
 from mixpert_py.tuner.prediction import Place
 from mixpert_py.tuner.ratio import Ratio

@@ -24,7 +24,7 @@ from mixpert_py.runtime.arrays import is_wide
 from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.schemes import emulation_of, ladder
-from mixpert_py.sources.packages import described, unused_line
+from mixpert_py.sources.modules import described, unused_line
 from mixpert_py.tuner.records import (
     Ladder,
     Measurement,

@@ -17,13 +17,15 @@ from mixpert_py.passes.dataflow.graph import Dependencies, dependencies, joined
 from mixpert_py.passes.pipeline import analyze, require_syntax
 from mixpert_py.plan import is_in_source, module_of
 from mixpert_py.sources import in_memory, notebook_file
-from mixpert_py.sources.imported import (
+from mixpert_py.sources.modules import (
     ProjectFile,
     imported_names,
+    matches,
     project_files,
+    relative,
     spec_without_imports,
+    top,
 )
-from mixpert_py.sources.packages import matches, relative, top
 from mixpert_py.sources.project import read_whole, shown_path
 
 INPUT = re.compile(rb"\b(?:stdin|input|fileinput)\b")

@@ -9,7 +9,7 @@ import msgspec
 from mixpert_py.errors import BudgetError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.schemes import get
-from mixpert_py.sources.packages import described
+from mixpert_py.sources.modules import described
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import Outcome, Reason, Schemes, Verdict, largest_of_each
 from mixpert_py.tuner.report import record as report_record

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mixpert_py.passes.scopes import ARRAY_MODULES, MATRICES, Scope, function_words, written_name
 from mixpert_py.passes.source import Source
-from mixpert_py.passes.spellings.spelling import Edit, Match, Parts, after_arguments
+from mixpert_py.passes.spellings import Edit, Match, Parts, after_arguments
 
 TOO_FEW = "too few operands"
 

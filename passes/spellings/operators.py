@@ -1,4 +1,5 @@
 """Products that are operators or calls of a method `dot`: `a @ b`, `x @= b`, `x.dot(y)`, `a * b`.
+`find` looks for these, and for the functions of the table.
 
 The operands stay where they are, with all spaces, line breaks and comments around them.
 """
@@ -8,16 +9,18 @@ import re
 
 from mixpert_py.passes.scopes import MATRICES, Scope, written_name
 from mixpert_py.passes.source import Source
-from mixpert_py.passes.spellings.functions import Parameters
-from mixpert_py.passes.spellings.spelling import (
+from mixpert_py.passes.spellings import (
     Edit,
     Match,
     Parts,
+    Spelling,
     after_arguments,
     after_brackets,
     before_brackets,
     find_sign,
+    functions,
 )
+from mixpert_py.passes.spellings.functions import Parameters
 
 METHOD_PARAMETERS = Parameters(("b",), ("out",))
 TARGET = "target"
@@ -182,6 +185,19 @@ def _opening(text: str, at: int, call: str) -> str:
     """
     glued = at and (text[at - 1].isalnum() or text[at - 1] == "_")
     return f" {call}( " if glued else f"{call}("
+
+
+def find(node: ast.BinOp | ast.AugAssign | ast.Call, scope: Scope) -> tuple[Spelling, Match] | None:
+    """The spelling of a product and its Match; None if the node is not a product."""
+    if not isinstance(node, ast.Call):
+        return find_operator(node, scope)
+    # `x.dot(y)` is a method's call unless x is, or hides, an imported module; `x.dot(y, z)` may be
+    # either, which shows when it runs.
+    is_dot = isinstance(node.func, ast.Attribute) and node.func.attr == "dot"
+    if is_dot and not scope.is_module(node.func):
+        chosen = functions.find_by_identity(node, scope)
+        return chosen or (METHOD, Match("dot", METHOD.refusal(node, scope)))
+    return functions.find(node, scope) or functions.find_handed_on(node, scope)
 
 
 def find_operator(
