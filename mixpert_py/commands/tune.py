@@ -52,7 +52,6 @@ class Options(ComparisonOptions):
     ladder: str
     device: str | None
     search: str
-    until: float
     margin: float | None
     hold_outs: tuple[str, ...]
     seeds: range | None
@@ -162,15 +161,6 @@ def seeds(text: str) -> range:
     help="How plans are chosen; greedy as MixPert published it.",
 )
 @click.option(
-    "--until",
-    type=share,
-    metavar="SHARE",
-    default="1%",
-    show_default=True,
-    help="End the search where no run is predicted to gain so much of the program's time; 0: any "
-    "gain is worth a run.",
-)
-@click.option(
     "--margin",
     type=share,
     metavar="SHARE",
@@ -252,6 +242,7 @@ def settings_of(options: Options, taken: list[str]) -> "TuningOptions":
     from mixpert_py.runtime.backends import emulates, require_backend
     from mixpert_py.tuning.options import (
         MARGIN,
+        UNTIL,
         TuningOptions,
         limits_from,
         parse_budgets,
@@ -279,7 +270,7 @@ def settings_of(options: Options, taken: list[str]) -> "TuningOptions":
         reference=options.reference,
         ladder=options.ladder,
         device=options.device,
-        until=options.until,
+        until=UNTIL,
         margin=usual if options.margin is None else options.margin,
         stricter=stricter,
     )

@@ -16,6 +16,7 @@ AUTO = "auto"  # the ladder of the machine that runs, or is emulated
 FLOAT64, NATIVE = "float64", "native"  # the runs that errors may be measured against
 DEFAULT_CRITERION = "frobenius"
 MARGIN = 0.5  # the part of a budget that a tuning without hold-outs leaves for other data
+UNTIL = 0.01  # of the time: a search ends where no run is predicted to gain as much
 DIFFERING = "differing"  # the criterion of decisions
 DECISIONS = "biu"  # kinds of dtype: truth values, labels, indices, counts
 

@@ -252,21 +252,13 @@ def criteria(
 
     A value that could not be compared has an infinite error.
     """
-
-    def comparable(error: float | None) -> float | None:
-        return inf if error is not None and isnan(error) else error
-
-    return [
-        Criterion(
-            name,
-            limits.of(name).metric,
-            limits.of(name).budget,
-            inf if isnan(error) else error,
-            reference,
-            comparable(hold_out.get(name)),
-        )
-        for name, error in errors.items()
-    ]
+    entries = []
+    for name, error in errors.items():
+        limit, there = limits.of(name), hold_out.get(name)
+        error = inf if isnan(error) else error
+        there = inf if there is not None and isnan(there) else there
+        entries.append(Criterion(name, limit.metric, limit.budget, error, reference, there))
+    return entries
 
 
 @dataclass(frozen=True, slots=True)

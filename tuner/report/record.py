@@ -11,7 +11,7 @@ import msgspec
 
 from mixpert_py.errors import MixPertError, one_line
 from mixpert_py.plan import Criterion, Provenance
-from mixpert_py.tuner.records import Outcome, Trial, Verdict
+from mixpert_py.tuner.records import Outcome, Profile, Trial, Verdict
 
 LARGEST = 1e300  # error or budget: pictures have room for powers of ten around it
 Size = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
@@ -21,13 +21,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON object: immutable, and tolerant of the keys of a later version."""
 
 
-class OperatorEntry(Entry, frozen=True, kw_only=True):
+class OperatorEntry(Profile, frozen=True, kw_only=True):
     """An operator: its profile, its level before and after, and why it stopped there.
 
     share: its part of the program's time at the start. shapes: (m, k, n). local_errors: level →
     error of this product alone. detail: the problem of a failed run, or the id of the successor
-    that it was raised for. sampled, spread, int8_loss, cancellation, fed_by: see `Profile`; None
-    where no call was sampled. transfer: in seconds. callers: as in `Profile`.
+    that it was raised for.
     """
 
     id: str
@@ -45,13 +44,6 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
     local_errors: dict[str, float | None]
     reason: str
     detail: str
-    sampled: int = 0
-    spread: float | None = None
-    int8_loss: float | None = None
-    cancellation: float | None = None
-    transfer: float = 0.0
-    fed_by: dict[str, int] | None = None
-    callers: dict[str, int] = {}
     path: str = ""
 
     @property
@@ -225,8 +217,7 @@ def finite(value: float | None) -> float | None:
 
 
 def _operator(verdict: Verdict, share: float) -> OperatorEntry:
-    operator, profile = verdict.operator, verdict.operator.profile
-    was_sampled = profile.sampled > 0
+    operator = verdict.operator
     return OperatorEntry(
         id=operator.id,
         line=operator.line,
@@ -244,13 +235,7 @@ def _operator(verdict: Verdict, share: float) -> OperatorEntry:
         local_errors={name: finite(e) for name, e in operator.local_errors.items()},
         reason=str(verdict.reason),
         detail=verdict.detail,
-        sampled=profile.sampled,
-        spread=profile.spread if was_sampled else None,
-        int8_loss=profile.int8_loss if was_sampled else None,
-        cancellation=profile.cancellation if was_sampled else None,
-        transfer=profile.transfer,
-        fed_by=profile.fed_by if was_sampled else None,
-        callers=profile.callers,
+        **{name: getattr(operator.profile, name) for name in Profile.__struct_fields__},
     )
 
 

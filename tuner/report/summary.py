@@ -48,8 +48,8 @@ MEANING: Mapping[str, str] = {
     Reason.UNCLEAR: "Timed alone, the level and the original took the same time within the noise, "
     "or there was no time to measure it. Try again on an idle machine.",
     Reason.PREDICTED: "The program's predicted error exceeds the budget, so the level was not run.",
-    Reason.TOO_LITTLE: "The level would save less of the program's time than a run is worth "
-    "(`--until`), or less than 0.5 % of the products' time.",
+    Reason.TOO_LITTLE: "The level would save less than 1 % of the program's time, or less than "
+    "0.5 % of the products' time.",
     Reason.RAISED: "The product was raised again so that a longer one could be lowered.",
     Reason.START_OVER_BUDGET: "The program exceeded the budget before anything was lowered.",
     Reason.INTERRUPTED: "The search was interrupted before it finished with the product.",

@@ -133,9 +133,9 @@ T --error 2 --error b=1 s.py | 2 | several budgets: give each as a bare --error 
 tune --error 1e-3 --error 1e-4 --error 0.001 s.py | 2 | several budgets: give each as a bare
 T --error 2 -o /dev/stdout s.py | 2 | these budgets would have one plan file
 T --error 1.0000001 s.py | 2 | these budgets would have one plan file
-T --until 1 s.py | 2 | a share is such as 1% or 0.01, not 1
-T --until x% s.py | 2 | a share is such as 1% or 0.01, not x%
-T --until 1%2 s.py | 2 | a share is such as 1% or 0.01, not 1%2
+T --margin 1.5 s.py | 2 | a share is such as 1% or 0.01, not 1.5
+T --margin x% s.py | 2 | a share is such as 1% or 0.01, not x%
+T --margin 1%2 s.py | 2 | a share is such as 1% or 0.01, not 1%2
 verify s.mixpert.toml s.py | 0 | s.mixpert.toml: holds
 verify s.mixpert.toml none.py | 1 | does not hold: it has none of the plan's call sites
 verify s.mixpert.toml fails.py | 2+ | exit code 3

@@ -94,8 +94,10 @@ def test_a_gpu_that_is_not_here(sh: Shell, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("chain")
 def test_a_criterion_of_the_users(sh: Shell) -> None:
     tune = "tune --error 1e-15 --criterion mine:wrong chain.py"
-    sh.write({"mine.py": "def wrong(a, b):\n    return float(abs(a - b).max())\n"})
-    sh(tune)
+    # What it prints is no JSON, and what it writes to is its own.
+    body = "    print('asked')\n    a -= b\n    return float(abs(a).max())\n"
+    sh.write({"mine.py": f"def wrong(a, b):\n{body}"})
+    assert sh.json(tune.replace("chain.py", "--json chain.py"))["values"][0]["error"] == 0
     made = plan.load(sh.folder / "chain.mixpert.toml")
     assert made.criterion[0].metric == "mine:wrong"
     sh.write({"mine.py": "def wrong(a, b):\n    raise ValueError('my bad')\n"})

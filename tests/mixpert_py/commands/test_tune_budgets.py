@@ -1,4 +1,4 @@
-"""`mixpert tune` with several budgets: a plan for each, which share their runs; and `--until`."""
+"""`mixpert tune` with several budgets: a plan for each, which share their runs."""
 
 import json
 
@@ -72,9 +72,3 @@ def test_locked_sites_are_those_of_the_plan_without_a_budget(sh: Shell) -> None:
     assert plan.load(sh.folder / "chain-1e-2.mixpert.toml").schemes() == schemes
     sh.write({NAMES[0]: locked})
     assert "it has locked sites; lock them in" in sh(f"{MANY} chain.py", 2).one_clear_line()
-
-
-def test_until_leaves_what_gains_less(sh: Shell) -> None:
-    for until, lowered in (("99%", False), ("1%", True), ("0.01", True)):
-        found = sh.json(f"{TUNE} --error 1e-4 --json --until {until} chain.py")
-        assert ([*found["schemes"].values()] != ["native"]) == lowered
