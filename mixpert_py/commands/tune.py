@@ -31,11 +31,13 @@ from mixpert_py.commands.program import (
 from mixpert_py.errors import BudgetError, MixPertError, PlanError
 
 if TYPE_CHECKING:
+    from mixpert_py.interrupts import Interrupt
     from mixpert_py.launch.launcher import Program
     from mixpert_py.plan import Plan
     from mixpert_py.sources.project import TuningDefaults
     from mixpert_py.tuner.report.record import Record
     from mixpert_py.tuning.options import TuningOptions
+    from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
 
 SEARCHES = ("predictive", "greedy")  # as tuner.searches, which imports NumPy
@@ -292,28 +294,15 @@ def _tune(
     """
     from mixpert_py import interrupts
     from mixpert_py import plan as plan_file
-    from mixpert_py.commands import tables
-    from mixpert_py.tuning.experiment import RunSettings
-    from mixpert_py.tuning.prepare import prepare
-    from mixpert_py.tuning.search import record, tune_each
+    from mixpert_py.tuning.search import record
 
-    quiet = options.as_json or options.quiet
     with interrupts.deferred_signals() as interrupt:
         try:
-            with tables.progress(quiet, options.verbose) as show:
-
-                def on_run(purpose: str) -> None:
-                    interrupt.check()
-                    show(purpose)
-
-                announce = (lambda line: None) if quiet else say
-                runs = RunSettings(on_run, say, announce, trials)
-                prepared = prepare(program, settings, existing, runs)
-                found = [] if isinstance(prepared, str) else tune_each(prepared)
+            found = _searched(program, settings, existing, trials, options, interrupt)
         except KeyboardInterrupt:  # before there was any plan
             return _interrupted(trials)
-        if isinstance(prepared, str):
-            click.echo(f"{program.argv[0]}: {prepared}; no plan was written", err=True)
+        if isinstance(found, str):
+            click.echo(f"{program.argv[0]}: {found}; no plan was written", err=True)
             if options.as_json:
                 click.echo("null")
             return 1
@@ -330,7 +319,7 @@ def _tune(
                     plan_file.save(result.plan, path)
                     written.append(path)
             except PlanError as error:
-                problems.append(type(error)(f"{error}; --resume writes the plan then"))
+                problems.append(PlanError(f"{error}; --resume writes the plan then"))
         is_interrupted = any(one.interrupted for one in records.values())
         for path in written:
             entry = msgspec.to_builtins(records[path])
@@ -341,6 +330,37 @@ def _tune(
         if problems:  # raised where the output cannot be written, either
             raise problems[0]
     return _interrupted(trials) if is_interrupted else int(any(x.unclear for x in records.values()))
+
+
+def _searched(
+    program: "Program",
+    settings: "TuningOptions",
+    existing: "Plan | None",
+    trials: "Trials",
+    options: Options,
+    interrupt: "Interrupt",
+) -> "list[TuningResult | BudgetError] | str":
+    """The result for each budget, with a progress bar; or why there is nothing to tune.
+
+    Raises KeyboardInterrupt where Ctrl-C came too early for a result; the bar, which would share
+    the line of a message, is gone then.
+    """
+    from mixpert_py.commands import tables
+    from mixpert_py.tuning.experiment import RunSettings
+    from mixpert_py.tuning.prepare import prepare
+    from mixpert_py.tuning.search import tune_each
+
+    quiet = options.as_json or options.quiet
+    with tables.progress(quiet, options.verbose) as show:
+
+        def on_run(purpose: str) -> None:
+            interrupt.check()
+            show(purpose)
+
+        announce = (lambda line: None) if quiet else say
+        runs = RunSettings(on_run, say, announce, trials)
+        prepared = prepare(program, settings, existing, runs)
+        return prepared if isinstance(prepared, str) else tune_each(prepared)
 
 
 def _show(records: "dict[Path, Record]", written: list[Path], options: Options) -> None:

@@ -15,7 +15,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from math import nan
 from pathlib import Path
@@ -161,27 +161,22 @@ class WrittenFile:
             raise ProgramError(
                 f"{self.name}: not written by the program; --compare names what it writes"
             )
+        kind = f"a {self._path.suffix} file"
         try:
-            arrays = self._read()
+            if self._path.suffix == ".csv":
+                return {self.name: read_csv(self._path, self.name)}
+            with self._path.open("rb") as file:
+                arrays = _loaded(file, self.name)
         except ProgramError:
             raise
         except Exception as error:  # of any type, since the file may hold anything
-            raise ProgramError(f"{self.name}: not {self._kind()} of numbers: {error}") from None
+            raise ProgramError(f"{self.name}: not {kind} of numbers: {error}") from None
         if not arrays:
             raise ProgramError(f"{self.name}: no array in it")
         for name, array in arrays.items():
             if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc":
-                raise ProgramError(f"{name}: not {self._kind()} of numbers")
+                raise ProgramError(f"{name}: not {kind} of numbers")
         return arrays
-
-    def _kind(self) -> str:
-        return f"a {self._path.suffix} file"
-
-    def _read(self) -> dict[str, Array]:
-        if self._path.suffix == ".csv":
-            return {self.name: read_csv(self._path, self.name)}
-        with self._path.open("rb") as file:
-            return _loaded(file, self.name)
 
     def _changed(self) -> int | None:
         try:
@@ -242,8 +237,8 @@ class Steady:
     digits: rounding error and size of each compared number but whole ones, which are exact.
     """
 
-    names: frozenset[str]
-    sources: Mapping[str, frozenset[int]]
+    names: frozenset[str] = frozenset()
+    sources: Mapping[str, frozenset[int]] = field(default_factory=dict)
     compared: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     digits: tuple[tuple[float, float], ...] = ()
@@ -254,15 +249,18 @@ class Steady:
 
         sources: the names of the first run's outputs.
         """
-        parts = [_steady(source, [run.get(source) for run in runs]) for source in sources]
+        parts = []
+        for source in sources:
+            written = [run[source] for run in runs if source in run]
+            if len(written) < len(runs):
+                parts.append(cls(left_out=(f"{source} (not written by every native run)",)))
+            elif source.endswith(ARRAY_ENDINGS):
+                parts.append(_steady_arrays(source, written))
+            else:
+                parts.append(_steady_text(source, written))
         return cls(
             frozenset().union(*(part.names for part in parts)),
-            {
-                source: part.sources[source]
-                for part in parts
-                if part.names
-                for source in part.sources
-            },
+            {source: lines for part in parts for source, lines in part.sources.items()},
             tuple(phrase for part in parts for phrase in part.compared),
             tuple(phrase for part in parts for phrase in part.left_out),
             tuple(pair for part in parts for pair in part.digits),
@@ -304,14 +302,6 @@ class Steady:
         return before, after
 
 
-def _steady(source: str, runs: Sequence[Array | None]) -> Steady:
-    """The steady part of what native runs wrote to one source; None: a run wrote nothing."""
-    written = [run for run in runs if run is not None]
-    if len(written) < len(runs):
-        return Steady(frozenset(), {}, left_out=(f"{source} (not written by every native run)",))
-    return (_steady_arrays if source.endswith(ARRAY_ENDINGS) else _steady_text)(source, written)
-
-
 def _steady_arrays(source: str, runs: Sequence[Array]) -> Steady:
     first, *others = (_arrays(source, run) for run in runs)
     steady = {
@@ -322,7 +312,7 @@ def _steady_arrays(source: str, runs: Sequence[Array]) -> Steady:
     numbers = counted(sum(map(np.size, steady.values())), "number")
     return Steady(
         frozenset(steady),
-        {source: frozenset()},
+        {source: frozenset()} if steady else {},
         (f"file {source}: {numbers}",) if steady else (),
         (f"arrays of {source}",) if len(steady) < len(first) else (),
         tuple((0.0, 1.0) for array in steady.values() if array.dtype.kind in "fc"),
@@ -332,8 +322,7 @@ def _steady_arrays(source: str, runs: Sequence[Array]) -> Steady:
 def _steady_text(source: str, runs: Sequence[Array]) -> Steady:
     texts = list(map(_text, runs))
     if len({len(text) for text in texts}) > 1:
-        which = "stdout" if source == STDOUT else source
-        return Steady(frozenset(), {}, left_out=(f"{which} (its number of lines differs)",))
+        return Steady(left_out=(f"{source} (its number of lines differs)",))
     words = zip(*((words for words, _ in text) for text in texts), strict=True)
     skipped = frozenset(at for at, its in enumerate(words) if len(set(its)) > 1)
     found = _numbers(source, texts, skipped)
@@ -347,7 +336,7 @@ def _steady_text(source: str, runs: Sequence[Array]) -> Steady:
     left_out = f"{counted(len(apart), 'line')} of {source}"
     return Steady(
         frozenset(steady),
-        {source: skipped},
+        {source: skipped} if steady else {},
         (compared,) if kept else (),
         (left_out,) if apart else (),
         tuple((unit, size) for unit, size in digits if unit),

@@ -26,6 +26,7 @@ from mixpert_py.tuning.judge import NO_FLOW, Comparison
 from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.trials import TRIAL, Trials
 
+PROFILE = "profile"
 FIRST_LIMIT = 600.0  # seconds for a first run, of which nothing is known yet
 LEAST_LIMIT = 60.0
 LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
@@ -39,15 +40,14 @@ RUNS, LEAST = 4.0, 10.0  # of the program's time, and seconds: what they may tak
 class RunRequest:
     """One run: its schemes, by a plan or one for all products, and what else it reports.
 
-    levels: schemes whose local errors are measured. may_fork: whether its process may be a fork.
-    alone: what is measured of its products by themselves.
+    levels: schemes whose local errors are measured. alone: what is measured of its products by
+    themselves.
     """
 
     purpose: str
     plan: Mapping[str, str] = field(default_factory=dict)
     scheme: str | None = None
     levels: tuple[str, ...] = ()
-    may_fork: bool = False
     alone: Alone | None = None
 
 
@@ -130,9 +130,7 @@ class Experiment:
         """
         limit = self._limit(is_profile=True)
         alone = Alone(tuple(levels), (), SECONDS, PATIENCE, limit, RUNS, LEAST) if timed else None
-        return self._run(
-            RunRequest("profile", scheme="native", levels=tuple(levels), may_fork=True, alone=alone)
-        )
+        return self._run(RunRequest(PROFILE, scheme="native", levels=tuple(levels), alone=alone))
 
     def products_alone(self, alone: Alone) -> ProgramRun:
         """A native run, after which each product is made by itself, on its captured operands."""
@@ -165,7 +163,7 @@ class Experiment:
     def measure(self, plan: Mapping[str, str], reference: Values) -> Measurement:
         """One trial. A program that fails under a plan is a measurement, not an exception."""
         try:
-            run = self._run(RunRequest(TRIAL, plan, may_fork=True), reference)
+            run = self._run(RunRequest(TRIAL, plan), reference)
         except (ProgramError, ShapeError) as failure:
             return Measurement(0.0, float("nan"), {}, str(failure))
         traces = run.result.sites
@@ -225,7 +223,7 @@ class Experiment:
             sources = [WrittenFile(name, directory) for name in self.comparison.sources]
             before = None if self._slowest else executor.folder_state(directory)
             limit = self._limit(is_profile=bool(request.levels))
-            may_fork = request.may_fork
+            may_fork = request.purpose in (TRIAL, PROFILE)  # all others are new processes
             ended = self.settings.executor.run(str(job_file), limit, may_fork=may_fork)
             try:
                 result = folder.result(name, ended, limit)

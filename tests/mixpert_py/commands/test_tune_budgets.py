@@ -54,7 +54,7 @@ def test_json_is_a_list_of_what_each_budget_has(sh: Shell) -> None:
 
 
 def test_a_budget_that_native_runs_do_not_hold_costs_the_others_nothing(sh: Shell) -> None:
-    sh.write({"chain.py": f"{SMALL}b = b * (1 + 1e-8 * np.random.default_rng().random())\n"})
+    sh.write({"chain.py": f"{SMALL}b = b * (1 + 1e-7 * np.random.default_rng().random())\n"})
     done = sh(f"{TUNE} --error 1e-3 --error 1e-9 chain.py", 1)
     told = "half the budget of 1e-09; there is no plan for this budget"
     assert told in done.one_clear_line()

@@ -175,7 +175,6 @@ class Runs:
     def __init__(self, native: Sequence[float], planned: Sequence[float]) -> None:
         self._native, self._planned = iter(native), iter(planned)
         self.order = ""
-        self.native_texts: list[str] = []
         self.comparison = Comparison(Limits(Limit(1.0)))
 
     def native(self, purpose: str, reference: object) -> ProgramRun:
