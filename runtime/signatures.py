@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from numpy import ndarray
@@ -56,6 +57,8 @@ count_modes: Callable[[], int] = int
 # The state of `torch.jit.trace`; None where it does not run, or without PyTorch. It records where
 # the program's calls are made: all of a line's at one place, so that it finds them alike again.
 tracing_state: Callable[[], Any] = lambda: None  # noqa: E731 — a variable
+
+DEVICE_OF_CUPY: Final[Callable[[Any], int]] = attrgetter("data.device_id")
 
 # By type: the native `a @ b` of two such arrays, quicker than the operator; it returns None where
 # it cannot make that. See `gpu.native`.
@@ -105,27 +108,46 @@ def kept_product(
 
     is_below: whether this is called inside `below_modes`.
     """
-    kind, other = type(a), type(b)
+    kind = type(a)
     ask = device_of.get(kind)
     try:
-        if ask is None or ask is not device_of.get(other):
+        if ask is None or (type(b) is not kind and ask is not device_of.get(type(b))):
             # Operands that are on no GPU have no launches.
-            return context.known.get((site, takes_tensors, kind, other))
-        if count_modes() and not is_below:
-            with below_modes():
-                return kept_product(context, site, shape_of, takes_tensors, a, b, True)
-        if tracing_state() is not None:
-            return NATIVE
-        # As `worth.is_small` says of both, without a call of it.
-        if (
-            site in context.passing
-            and worth.size_of[kind](a) <= worth.SMALL_ELEMENTS
-            and worth.size_of[other](b) <= worth.SMALL_ELEMENTS
-            and (a.ndim < 3 or worth.is_short_stack(a.shape))
-            and (b.ndim < 3 or worth.is_short_stack(b.shape))
-        ):
-            return NATIVE
-        key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)
+            return context.known.get((site, takes_tensors, kind, type(b)))
+        # Vectors take as long as they are read; small operands are as in `worth.is_small`. Calls of
+        # `is_small`, `device_of` and `size_of` would cost more than these two branches.
+        if ask is DEVICE_OF_CUPY:
+            if site in context.passing and (
+                a.ndim == 1
+                or b.ndim == 1
+                or (
+                    a.size <= worth.SMALL_ELEMENTS
+                    and b.size <= worth.SMALL_ELEMENTS
+                    and (a.ndim == 2 or worth.is_short_stack(a.shape))
+                    and (b.ndim == 2 or worth.is_short_stack(b.shape))
+                )
+            ):
+                return NATIVE
+            first, second = a.data.device_id, b.data.device_id
+        else:
+            if count_modes() and not is_below:
+                with below_modes():
+                    return kept_product(context, site, shape_of, takes_tensors, a, b, True)
+            if tracing_state() is not None:
+                return NATIVE
+            if site in context.passing and (
+                a.dim() == 1
+                or b.dim() == 1
+                or (
+                    a.numel() <= worth.SMALL_ELEMENTS
+                    and b.numel() <= worth.SMALL_ELEMENTS
+                    and (a.dim() == 2 or worth.is_short_stack(a.shape))
+                    and (b.dim() == 2 or worth.is_short_stack(b.shape))
+                )
+            ):
+                return NATIVE
+            first, second = a.get_device(), b.get_device()
+        key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, first, second
         known = context.known.get(key)
     except (AttributeError, RuntimeError, TypeError):
         return None  # arrays in name only, types that cannot be hashed

@@ -16,13 +16,12 @@ from mixpert_py.runtime import signatures
 from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.gpu import native
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.signatures import NATIVE, Known, device_of
+from mixpert_py.runtime.signatures import DEVICE_OF_CUPY, NATIVE, Known, device_of
 from mixpert_py.runtime.worth import size_of
 
 CUDA_MEMORY = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged
 
 
-DEVICE_OF_CUPY: Callable[[Any], int] = attrgetter("data.device_id")
 SIZE_OF_CUPY: Callable[[Any], int] = attrgetter("size")
 Library = Literal["cupy", "torch"]
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import carry_out, in_force, taken_below
 from mixpert_py.runtime.arrays import Array, Tensor
-from mixpert_py.runtime.context import current, use
+from mixpert_py.runtime.context import innermost, use
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
 from mixpert_py.runtime.request import Call, Product, bmm_shape, mm_shape
@@ -93,14 +93,14 @@ class Hook:
         self, name: str, keys: object, c: Tensor | None, a: Tensor, b: Tensor, factors: Factors
     ) -> Any:
         """beta · c + alpha · A·B by the scheme in force; without c the product alone."""
-        context = current()
+        context = innermost.get().context
         operands = name, a.shape, b.shape, a.dtype, b.dtype, a.get_device(), b.get_device()
         known = None if self._sites.has_chosen else context.everywhere.get(operands)
-        if known is not None:
-            row = None if factors or known is NATIVE or not _is_row(c, a, b) else c
-            value = None if known is NATIVE else known.below_autograd(a, b, row)
-            if a.requires_grad or b.requires_grad:
-                self._sites.remember(a, b)
+        if known is not None and (a.requires_grad or b.requires_grad):
+            self._sites.remember(a, b)
+        if known is not None and known is not NATIVE:
+            row = None if factors or not _is_row(c, a, b) else c
+            value = known.below_autograd(a, b, row)
             if value is not None:
                 return value if c is None or c is row else _sum(value, c, **factors)
         if known is not NATIVE and a.dtype in self._dtypes and a.dtype is b.dtype:

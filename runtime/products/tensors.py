@@ -5,7 +5,7 @@ which PyTorch makes itself, such as F.linear, addmm and einsum.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
 from typing import Any
@@ -15,7 +15,7 @@ from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.context import innermost, passes
 from mixpert_py.runtime.modules import is_in_place, stay_covered
-from mixpert_py.runtime.program_frames import pass_over, trim, trimmed
+from mixpert_py.runtime.program_frames import pass_over, trim
 from mixpert_py.runtime.request import (
     Call,
     Native,
@@ -30,7 +30,6 @@ from mixpert_py.runtime.worth import may_gain
 SHAPES = {"mm": mm_shape, "bmm": bmm_shape}
 
 
-@trimmed
 def torch_matmul(
     a: Tensor,
     b: Tensor,
@@ -48,15 +47,19 @@ def torch_matmul(
     device, on that stream; those that need a gradient stay native. Other arguments and errors as in
     `matmul`.
     """
-    shape_of = SHAPES.get(getattr(native, "__name__", ""), matmul_shape)
-    if scheme is None and backend is None and block is None:
-        if _is_on_host(a) and passes(site):
-            return native(a, b)
-        value = kept_product(innermost.get().context, site, shape_of, True, a, b)
-        if value is not None:
-            return native(a, b) if value is NATIVE else value
-    call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
-    return carry_out(call, Settings(scheme, block, backend, site))[0]
+    try:
+        shape_of = SHAPES.get(getattr(native, "__name__", ""), matmul_shape)
+        if scheme is None and backend is None and block is None:
+            value = kept_product(innermost.get().context, site, shape_of, True, a, b)
+            if value is NATIVE or (value is None and _is_on_host(a) and passes(site)):
+                return native(a, b)
+            if value is not None:
+                return value
+        call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
+        return carry_out(call, Settings(scheme, block, backend, site))[0]
+    except BaseException as error:  # `trimmed` would be one more call
+        trim(error)
+        raise
 
 
 def torch_call(
@@ -75,9 +78,10 @@ def torch_call(
     """
     try:
         context = innermost.get().context
-        context.note_own((scheme, block, backend))
+        if scheme is not None or block is not None or backend is not None:
+            context.note_own((scheme, block, backend))
         given = scheme, backend, context.scheme, context.plan, context.trace
-        takes_small = any(it is not None for it in given)
+        takes_small = given != (None, None, None, None, None)
         if takes_small or not is_in_place():
             multiplied = *operands, *named.values(), getattr(native, "__self__", None)
             with below_modes():
@@ -86,7 +90,7 @@ def torch_call(
                 stay_covered(takes_small=takes_small)
         if context.trace is not None:
             context.trace.add_other(site)  # products that are made below have their own records
-        if _has_integers(*operands, *named.values(), getattr(native, "__self__", None)):
+        if _has_integers((*operands, *named.values(), getattr(native, "__self__", None))):
             with _integers()(Settings(scheme, block, backend, site)):
                 return native(*operands, **named)
         return native(*operands, **named)
@@ -95,19 +99,24 @@ def torch_call(
         raise
 
 
-pass_over(torch_call)
+pass_over(torch_matmul, torch_call)
 
 
-def _has_integers(*operands: object) -> bool:
-    """Whether PyTorch may make a large product of integers in the host's memory of the operands."""
+def _has_integers(operands: Sequence[object], is_below: bool = False) -> bool:
+    """Whether PyTorch may make a large product of integers in the host's memory of the operands.
+
+    is_below: whether this is called inside `below_modes`.
+    """
     if not signatures.of_integers:
         signatures.ask_torch()
-    with below_modes() if signatures.count_modes() else nullcontext():
-        for x in operands:
-            if isinstance(x, (list, tuple)) and x and _has_integers(*x):
-                return True
-            if getattr(x, "dtype", None) in signatures.of_integers and may_gain(x):
-                return True
+    if signatures.count_modes() and not is_below:
+        with below_modes():
+            return _has_integers(operands, True)
+    for x in operands:
+        if isinstance(x, (list, tuple)) and _has_integers(x, is_below):
+            return True
+        if getattr(x, "dtype", None) in signatures.of_integers and may_gain(x):
+            return True
     return False
 
 

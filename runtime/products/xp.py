@@ -13,7 +13,7 @@ from mixpert_py.runtime.products.inner import inner, matvec, tensordot, vecdot, 
 from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.products.rearranged import as_arrays
 from mixpert_py.runtime.products.tensors import torch_matmul
-from mixpert_py.runtime.program_frames import trimmed
+from mixpert_py.runtime.program_frames import pass_over, trim, trimmed
 from mixpert_py.runtime.request import Native
 from mixpert_py.runtime.worth import is_small_on_device
 
@@ -65,7 +65,6 @@ class Found(NamedTuple):
 _found: dict[int, Found] = {}  # by the ids of functions
 
 
-@trimmed
 def xp_product(
     *operands: object,
     native: Native,
@@ -81,31 +80,38 @@ def xp_product(
     runtime's functions of their names are called; any other function is called as it is, and an
     array's method `dot` is one. Other arguments and errors as in `matmul`.
     """
-    if (
-        len(operands) == 2
-        and scheme is None
-        and backend is None
-        and block is None
-        and not options
-        and site in innermost.get().context.passing
-        and is_small_on_device(operands[0])
-        and is_small_on_device(operands[1])
-    ):
-        return native(*operands)  # product or not
-    if type(native) is functools.partial:  # a call of it is this call of its function
-        operands, options = (*native.args, *operands), native.keywords | options
-        native = native.func
-    known = _known(native)
-    if known is None or not _takes(known, operands, options.keys()):
-        if (trace := innermost.get().context.trace) is not None:
-            trace.add_other(site)
-        return native(*operands, **options)
-    if site not in innermost.get().context.passing:
-        _look_up(site)
-    if scheme is None and backend is None and block is None:  # few names take little time
-        return known.product(*operands, **options, site=site, native=native)
-    ours = {"scheme": scheme, "backend": backend, "site": site, "block": block, "native": native}
-    return known.product(*operands, **options, **ours)
+    try:
+        if (
+            len(operands) == 2
+            and scheme is None
+            and backend is None
+            and block is None
+            and not options
+            and site in innermost.get().context.passing
+            and is_small_on_device(operands[0])
+            and is_small_on_device(operands[1])
+        ):
+            return native(*operands)  # product or not
+        if type(native) is functools.partial:  # a call of it is this call of its function
+            operands, options = (*native.args, *operands), native.keywords | options
+            native = native.func
+        known = _known(native)
+        if known is None or not _takes(known, operands, options.keys()):
+            if (trace := innermost.get().context.trace) is not None:
+                trace.add_other(site)
+            return native(*operands, **options)
+        if site not in innermost.get().context.passing:
+            _look_up(site)
+        if scheme is None and backend is None and block is None:  # few names take little time
+            return known.product(*operands, **options, site=site, native=native)
+        given: dict[str, Any] = {"scheme": scheme, "backend": backend, "block": block}
+        return known.product(*operands, **options, **given, site=site, native=native)
+    except BaseException as error:  # `trimmed` would be one more call
+        trim(error)
+        raise
+
+
+pass_over(xp_product)
 
 
 @trimmed

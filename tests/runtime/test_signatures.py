@@ -135,6 +135,19 @@ def test_a_context_keeps_its_own(kept: list[Prepared]) -> None:
         assert len(kept) == 2
 
 
+def test_vectors_of_a_gpu_pass_whatever_their_length(kept: list[Prepared]) -> None:
+    """As no scheme is faster than reading the operands; unless one has been chosen."""
+    matrix, vector = array(64, 64), array(64)
+    with use(replace(current())) as context:
+        matmul(matrix, matrix, site="s")
+        for a, b in ((matrix, vector), (vector, matrix), (vector, vector)):
+            assert kept_product(context, "s", matmul_shape, True, a, b) is NATIVE
+        assert len(context.known) == 1
+        with use(replace(context, scheme="int8x6")) as chosen:
+            matmul(matrix, matrix, site="s")
+            assert kept_product(chosen, "s", matmul_shape, True, matrix, vector) is None
+
+
 def test_small_stacks_of_a_gpu_pass_whatever_their_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of a sequence that grows by one at each step; stacks of very many take schemes."""
     FakeGpu().install(monkeypatch)
