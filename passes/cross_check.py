@@ -48,10 +48,6 @@ TRIVIA = (
     *("dot", "operator", "asynchronous", "first_line", "last_line"),
 )
 NO_NODES = frozenset({type(None), str, MaybeSentinel})
-EXPRESSIONS = frozenset(
-    {cst.Name, cst.Attribute, cst.Call, cst.Arg, cst.Expr, cst.SimpleString, cst.Integer}
-    | {cst.SimpleStatementLine, cst.IndentedBlock, cst.Return, cst.If, cst.AssignTarget}
-)
 # Names that LibCST must not find for the call of a method.
 ARRAY_DOTS = frozenset(f"{module}.dot" for module in ARRAY_MODULES)
 
@@ -164,12 +160,7 @@ class _OnlyNames(cst.CSTVisitor):
 
 
 class _ScopeVisitor(_OnlyNames, ScopeVisitor):
-    def on_leave(self, original_node: cst.CSTNode) -> None:
-        if type(original_node) in EXPRESSIONS:  # a test for abstract classes is slow
-            self.provider.set_metadata(original_node, self.scope)
-            cst.CSTVisitor.on_leave(self, original_node)
-        else:
-            super().on_leave(original_node)
+    """LibCST's reader of scopes, which visits what may contain names."""
 
 
 class _Scopes(ScopeProvider):
