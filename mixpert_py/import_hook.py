@@ -16,14 +16,13 @@ from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from mixpert_py import config
-from mixpert_py.errors import SourceError
+from mixpert_py.errors import SourceError, short
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.program_frames import warn
 from mixpert_py.sources import in_memory, project
 from mixpert_py.sources.modules import matches
 
 OURSELVES = "mixpert_py"
-NAMED = 10  # modules that a warning names; of more it says how many
 
 
 def install(
@@ -117,10 +116,8 @@ class ImportHook:
             elif name not in sys.modules and _found_by_others(self, name, None, None) is None:
                 self.left[name] = "not found"
         if late:
-            named = ", ".join(late[:NAMED])
-            more = f" and {len(late) - NAMED} more" if len(late) > NAMED else ""
             warn(
-                f"install: imported already, so left as they are: {named}{more}; "
+                f"install: imported already, so left as they are: {short(', '.join(late))}; "
                 "call install before they are imported"
             )
 
