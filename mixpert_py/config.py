@@ -143,19 +143,11 @@ def cache_folder() -> Path:
     return Path(base, "mixpert") if os.path.isabs(base) else own_files.folder()
 
 
-def child_environment(threads: int | None = None) -> dict[str, str]:
-    """The environment for a run of a user's program: ours, with a number of BLAS threads.
-
-    threads: used if the environment sets none; None means `blas_threads`.
-    """
+def child_environment() -> dict[str, str]:
+    """The environment for a run of a user's program: ours, with a number of BLAS threads."""
     is_set = any(os.environ.get(name) for name in _THREAD_VARIABLES)
-    chosen = {} if is_set else thread_settings(threads or blas_threads())
+    chosen = {} if is_set else dict.fromkeys(_THREAD_VARIABLES, str(blas_threads()))
     return {**_IDLE_CYCLES, **os.environ, **chosen, "PYTHONUNBUFFERED": "1"}
-
-
-def thread_settings(threads: int) -> dict[str, str]:
-    """Environment variables that set this number of BLAS threads."""
-    return dict.fromkeys(_THREAD_VARIABLES, str(threads))
 
 
 def let_idle_threads_sleep() -> None:
@@ -187,7 +179,7 @@ def file_from_parent() -> str:
 
 def project_packages() -> tuple[str, ...]:
     """`[tool.mixpert] packages` of the running program's project."""
-    return project.packages(str(_folder(_running_file())))
+    return project.packages(str(_running_folder()))
 
 
 def look_up_plans() -> None:
@@ -207,7 +199,7 @@ def has_plans() -> bool:
 
     It may if MIXPERT_PLAN is set, or if there is a plan file beside the running program.
     """
-    folder = _folder(_running_file())
+    folder = _running_folder()
     return bool(os.environ.get("MIXPERT_PLAN")) or any(folder.glob(f"*{SUFFIX}"))
 
 
@@ -216,15 +208,13 @@ def find_plan(module: str) -> Plan | None:
     """The plan for the sites of a module, or None."""
     from mixpert_py.sources.modules import applicable
 
-    found = _found(_folder(_running_file()) / f"{module}{SUFFIX}")
+    found = _found(_running_folder() / f"{module}{SUFFIX}")
     return applicable(found)[0] if found is not None and found.package else found
 
 
-def _running_file() -> str | None:
-    file: str | None = getattr(sys.modules.get("__main__"), "__file__", None)
-    return file
-
-
-def _folder(program: str | None) -> Path:
-    """The folder of a file; without a file the current folder, which may have been removed."""
+def _running_folder() -> Path:
+    """The folder of the program's file; without one the current folder, which may have been
+    removed.
+    """
+    program: str | None = getattr(sys.modules.get("__main__"), "__file__", None)
     return Path(program).parent if program else Path()

@@ -140,15 +140,14 @@ def read(path: str) -> bytes:
 
     Raises SourceError, in one line, if it cannot be read.
     """
-    return _read(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
+    return read_whole(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
 
 
-def read_whole(path: str | Path) -> bytes:
-    """Read all bytes of a file, however large. Raises SourceError, in one line, if that fails."""
-    return _read(path, -1)
+def read_whole(path: str | Path, most: int = -1) -> bytes:
+    """Read all bytes of a file, or the first ones. Raises SourceError, in one line, if that fails.
 
-
-def _read(path: str | Path, most: int) -> bytes:
+    most: how many bytes are read; -1: all of them.
+    """
     try:
         with open(path, "rb") as file:
             return file.read(most)
