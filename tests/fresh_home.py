@@ -16,11 +16,9 @@ def command(module: str, *arguments: str) -> list[str]:
 
 def environment(home: Path) -> dict[str, str]:
     """The environment of a child process whose caches, ours and CuPy's, are below `home`."""
-    inherited = config.child_environment()
+    inherited = config.child_environment() | {"OPENBLAS_NUM_THREADS": "1"}
     inherited.pop("MIXPERT_PLAN", None)
     return inherited | {
-        "OPENBLAS_NUM_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
         "HOME": str(home),
         "XDG_CACHE_HOME": str(home / ".cache"),
         "CUPY_CACHE_DIR": str(home / "cupy"),
