@@ -21,7 +21,6 @@ PLACE, HERE = 14, 20  # characters that columns of places, and of gains or reaso
 MOST_PRODUCTS = 4  # products; of more, those that take least are summed up
 NEGLIGIBLE = 0.005  # share of the program's time below which a product is summed up, too
 WORTH_NAMING = 0.01  # share of the products' time in those that were not measured
-SHORT = 0.1  # seconds of a run below which its times are uncertain
 
 PREDICTED = (
     "GPUs are predicted, for operands that lie there, against the GPU's own native products; the "
@@ -121,8 +120,6 @@ def _notes(found: Estimate, budget: float) -> Iterator[str]:
         yield f"{part:.0f} % of the products' time was not measured: taken to be like the rest."
     if found.seconds < SHORT_PROGRAM and found.places[0].gain >= LEAST:
         yield START_UP
-    if found.seconds < SHORT:
-        yield "The run is so short that its times are uncertain: let it do more."
     if found.uncounted:
         yield (
             f"Processes that the program started took {found.children:.1f} s of processor time; "

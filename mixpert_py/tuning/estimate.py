@@ -62,8 +62,7 @@ class Estimate:
     places: this machine, then GPUs by their models, the fastest first. unmeasured: the part of the
     products' time in those that were not measured, and are taken to be like others. children:
     seconds of processor time of the processes that the program started, whose products are not
-    known. on_gpu: whether there is a GPU here. unsuited: why no product can take a level here; ""
-    where one can.
+    known. unsuited: why no product can take a level here; "" where one can.
     """
 
     seconds: float
@@ -72,7 +71,6 @@ class Estimate:
     places: tuple[Place, ...]
     unmeasured: float
     children: float = 0.0
-    on_gpu: bool = False
     unsuited: str = ""
 
     @property
@@ -155,7 +153,6 @@ def estimate(
         tuple(sorted(places, key=lambda place: (place.device is not None, place.seconds))),
         missing / whole,
         result.children,
-        on_gpu,
         "" if on_gpu else why_all_native(result.sites),
     )
 

@@ -32,7 +32,6 @@ FOUND = Estimate(
         Place("T4", 1.0, 9.0, {}),
     ),
     0.0,
-    on_gpu=True,
 )
 
 PRINTED = Path(__file__).with_name("estimate_tables.txt")
@@ -48,17 +47,16 @@ def estimates() -> dict[str, Estimate]:
     slower, unknown = {"speeds": {"here": {"float32": 0.9}}}, {"speeds": {"here": {}}}
     small = {**unknown, "unsuited": "6 × 6 × 6 is too small"}
     return {
-        "on a GPU": FOUND,
+        "with a level": FOUND,
         "a product of a library": of({"path": "shapes/deep.py", "callers": callers}),
         "a short run of which a part is unknown": of({}, unmeasured=0.25, seconds=0.05),
         "with child processes and no gain": of(
             {}, children=0.5, places=(Place(None, 1.0, 1.0, {}),)
         ),
-        "without a GPU": of({}, on_gpu=False),
-        "not faster": of(slower, on_gpu=False),
-        "not measured": of(unknown, on_gpu=False),
-        "too small": of(small, on_gpu=False),
-        "a time without an error": of({"errors": {}}, on_gpu=False),
+        "not faster": of(slower),
+        "not measured": of(unknown),
+        "too small": of(small),
+        "a time without an error": of({"errors": {}}),
     }
 
 
