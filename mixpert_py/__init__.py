@@ -5,7 +5,6 @@
     %load_ext mixpert_py              in a notebook: rewrite the cells under %%mixpert
     mixpert_py.precision("int8x6")    one scheme for all products of a block
     mixpert_py.matmul(a, b), dot …    one product; inner, tensordot, multi_dot, einsum as well
-    mixpert_py.pack(b)                an operand packed once, for many products
     mixpert_py.observe(name, value)   a value that a tuner judges the program by
     mixpert_py.assert_within_budget(plan, function, …)   a check in your own tests
     mixpert_py.load_plan(path)        a plan file

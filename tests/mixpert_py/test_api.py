@@ -12,31 +12,50 @@ import mixpert_py
 from mixpert_py.runtime.schemes import SCHEMES
 
 ROOT = Path(__file__).parent.parent.parent
-HEAVY = ("numpy", "libcst", "rich", "click", "tomlkit", "msgspec", "networkx", "cupy")
+HEAVY = ("numpy", "libcst", "rich", "click", "tomlkit", "msgspec", "networkx", "cupy", "numba")
+SOURCE_TOOLS = ("libcst", "rich", "click", "mixpert_py.passes.")
+GPU = ("cupy", "numba", "torch")
+LATE = (
+    "model.",
+    "gpu.multiply",
+    "gpu.gemm",
+    "gpu.slices",
+    "products.dask_array",
+    "packing",
+    "probes",
+)
+RUNTIME = tuple(f"mixpert_py.runtime.{name}" for name in LATE)
+A = "import numpy\nfrom mixpert_py import einsum, matmul\na = numpy.eye(8)\n"
+LARGE = "numpy.ones((1200, 1200), 'f'), numpy.ones((1200, 2), 'f')"
 
 
-def in_new_process(code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60
-    )
+@pytest.mark.parametrize(
+    ("code", "needless"),
+    [
+        ("import mixpert_py", (*HEAVY, "mixpert_py.")),
+        ("import mixpert_py.cli", tuple({*HEAVY} - {"click"})),
+        (
+            "import mixpert_py.runtime.api",
+            (*RUNTIME, *SOURCE_TOOLS, *GPU, "dask", "sqlite3", "asyncio"),
+        ),
+        (f"{A}matmul(a, a, site='m:f/x~1#0')", (*SOURCE_TOOLS, *GPU)),
+        (f"{A}matmul(a, a, scheme='int8x6', backend='reference')", (*SOURCE_TOOLS, *GPU)),
+        (f"{A}matmul(a, a, scheme='int8x6')", (*SOURCE_TOOLS, *GPU)),
+        (f"{A}matmul({LARGE})", (*SOURCE_TOOLS, *GPU)),
+        (f"{A}einsum('ij,jk', a, a, scheme='fp16')", (*SOURCE_TOOLS, *GPU, "dask")),
+    ],
+)
+def test_a_process_loads_what_it_needs(code: str, needless: tuple[str, ...]) -> None:
+    """Programs start as quickly as without us only if little is imported beside them."""
+    words = [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_importing_loads_nothing_heavy() -> None:
-    loaded = in_new_process("import sys, mixpert_py; print(*sys.modules)").split()
+    loaded = done.stdout.split()
     assert "mixpert_py" in loaded
-    assert not {name.partition(".")[0] for name in loaded} & set(HEAVY)
-    assert [name for name in loaded if name.startswith("mixpert_py.")] == []
-
-
-def test_the_command_line_loads_what_a_command_needs() -> None:
-    loaded = in_new_process("import sys, mixpert_py.cli; print(*sys.modules)").split()
-    assert {name.partition(".")[0] for name in loaded} & set(HEAVY) == {"click"}
+    assert not [name for name in loaded if name.startswith(needless)]
 
 
 def test_a_program_found_in_the_cache_loads_no_source_tools(tmp_path: Path) -> None:
-    """Small programs are as quick as without us only if little is imported beside them."""
     script = tmp_path / "s.py"
     script.write_text("import sys, numpy as np\nx = np.eye(2)\ny = x @ x\nprint(*sys.modules)\n")
     words = [sys.executable, "-m", "mixpert_py", "run", str(script)]
@@ -50,17 +69,6 @@ def test_a_program_found_in_the_cache_loads_no_source_tools(tmp_path: Path) -> N
     parts = ("tuner", "tuning", "commands", "passes")
     beyond = [name for name in loaded for part in parts if name.startswith(f"mixpert_py.{part}.")]
     assert beyond == ["mixpert_py.commands.program", "mixpert_py.commands.run"]
-
-
-def test_a_product_loads_no_source_tools() -> None:
-    code = """
-import sys, mixpert_py, numpy
-mixpert_py.matmul(numpy.eye(2), numpy.eye(2), site="m:f/matmul~aa#0")
-print(*sys.modules)
-"""
-    loaded = in_new_process(code).split()
-    assert "mixpert_py.runtime.api" in loaded
-    assert not {name.partition(".")[0] for name in loaded} & {"libcst", "rich", "click"}
 
 
 def test_every_public_name_is_there() -> None:
