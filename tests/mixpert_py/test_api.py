@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import mixpert_py
-from mixpert_py.runtime.schemes import SCHEMES
 
 ROOT = Path(__file__).parent.parent.parent
 HEAVY = ("numpy", "libcst", "rich", "click", "tomlkit", "msgspec", "networkx", "cupy", "numba")
@@ -80,15 +79,6 @@ def test_every_public_name_is_there() -> None:
         assert getattr(mixpert_py, name) is value
     with pytest.raises(AttributeError, match="no attribute 'einsumm'"):
         _ = mixpert_py.einsumm
-
-
-def test_schemes_are_listed_best_first() -> None:
-    names = mixpert_py.schemes()
-    assert len(names) == len(set(names))
-    assert names[0] == "native"
-    assert {"faithful", "float32", "int8x6", "mixpert-IV", "fp16x3"} < set(names)
-    errors = [SCHEMES[name].error for name in names]
-    assert errors == sorted(errors)
 
 
 @pytest.mark.parametrize("name", ["matmul", "dot"])

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from tests.every_check import EVERY_CHECK
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
 
-Order = Literal["C", "F"]  # whether K is the contiguous direction, or rows are
 KERNELS: dict[Reader, Callable[..., PackingConfig]] = {
     "strips": strip_config,
     "rows": row_config,

@@ -142,7 +142,6 @@ def test_sums_longer_than_int32_holds(name: str) -> None:
 H200 = model_of("h200").accumulation
 A100 = model_of("a100").accumulation
 V100 = model_of("v100").accumulation
-FLOATING = sorted(name for name, scheme in EMULATIONS.items() if not scheme.exact)
 
 
 def operands(m: int, k: int, n: int) -> tuple[Array, Array]:
