@@ -311,7 +311,7 @@ def why_not_on_device(
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
     if dtypes == ("float32", "float32") and tiny_pays(scheme, a, b):
         return None
-    if by_default and a[-1] < MIN_K:
+    if by_default and (a[-1] < MIN_K or min(len(a), len(b)) == 1):
         return Reason.TOO_SMALL
     try:
         is_faster = figures(device_name).faster(

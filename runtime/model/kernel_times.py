@@ -233,6 +233,10 @@ class KernelTimes:
         length = STEP // ELEMENTS[element.name].size  # of K
         operations = 2 * scheme.products * tile.m * tile.n * length
         rate = getattr(model.rates, element.name) or model.rates.float16 or model.rates.int8
+        if self.chip.family is PORTABLE:  # whose instruction need not be the device's best
+            listed = (row for row in model.instruction if row.name.startswith("mma.sync"))
+            rates = [row.rate or 0.0 for row in listed if row.name.endswith(f" {element.name}")]
+            rate = max(rates, default=rate)
         loaded = STEP * (scheme.left.count * tile.m + scheme.right.count * tile.n)
         # An instruction of 64 rows, 32 bytes of K, reads both its operands from shared memory.
         read = tile.m // 64 * scheme.products * 2 * 32 * (64 + tile.n)

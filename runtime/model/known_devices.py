@@ -21,6 +21,7 @@ NEAREST = {
     r"ada generation|nvidia l\d": "nvidia-l40s",
     r"rtx a\d|nvidia a(2|10|10g|16|40)\b": "nvidia-a10",
     r"nvidia a\d": "nvidia-a100-sxm4-80gb",
+    r"nvidia g?b\d00": "nvidia-b200",
 }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +11,14 @@ from mixpert_py.runtime import own_files, processor, worth
 from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.model.known_devices import model_of
 from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Call, matmul_shape
 from mixpert_py.runtime.worth import (
     STARTING,
     Start,
     figures,
     moving_saves,
     tiny_pays,
+    why_not_on_device,
 )
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.gpu.fake import pays_from
@@ -51,10 +54,38 @@ def test_large_products_are_faster_and_small_ones_are_not(scheme: str) -> None:
     assert edges == sorted(edges), "once faster, always faster"
 
 
-@pytest.mark.parametrize("device", ["NVIDIA GeForce RTX 4080", "NVIDIA L4", "NVIDIA RTX A6000"])
-def test_where_fp16_is_hardly_faster_only_float64_gains(device: str) -> None:
-    assert not is_faster("faithful", 4096, 4096, 4096, device=device)
-    assert is_faster("crt", 4096, 4096, 4096, wide=True, device=device)
+@pytest.mark.parametrize(
+    ("device", "single", "double"),
+    [
+        ("NVIDIA A10", "native", "crt"),
+        ("NVIDIA A100-SXM4-80GB", "faithful", "crt"),
+        ("NVIDIA B200", "faithful", "crt"),
+        ("NVIDIA GB10", "native", "crt"),
+        ("NVIDIA GeForce RTX 3090", "native", "crt"),
+        ("NVIDIA GeForce RTX 4080", "native", "crt"),
+        ("NVIDIA GeForce RTX 4090", "native", "crt"),
+        ("NVIDIA GeForce RTX 5090", "native", "crt"),
+        ("NVIDIA H100 80GB HBM3", "faithful", "crt"),
+        ("NVIDIA H200", "faithful", "crt"),
+        ("NVIDIA L4", "native", "crt"),
+        ("NVIDIA L40S", "native", "crt"),
+        ("NVIDIA RTX A6000", "native", "crt"),
+    ],
+)
+def test_what_runs_by_default_follows_from_the_devices_model(
+    device: str, single: str, double: str
+) -> None:
+    """Where FP16 is hardly faster than FP32, only float64 gains; vectors never do."""
+    for scheme, dtype, default in (("faithful", "float32", single), ("crt", "float64", double)):
+        matrix, vector = (np.broadcast_to(np.zeros(1, dtype), n * (4096,)) for n in (2, 1))
+
+        def why_not(a: Any, b: Any, scheme: str = scheme) -> Reason | None:
+            call = Call(np.matmul, a, b, (), None, matmul_shape)
+            return why_not_on_device(call, scheme, device, by_default=True)
+
+        assert (why_not(matrix, matrix) is None) == (default == scheme)
+        for a, b in ((matrix, vector), (vector, matrix), (vector, vector)):
+            assert why_not(a, b) is Reason.TOO_SMALL
 
 
 @pytest.mark.parametrize(

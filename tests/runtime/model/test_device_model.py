@@ -43,7 +43,7 @@ def test_shipped_figures_are_of_chips() -> None:
         rates = model.rates
         assert rates.float16 is not None
         assert rates.float32 is not None
-        assert 1e13 < rates.float16 < 2e15
+        assert 1e13 < rates.float16 < 3e15
         assert rates.float16 > 1.9 * rates.float32 > 1e13
         assert rates.int8 is None or rates.int8 >= 2 * rates.float16
         # 2 · 128 a cycle and multiprocessor is what CUDA cores reach.
@@ -89,6 +89,15 @@ def test_what_is_wrong_is_named_by_key_and_line(old: str, new: str, said: str) -
     with pytest.raises(DeviceError, match=said) as caught:
         loads(T4.replace(old, new, 1), "t4")
     assert "\n" not in str(caught.value)
+
+
+def test_a_measured_model_of_an_earlier_version_still_loads() -> None:
+    text = (SHIPPED / "nvidia-h200.toml").read_text(encoding="utf-8")
+    earlier = text.replace("[vendor]\n", "[vendor]\nhost = 9.5e-06\nproduct = 2.4e-05\n", 1)
+    assert earlier != text
+    assert loads(earlier) == loads(text)
+    with pytest.raises(DeviceError, match=r"key 'vendor\.launch': unknown key"):
+        loads(text.replace("[vendor]\n", "[vendor]\nlaunch = 3e-06\n", 1))
 
 
 def test_a_source_may_be_that_of_one_figure() -> None:

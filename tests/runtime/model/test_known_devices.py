@@ -29,6 +29,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("RTX 3090", "NVIDIA GeForce RTX 3090"),
         ("RTX 4090", "NVIDIA GeForce RTX 4090"),
         ("RTX 5090", "NVIDIA GeForce RTX 5090"),
+        ("b200", "NVIDIA B200"),
+        ("GB10", "NVIDIA GB10"),
         ("l40s", "NVIDIA L40S"),
         ("l4", "NVIDIA L4"),
         ("A10", "NVIDIA A10"),
@@ -40,7 +42,7 @@ def test_names(name: str, device: str) -> None:
     assert find(name).device == device
 
 
-@pytest.mark.parametrize("name", ["h20", "3090 rtx", "", "NVIDIA B200"])
+@pytest.mark.parametrize("name", ["h20", "3090 rtx", "", "NVIDIA B100"])
 def test_others_are_not_known(name: str) -> None:
     with pytest.raises(
         DeviceError, match=r"no device model is known for .*: nvidia-a10, nvidia-a100"
@@ -62,7 +64,8 @@ def test_others_are_not_known(name: str) -> None:
         ("NVIDIA A100-PCIE-40GB", "NVIDIA A100-SXM4-80GB"),
         ("NVIDIA A30", "NVIDIA A100-SXM4-80GB"),
         ("NVIDIA H100 80GB HBM3", "NVIDIA H200"),
-        ("NVIDIA B200", "NVIDIA H200"),
+        ("NVIDIA B100", "NVIDIA B200"),
+        ("NVIDIA GB200", "NVIDIA B200"),
     ],
 )
 def test_an_unknown_device_goes_by_the_nearest(name: str, device: str) -> None:
