@@ -235,8 +235,8 @@ def _settings(
     """The settings of a call, and `out`; both are taken out of the options. Raises TypeError if
     a function, whose name is given, has no other options.
     """
-    scheme, block, backend, out = (
-        options.pop(name, None) for name in ("scheme", "block", "backend", "out")
+    scheme, block, backend, out = map(
+        options.pop, ("scheme", "block", "backend", "out"), [None] * 4
     )
     for name in options if function is not None else ():
         raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

@@ -179,7 +179,7 @@ def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
 
 
 def signature_of_contraction(
-    site: str | None, native: Any, words: object, arrays: Sequence[Any]
+    site: str | None, native: object, words: object, arrays: Sequence[Any]
 ) -> Any:
     """The signature of a call that rearranges its arrays into products.
 
@@ -195,18 +195,18 @@ def signature_of_contraction(
     return tuple(found)
 
 
-def is_native(context: "Context", signature: Any) -> bool:
+def is_native(context: "Context", signature: object) -> bool:
     """Return whether all calls of a signature are known to be native; False for None."""
     return signature is not None and context.known.get(signature) is NATIVE
 
 
-def keep_native(context: "Context", signature: Any) -> None:
+def keep_native(context: "Context", signature: object) -> None:
     """Make later calls of a signature native at once; None has no effect."""
     if signature is not None:
         keep(context, signature, NATIVE)
 
 
-def keep(context: "Context", signature: Any, known: Known) -> None:
+def keep(context: "Context", signature: object, known: Known) -> None:
     """Cache a decision for later calls of a signature."""
     if len(context.known) >= MOST:
         context.known.clear()

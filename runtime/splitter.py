@@ -29,8 +29,6 @@ BF16 = Element("bfloat16", FP16_RATE, 8, 2.0**-133, 2.0**128 - 2.0**120)
 TF32 = Element("tf32", TF32_RATE, 11, 2.0**-136, 2.0**128 - 2.0**117)
 
 
-# Rows, columns or tiles that leave integer slices: those that lose too much, or none.
-OutlierRule = Literal["loss", "none"]
 FIT = 257.25  # above 256 · 256 / 255, so that digits in fitted units never overflow
 
 
@@ -47,7 +45,7 @@ class Digits:
     the digits are always filled: a bare power of two makes the unit of a block whose largest entry
     has just passed one twice as coarse. But a block whose two highest digits, of bare powers of
     two, hold it exactly is not fitted: the lower ones are zeros, and products of small integers
-    stay exact. lower_limit: of a row's digits past the first, see `outliers.crowded`; for single
+    stay exact. lower_limit: of a row's digits past the first, see `reference.slices`; for single
     rows and columns only.
     """
 

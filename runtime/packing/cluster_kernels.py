@@ -14,7 +14,7 @@ all that it is sent has come. Flags and digits are as `row_kernels` says.
 # mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 # mypy: disable-error-code="attr-defined"
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import cuda
@@ -34,14 +34,15 @@ from mixpert_py.runtime.kernels.intrinsics import (
     wait,
 )
 from mixpert_py.runtime.packing.digits import facts, place_of
-from mixpert_py.runtime.packing.loads import load_panel
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD, Side
 from mixpert_py.runtime.packing.panel_kernels import resident_threads
-from mixpert_py.runtime.packing.panel_parts import (
+from mixpert_py.runtime.packing.parts import (
     DECIDED,
     FACTORS,
     NUMBERS,
+    argument_types,
     fast_path,
+    load_panel,
     panel_splits,
     reductions,
     thread_scan,
@@ -246,28 +247,11 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
             flag = OUTLIER if out else numbers[PANEL + own] >> 1
             write_row(scales, flags, whose, numbers[own], flag)
 
-    def operand() -> list[Any]:
-        pointers = getattr(types, side.memory), types.uint32, types.int32, types.uint8
-        return [*map(types.CPointer, pointers), *[types.int64] * 5]
-
-    found, signature = launched(kernel, *operand(), *operand(), *[types.int64] * 3)
+    operand = argument_types(side)
+    found, signature = launched(kernel, *operand, *operand, *[types.int64] * 3)
     found.launch_bounds = threads, max(resident_threads(side) // threads, 1)
     found.cluster = blocks
     return found, signature
-
-
-class ClusterExchange(NamedTuple):
-    """Device functions. `reduce_warp` reduces what a warp's parts have found, in the first of them.
-    `send_seen` sends what a block's warps have found to all blocks of the cluster, and
-    `reduce_seen` reduces that for one row. `send_lost` sends what a block's parts lose of rows to
-    the first block, and `reduce_lost` says whether a row has lost too much in all.
-    """
-
-    reduce_warp: Any
-    send_seen: Any
-    reduce_seen: Any
-    send_lost: Any
-    reduce_lost: Any
 
 
 def seen_bytes(side: Side, blocks: int) -> int:
@@ -281,8 +265,14 @@ def lost_bytes(side: Side, blocks: int) -> int:
     return 4 * blocks * PANEL * side.sums
 
 
-def cluster_exchange(side: Side, threads: int, blocks: int) -> ClusterExchange:
-    """The functions for blocks of so many threads, and clusters of so many blocks."""
+def cluster_exchange(side: Side, threads: int, blocks: int) -> list[Any]:
+    """Device functions for blocks of so many threads, and clusters of so many blocks.
+
+    `reduce_warp` reduces what a warp's parts have found, in the first of them. `send_seen` sends
+    what a block's warps have found to all blocks of the cluster, and `reduce_seen` reduces that for
+    one row. `send_lost` sends what a block's parts lose of rows to the first block, and
+    `reduce_lost` says whether a row has lost too much in all.
+    """
     BLOCKS, SUMS, FINENESS, BITS = blocks, side.sums, side.fineness, facts(side).bits
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     ROOM, ALL = PARTS * APART, blocks * PANEL
@@ -337,6 +327,5 @@ def cluster_exchange(side: Side, threads: int, blocks: int) -> ClusterExchange:
             out = out or whole > 0.0
         return out
 
-    return ClusterExchange(
-        *[device(one) for one in (reduce_warp, send_seen, reduce_seen, send_lost, reduce_lost)]
-    )
+    functions = reduce_warp, send_seen, reduce_seen, send_lost, reduce_lost
+    return [device(one) for one in functions]

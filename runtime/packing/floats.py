@@ -81,7 +81,9 @@ def float_item(side: Side) -> Any:
 
 
 def to_element(side: Any) -> Any:
-    """The function that rounds x, in the element's range, to its significand: see float_slices."""
+    """The function that rounds x, in the element's range, to its significand: see
+    `reference.slices`.
+    """
     it = FORMATS[side.wide]
     WIDE, bits_of, float_of = it.number, it.bits_of, it.float_of
     TRUNCATE, SMALLEST = side.truncate, WIDE(side.smallest)

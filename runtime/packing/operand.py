@@ -108,7 +108,7 @@ def _form(
 class Side(NamedTuple):
     """One operand: its splitter and its type in memory. Plain values only.
 
-    loss: how much of its 2-norm a row may lose, squared; lower: see `outliers.crowded`, infinite
+    loss: how much of its 2-norm a row may lose, squared; lower: see `reference.slices`, infinite
     where it does not apply. size: bytes of an element. wide: the type that slices are computed in.
     """
 

@@ -27,13 +27,14 @@ from numba.cuda import types
 from mixpert_py.runtime.kernels.abi import OUTLIER, STEP
 from mixpert_py.runtime.kernels.intrinsics import count, launched, quotient
 from mixpert_py.runtime.packing.digits import facts, place_of
-from mixpert_py.runtime.packing.loads import load_panel
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD, Side
-from mixpert_py.runtime.packing.panel_parts import (
+from mixpert_py.runtime.packing.parts import (
     DECIDED,
     FACTORS,
     NUMBERS,
+    argument_types,
     fast_path,
+    load_panel,
     panel_splits,
     run_scans,
     words_made,
@@ -230,12 +231,8 @@ def panel_kernel(side: Side, threads: int) -> tuple[Any, tuple[Any, ...]]:
             flag = OUTLIER if out else numbers[PANEL + own] >> 1
             write_row(scales, flags, whose, numbers[own], flag)
 
-    def operand() -> list[Any]:
-        packed = types.uint32, types.int32, types.uint8
-        between = BITS_SHARED, types.int32, types.float32, types.float32, types.int32
-        pointers = getattr(types, side.memory), *packed, *between
-        return [*map(types.CPointer, pointers), *[types.int64] * 5]
-
-    found, signature = launched(kernel, *operand(), *operand(), *[types.int64] * 7)
+    between = BITS_SHARED, types.int32, types.float32, types.float32, types.int32
+    operand = argument_types(side, *between)
+    found, signature = launched(kernel, *operand, *operand, *[types.int64] * 7)
     found.launch_bounds = threads, max(resident_threads(side) // threads, 1)
     return found, signature

@@ -34,10 +34,12 @@ from mixpert_py.runtime.packing.digits import (
     row_fineness,
 )
 from mixpert_py.runtime.packing.floats import finest_of
-from mixpert_py.runtime.packing.loads import load_eight, load_items
 from mixpert_py.runtime.packing.operand import ITEM, Side
-from mixpert_py.runtime.packing.panel_parts import (
+from mixpert_py.runtime.packing.parts import (
+    argument_types,
     fast_path,
+    load_eight,
+    load_items,
     slow_path,
     units_of,
     words_made,
@@ -74,13 +76,11 @@ def row_kernel(
         else:
             b_pack(index - a_grid, of_b, share_log, k, steps)
 
-    def operand(side: Side) -> list[Any]:
-        pointers = getattr(types, side.memory), types.uint32, types.int32, types.uint8
-        return [*map(types.CPointer, pointers), *[types.int64] * 5]
-
     single = left.wide == right.wide == "float32"
     resident = RESIDENT if single else RESIDENT_DOUBLE
-    found, signature = launched(kernel, *operand(left), *operand(right), *[types.int64] * 4)
+    found, signature = launched(
+        kernel, *argument_types(left), *argument_types(right), *[types.int64] * 4
+    )
     found.launch_bounds = threads, -(-resident // threads)
     return found, signature
 

@@ -50,7 +50,6 @@ from mixpert_py.runtime.packing.digits import (
     unit_of,
 )
 from mixpert_py.runtime.packing.floats import finest_of, float_item, leaves_by_span
-from mixpert_py.runtime.packing.loads import load_strip
 from mixpert_py.runtime.packing.operand import (
     CACHE_LANES,
     DEPTH,
@@ -59,6 +58,7 @@ from mixpert_py.runtime.packing.operand import (
     Side,
     strip_threads,
 )
+from mixpert_py.runtime.packing.parts import argument_types, load_strip
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
 NONFINITE_CODE, OUTLIER_CODE = 1 << 22, 1 << 21  # above every exponent: the row leaves
@@ -115,18 +115,10 @@ def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
         else:
             second(index - a_grid, of_b, lengths, scratch, partials)
 
-    found, signature = launched(kernel, *_argument_types(left, right))
+    operands = [argument_types(side, types.uint8, integers=7) for side in (left, right)]
+    found, signature = launched(kernel, *operands[0], *operands[1], *[types.int64] * 10)
     found.launch_bounds = strip_threads((left, right)), 1
     return found, signature
-
-
-def _argument_types(left: Side, right: Side) -> tuple[Any, ...]:
-    def operand(side: Side) -> list[Any]:
-        results = (types.uint32, types.int32, types.uint8, types.uint8)
-        pointers = (getattr(types, side.memory), *results)
-        return [*map(types.CPointer, pointers), *[types.int64] * 7]
-
-    return (*operand(left), *operand(right), *[types.int64] * 10)
 
 
 def _strip(side: Side, item: Any) -> Any:

@@ -22,11 +22,14 @@ from msgspec import to_builtins
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import processor
+from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.gpu import transfer as moving
+from mixpert_py.runtime.gpu.gemm import KernelChoice, chip, gemm
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import Kernel, Packing, Vendor
 from mixpert_py.runtime.model.kernel_times import Tile, candidates
 from mixpert_py.runtime.model.prediction import depth_of
+from mixpert_py.runtime.packing import by_columns, by_rows, pack
 from mixpert_py.runtime.probes.gpu import (
     Clock,
     EventClock,
@@ -129,8 +132,6 @@ def kernel_row(scheme: str, tile: Tile, steps: tuple[int, int], times: list[floa
 def _scheme(cupy: ModuleType, clock: Clock, name: str) -> tuple[list[Kernel], Packing]:
     scheme = get(name)
     assert isinstance(scheme, Scheme)
-    from mixpert_py.runtime.gpu.gemm import chip
-
     device = cupy.cuda.Device().id
     tiles = candidates(scheme, depth_of(scheme, SHORT), wide=False, chip=chip(device))
     kernels = [_kernel(cupy, clock, scheme, tile) for tile in tiles]
@@ -139,8 +140,6 @@ def _scheme(cupy: ModuleType, clock: Clock, name: str) -> tuple[list[Kernel], Pa
 
 def _kernel(cupy: ModuleType, clock: Clock, scheme: Scheme, tile: Tile) -> Kernel:
     """A wave has as many tiles as there are multiprocessors, in the squarest rectangle."""
-    from mixpert_py.runtime.gpu.gemm import KernelChoice, chip, gemm
-
     count = chip(cupy.cuda.Device().id).multiprocessors
     down = next(d for d in range(math.isqrt(count), 0, -1) if count % d == 0)
     m, n = tile.m * down, tile.n * (count // down)
@@ -157,10 +156,6 @@ def _kernel(cupy: ModuleType, clock: Clock, scheme: Scheme, tile: Tile) -> Kerne
 
 
 def _packing(cupy: ModuleType, clock: Clock, scheme: Scheme) -> Packing:
-    from mixpert_py.runtime.api import matmul
-    from mixpert_py.runtime.gpu.gemm import gemm
-    from mixpert_py.runtime.packing import by_columns, by_rows, pack
-
     calls: dict[str, Callable[[], Any]] = {}
     for n in (*SMALL, *LARGE):
         a, b = _random(cupy, n, n), _random(cupy, n, n)
@@ -207,8 +202,6 @@ def _random(cupy: ModuleType, rows: int, columns: int) -> Any:
 
 
 def _packed(cupy: ModuleType, scheme: Scheme, m: int, k: int, n: int) -> Any:
-    from mixpert_py.runtime.packing import by_columns, by_rows, pack
-
     return pack(by_rows(_random(cupy, m, k)), by_columns(_random(cupy, k, n)), scheme)
 
 
@@ -222,9 +215,6 @@ def compile_kernels(schemes: list[str]) -> None:
 
 def _compile_one(name: str) -> None:
     import cupy
-
-    from mixpert_py.runtime.gpu.gemm import KernelChoice, chip, gemm
-    from mixpert_py.runtime.packing import by_columns, by_rows, pack
 
     scheme = get(name)
     assert isinstance(scheme, Scheme)

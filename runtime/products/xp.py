@@ -54,15 +54,8 @@ METHOD = Known(_dot_of, 2, {"out"}, min_operands=1)
 OF_TENSORS = Known(torch_matmul, 2, NO_OPTIONS)
 
 
-class Found(NamedTuple):
-    """The module and name under which a function was found, and its `Known`."""
-
-    module: ModuleType
-    name: str
-    known: Known
-
-
-_found: dict[int, Found] = {}  # by the ids of functions
+# By the ids of functions: the module and the name under which one was found, and its `Known`.
+_found: dict[int, tuple[ModuleType, str, Known]] = {}
 
 
 def xp_product(
@@ -141,8 +134,8 @@ def _known(native: Native) -> Known | None:
     """The runtime's function for a library's product; None for any other function."""
     found = _found.get(id(native))
     # Asked at each call: the program may have put another function there.
-    if found is not None and getattr(found.module, found.name, None) is native:
-        return found.known
+    if found is not None and getattr(found[0], found[1], None) is native:
+        return found[2]
     # A primitive of autograd keeps the function that it wraps.
     function = getattr(native, "fun", native) if type(native) is FunctionType else native
     name = getattr(function, "__name__", None)
@@ -158,7 +151,7 @@ def _known(native: Native) -> Known | None:
         module = sys.modules.get(library)
         if function is getattr(module, name, None):
             if module is not None and function is native:
-                _found[id(native)] = Found(module, name, known)
+                _found[id(native)] = module, name, known
             return known
     if name == "dot" and as_arrays(getattr(native, "__self__", None)):
         return METHOD

@@ -1,21 +1,23 @@
-"""Device functions that the kernels of panels and clusters, and partly those of rows, share.
+"""Device functions that the packing kernels share: loads, and what kernels of whole rows do.
 
-A row's largest magnitude, fineness and sum of squares are found, by reading it or from what others
-have found, and put together; from them follow its unit and whether it is safe to stay in the
-slices; then eight elements at a time are split, on the fast path if it is safe, else on the slow
-one.
+Elements are loaded four at a time, where they are neighbours and aligned. A row's largest
+magnitude, fineness and sum of squares are found, by reading it or from what others have found, and
+put together; from them follow its unit and whether it is safe to stay in the slices; then eight
+elements at a time are split, on the fast path if it is safe, else on the slow one. None of it uses
+`cuda.…`, so that the simulator need not swap this module's names.
 """
 
 # The bodies of kernels are Numba's to type, and what it offers is made at run time.
 # mypy: allow-untyped-calls, allow-untyped-defs, no-check-untyped-defs
 # mypy: disable-error-code="attr-defined"
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import LEAVES, SIGNIFICAND_MASK
-from mixpert_py.runtime.kernels.intrinsics import device, fused
+from mixpert_py.runtime.kernels.intrinsics import device, fused, read_four
 from mixpert_py.runtime.packing.digits import (
     FORMATS,
     TOO_FINE,
@@ -28,8 +30,107 @@ from mixpert_py.runtime.packing.digits import (
     safe_octet,
 )
 from mixpert_py.runtime.packing.floats import finest_of, float_octet, float_units, words_in_slices
-from mixpert_py.runtime.packing.loads import load_apart, load_panel
 from mixpert_py.runtime.packing.operand import APART, ITEM, PANEL, QUAD, Side
+
+
+def argument_types(side: Side, *between: Any, integers: int = 5) -> list[Any]:
+    """The Numba types of an operand's arguments: the addresses of its elements, slices, scales and
+    flags, and of what lies between launches, then integers.
+    """
+    pointers = getattr(types, side.memory), types.uint32, types.int32, types.uint8, *between
+    return [*map(types.CPointer, pointers), *[types.int64] * integers]
+
+
+@device
+def load_eight(values, to, x, start, at, k, vector):
+    """Loads eight neighbours along K into values[to … to + 7], zeros past k."""
+    if vector != 0 and at + ITEM <= k:
+        for j in range(0, ITEM, 4):
+            read_four(values, to + j, x, start + np.int32(at + j))
+    else:
+        for j in range(ITEM):
+            values[to + j] = 0.0
+            if at + j < k:
+                values[to + j] = x[start + np.int32(at + j)]
+
+
+def load_items(items: int) -> Any:
+    """The device function that loads a thread's items of eight elements, zeros past k."""
+    HELD = items * ITEM
+
+    def load(values, x, start, at, between, k, vector):
+        if vector != 0 and at + (items - 1) * between + ITEM <= k:
+            for j in range(0, HELD, 4):
+                place = start + np.int32(at + (j // ITEM) * between + (j & 4))
+                read_four(values, j, x, place)
+        else:
+            for i in range(items):
+                load_eight(values, i * ITEM, x, start, np.int32(at + i * between), k, vector)
+
+    return device(load)
+
+
+@device
+def load_apart(values, x, place, stride, count):
+    """Loads `count` elements, at most eight and `stride` apart, into values[0 …], then zeros."""
+    for j in range(ITEM):
+        values[j] = 0.0
+        if j < count:
+            values[j] = x[place]
+        place += stride
+
+
+@device
+def load_panel(values, x, place, stride, count, last, vector):
+    """Loads 4 neighbouring rows × 8 positions of K, `stride` apart, from x[place] on, into
+    values[4 · position + row], with zeros past `last` rows and past `count` positions.
+    """
+    if vector != 0 and last >= QUAD and count >= ITEM:
+        for j in range(ITEM):
+            read_four(values, QUAD * j, x, place)
+            place += stride
+    else:
+        for j in range(ITEM):
+            for i in range(QUAD):
+                values[QUAD * j + i] = 0.0
+                if i < last and j < count:
+                    values[QUAD * j + i] = x[place + i]
+            place += stride
+
+
+def load_strip(held: int) -> Any:
+    """The device function that loads a thread's items, `held` elements of one row.
+
+    Past `last`, the block's last element, it takes that one again, or the first of its own: items
+    past a short block are not read.
+    """
+
+    def load(values, x, start, stride, at, between, last, vector):
+        end = at + (held // ITEM - 1) * between + ITEM - 1
+        if vector and end <= last:
+            for j in range(0, held, 4):
+                place = start + np.int32(at + (j // ITEM) * between + (j & (ITEM - 1)))
+                read_four(values, j, x, place)
+        elif end <= last:
+            for j in range(0, held, ITEM):
+                place = start + np.int32(at + (j // ITEM) * between) * stride
+                for i in range(ITEM):
+                    values[j + i] = x[place]
+                    place += stride
+        else:
+            for d in range(0, held, ITEM):
+                first = np.int32(at + (d // ITEM) * between)
+                if d > 0 and first > last:
+                    for j in range(ITEM):
+                        values[d + j] = values[0]
+                elif vector and first + ITEM - 1 <= last:
+                    for j in range(0, ITEM, 4):
+                        read_four(values, d + j, x, start + np.int32(first + j))
+                else:
+                    for j in range(ITEM):
+                        values[d + j] = x[start + min(first + j, last) * stride]
+
+    return device(load)
 
 
 def units_of(side: Side) -> Any:
@@ -80,18 +181,12 @@ FACTORS, NUMBERS = 4 * PANEL, 2 * PANEL
 DECIDED = 2 * LEAVES + 1
 
 
-class PanelSplits(NamedTuple):
+def panel_splits(side: Side) -> tuple[Any, Any]:
     """Two device functions. `make_units` finds the unit of one row. `split_slow_rows` splits those
     of a thread's four rows that are not safe. It reads them again, since they would take too many
     registers, and adds what they lose, and have, to left[at + row + plane · sum]. The first two
     rows are stored at `place`, the others, which have the next chunk's, at `flipped`.
     """
-
-    make_units: Any
-    split_slow_rows: Any
-
-
-def panel_splits(side: Side) -> PanelSplits:
     it = facts(side)
     WIDE, SUMS, LOWER = it.wide, it.sums, it.lower
     COUNT, LOSS = side.slices, side.loss
@@ -132,7 +227,7 @@ def panel_splits(side: Side) -> PanelSplits:
                     for p in range(1, SUMS):
                         left[plane * p + at + i] += np.float32(squares[p]) * unit - limit
 
-    return PanelSplits(device(make_units), device(split_slow_rows))
+    return device(make_units), device(split_slow_rows)
 
 
 @device
@@ -142,40 +237,13 @@ def write_row(scales, flags, row, word, flag):
     flags[row] = flag
 
 
-class ThreadScan(NamedTuple):
+def thread_scan(side: Side, held: bool) -> tuple[Any, Any, Any]:
     """Device functions by which a thread finds, of four rows, the largest magnitude as bits, how
     fine they are, and the sum of squares. `clear` comes before anything is scanned; `scan` takes
     what the thread holds; `publish` writes what it has found to its slots of shared memory.
+
+    held: whether a thread still holds what it has scanned when it publishes it.
     """
-
-    clear: Any
-    scan: Any
-    publish: Any
-
-
-class Reductions(NamedTuple):
-    """Device functions that reduce `count` values, `between` apart, to the largest magnitude, the
-    finest, or the sum of squares.
-    """
-
-    reduce_tops: Any
-    reduce_fines: Any
-    reduce_powers: Any
-
-
-class RunScans(NamedTuple):
-    """Device functions that find the same of runs. `scan_run` scans one by a block's threads;
-    `store_run` reduces what they found and leaves it in memory; `load_runs` reduces what all blocks
-    left, a share of it by each thread.
-    """
-
-    scan_run: Any
-    store_run: Any
-    load_runs: Any
-
-
-def thread_scan(side: Side, held: bool) -> ThreadScan:
-    """held: whether a thread still holds what it has scanned when it publishes it."""
     HOLDS = held
     it = facts(side)
     BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
@@ -235,10 +303,13 @@ def thread_scan(side: Side, held: bool) -> ThreadScan:
                             at += threads * stride
                     fines[slot + i] = fine
 
-    return ThreadScan(device(clear), device(scan), device(publish))
+    return device(clear), device(scan), device(publish)
 
 
-def reductions(side: Side) -> Reductions:
+def reductions(side: Side) -> tuple[Any, Any, Any]:
+    """Device functions that reduce `count` values, `between` apart, to the largest magnitude, the
+    finest, or the sum of squares.
+    """
     BITS = facts(side).bits
 
     def reduce_tops(tops, first, between, count):
@@ -260,11 +331,14 @@ def reductions(side: Side) -> Reductions:
             power += powers[first + i * between]
         return power
 
-    return Reductions(device(reduce_tops), device(reduce_fines), device(reduce_powers))
+    return device(reduce_tops), device(reduce_fines), device(reduce_powers)
 
 
-def run_scans(side: Side, threads: int) -> RunScans:
-    """The functions for blocks of so many threads."""
+def run_scans(side: Side, threads: int) -> tuple[Any, Any, Any]:
+    """Device functions, for blocks of so many threads, that find the same of runs. `scan_run` scans
+    one by a block's threads; `store_run` reduces what they found and leaves it in memory;
+    `load_runs` reduces what all blocks left, a share of it by each thread.
+    """
     it = facts(side)
     BITS, SUMS, FINENESS, GROUPS = it.bits, it.sums, side.fineness, threads // PANEL
     clear, scan, publish = thread_scan(side, False)
@@ -310,4 +384,4 @@ def run_scans(side: Side, threads: int) -> RunScans:
                 power += powers[first + run * PANEL]
         return top, fine, power
 
-    return RunScans(device(scan_run), device(store_run), device(load_runs))
+    return device(scan_run), device(store_run), device(load_runs)
