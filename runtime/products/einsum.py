@@ -16,7 +16,7 @@ from numpy import ndarray
 from mixpert_py.runtime.api import carry_out, in_force
 from mixpert_py.runtime.arrays import PRECISION, AnyArray, are_whole, is_wide, name_of
 from mixpert_py.runtime.backends import is_on_gpu
-from mixpert_py.runtime.context import current, passes
+from mixpert_py.runtime.context import Context, current, innermost, passes
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.products.contraction import Pair, Step, Sum, contraction, expand, path, read
 from mixpert_py.runtime.products.rearranged import (
@@ -26,11 +26,13 @@ from mixpert_py.runtime.products.rearranged import (
     is_replaced,
     not_rearranged,
 )
-from mixpert_py.runtime.program_frames import trimmed
+from mixpert_py.runtime.program_frames import pass_over, trim, trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Native, Own, Settings, is_dask
 from mixpert_py.runtime.select import are_integers
 from mixpert_py.runtime.signatures import (
+    NATIVE,
+    device_of,
     is_native,
     keep_native,
     signature_of,
@@ -64,7 +66,6 @@ class Problem(NamedTuple):
         return work(self.terms) >= MIN_LOOP + STEPS_GAIN * in_steps
 
 
-@trimmed
 def einsum(
     *operands: object,
     scheme: str | None = None,
@@ -81,18 +82,38 @@ def einsum(
     contracted in pairs, in the order of np.einsum_path, if a scheme is in force for the site: each
     pair is then a call of the site. Other arguments, result and errors as in `matmul`.
     """
-    is_free = scheme is None and backend is None
-    if is_free and are_small(operands, MIN_IN_EINSUM) and passes(site):
-        return native(*operands, **options)
-    context, signature = current(), None
-    is_free = is_free and block is None and not options and context.trace is None
-    if is_free and operands and type(operands[0]) is str:
-        signature = signature_of_contraction(site, native, operands[0], operands[1:])
-        if is_native(context, signature):
-            return native(*operands)
+    try:
+        context, signature = innermost.get().context, None
+        is_free = scheme is None and backend is None
+        is_plain = is_free and block is None and not options and context.trace is None
+        # A stack on a GPU is never small: what is known of it is asked first.
+        last: Any = operands[-1] if operands else None
+        is_stack = is_plain and type(last) in device_of and last.ndim > 2
+        if is_free and not is_stack and are_small(operands, MIN_IN_EINSUM) and passes(site):
+            return native(*operands, **options)
+        if is_plain and operands and type(operands[0]) is str:
+            signature = signature_of_contraction(site, native, operands[0], operands[1:])
+            if context.known.get(signature) is NATIVE:
+                return native(*operands)
+        settings = Settings(scheme, block, backend, site)
+        return _einsum(operands, options, native, settings, context, signature)
+    except BaseException as error:  # `trimmed` would be one more call
+        trim(error)
+        raise
+
+
+def _einsum(
+    operands: Sequence[object],
+    options: dict[str, Any],
+    native: Native,
+    settings: Settings,
+    context: Context,
+    signature: object,
+) -> Any:
+    """As `einsum`, of a call that is not known to be native."""
     if is_replaced(native, *operands):
         return native(*operands, **options)
-    settings = in_force(Settings(scheme, block, backend, site), context)
+    settings = in_force(settings, context)
     if is_dask(*operands):
         from mixpert_py.runtime.products import dask_array
 
@@ -115,7 +136,7 @@ def einsum(
         if stays_native and signature is not None:
             keep_native(context, signature)
             return native(*operands)
-        trace = current().trace
+        trace, site = current().trace, settings.site
         if trace is not None and site in trace.keep and 0 not in result.shape:
             trace.keep_result(site, on_host(result))  # the result of all steps, not of the last
         return _as_wanted(result, options)
@@ -125,6 +146,9 @@ def einsum(
     if isinstance(found, Reason):
         keep_native(context, signature)
     return carry_out(not_rearranged(whole, *_examples(operands), reason), settings)[0]
+
+
+pass_over(einsum, _einsum)
 
 
 def _examples(operands: Sequence[object]) -> tuple[object, object]:
