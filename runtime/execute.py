@@ -54,7 +54,8 @@ def execute(
     if value is NATIVE:
         return None
     if value is not None and (call.out is None or takes_result_on_device(call.out, call)):
-        return Product(_into(call.out, value), choice.scheme or "faithful")
+        scheme = getattr(known, "scheme", choice.scheme or "faithful")  # of prepared launches
+        return Product(_into(call.out, value), scheme)
     selection = resolve_scheme(call, settings, choice, context, traced=traced)
     if signature is not None:  # anew: how to ask these arrays for their device may just be known
         signature = signature_of(call, settings, takes_tensors(call))
@@ -62,6 +63,7 @@ def execute(
         if selection.known is not None and signature is not None:
             keep(context, signature, selection.known)
         return selection.reason
+    guard = None if selection.request.scheme == "exact" else guard  # which lowers nothing
     if signature is not None and selection.library is not None:
         value = _by_prepared(selection, call, context, signature, guard)
         if value is not None and value is not NATIVE:
@@ -78,7 +80,7 @@ def execute(
             _rest(call, settings, context, signature)
         return product if selection.is_chosen or product in REPORTED else None
     out = selection.request.out
-    if guard is not None and product.scheme != "exact":
+    if guard is not None:
         is_fine = True
         # Once the product lies where an operand was, no native one can be made.
         is_apart_ = type(out) is np.ndarray and is_apart(out, call.a, call.b)

@@ -46,7 +46,7 @@ MEANING: Mapping[str, str] = {
     Reason.SUBCLASS: "An operand's class may multiply in its own way, as np.matrix does.",
     Reason.SPARSE: "Sparse matrices are multiplied by their own library.",
     Reason.SCALAR: "An operand is a number: nothing is summed.",
-    Reason.INTEGER: "Integers on a GPU, and integers times floats, are multiplied as before.",
+    Reason.INTEGER: "On a GPU, only matrices of CuPy's integers take a scheme.",
     Reason.NO_INTEGERS: "`exact` is for products of integers and booleans.",
     Reason.DTYPE: "Schemes are for float32, float64, complex64 and complex128.",
     Reason.SHAPE: "The program's own product decides about such shapes, or raises.",

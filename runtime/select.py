@@ -13,6 +13,7 @@ from mixpert_py.runtime.arrays import (
     PRECISION,
     AnyArray,
     GpuArray,
+    are_whole,
     default_scheme,
     name_of,
 )
@@ -26,7 +27,7 @@ from mixpert_py.runtime.backends import (
 )
 from mixpert_py.runtime.context import Choice, Context
 from mixpert_py.runtime.gpu import device, foreign
-from mixpert_py.runtime.kernels import has_kernels
+from mixpert_py.runtime.kernels import HOPPER, has_kernels
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.reference import emulation
 from mixpert_py.runtime.request import (
@@ -312,6 +313,8 @@ def scheme_on_device(
     compiler asks before there are arrays.
     """
     dtypes, is_default, out = _dtypes(call), chosen is None, call.destination
+    if placement.library == "cupy" and are_whole(*dtypes):
+        return _integers_on_device(call, placement)
     scheme = chosen or default_scheme(*dtypes)
     if scheme is None:
         return Reason.DTYPE
@@ -350,6 +353,23 @@ def scheme_on_device(
     if not is_free:
         return scheme
     return worth.why_not_on_device(call, scheme, found.name, by_default=is_default) or scheme
+
+
+def _integers_on_device(call: Call, placement: foreign.Placement) -> str | Reason:
+    """`exact` for matrices of CuPy's integers, whatever scheme is chosen; or why not."""
+    shape, dtype = call.shape(), np.result_type(*_dtypes(call))
+    if isinstance(shape, Reason):
+        return shape
+    if dtype.kind not in "iu" or not call.a.ndim == call.b.ndim == 2:
+        return Reason.INTEGER
+    if call.destination is not None and not takes_result_on_device(call.destination, call):
+        return Reason.OUT
+    if not worth.integers_gain(shape, dtype):
+        return Reason.TOO_SMALL
+    found = device.find(placement.device)
+    if isinstance(found, device.Absent):
+        return found.reason
+    return "exact" if found.capability == HOPPER else Reason.NO_KERNEL
 
 
 def takes_tensors(call: Call) -> bool:

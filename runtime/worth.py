@@ -96,6 +96,12 @@ MIN_LOOP: Final = 1 << 20
 STEPS_GAIN: Final = 4
 LAST_INTEGER: Final = np.dtype(np.ulonglong).num  # `num` of booleans and integers goes up to this
 
+# Multiplications, and K by bytes of the result, from which a GPU makes CuPy's integers of digits; K
+# from which sums of four products of digits for each of K may not be below 2^31.
+MIN_DIGITS: Final = 1 << 20
+MIN_K_OF_DIGITS: Final = {1: 256, 2: 256, 4: 256, 8: 512}
+TOO_LONG_FOR_DIGITS: Final = 1 << 15
+
 # Multiplications from which a GPU makes `faithful` of fp16x3, and watches whether operands stay in
 # its slices (see `gpu.guard`). Below, that gains nothing over the wider scheme: 32 and 34 µs at
 # 1024³ on an H200, 72 and 107 at 1536³; and where rows leave, 53 and 34 µs.
@@ -138,6 +144,13 @@ def is_small(a: Any, b: Any) -> bool:
     if type(a) is type(b) is ndarray:
         return a.size < MIN_ELEMENTS_TO_MOVE and not may_be_exact(a, b)
     return is_small_on_device(a) and is_small_on_device(b)
+
+
+def integers_gain(shape: Shape, dtype: "np.dtype[Any]") -> bool:
+    """Whether INT8 tensor cores make a product of CuPy's integers sooner than CuPy's own loop."""
+    m, k, n = shape
+    holds = dtype.itemsize < 8 or k < TOO_LONG_FOR_DIGITS
+    return holds and m * k * n >= MIN_DIGITS and k >= MIN_K_OF_DIGITS[dtype.itemsize]
 
 
 def may_be_exact(a: Array, b: Array) -> bool:

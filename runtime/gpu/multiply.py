@@ -12,7 +12,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import complex_product
 from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.complex_product import is_complex, widened
-from mixpert_py.runtime.gpu import slices, tiny
+from mixpert_py.runtime.gpu import integers, slices, tiny
 from mixpert_py.runtime.gpu.device import makes, state_of, states
 from mixpert_py.runtime.gpu.guard import outlier_guard, safe
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct
@@ -78,6 +78,8 @@ def multiply(
     packed = request.right
     if request.scheme == "float64":
         return _attempt(a, "float64", _in_float64, xp, request)
+    if request.scheme == "exact":
+        return _attempt(a, "exact", integers.multiply, request, stream)
     scheme = packed.scheme if packed else part or emulation_of(request.scheme, request.block)
     device = a.data.device_id
     if not makes(scheme, device):

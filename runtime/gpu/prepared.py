@@ -46,7 +46,7 @@ MOST_PRODUCTS = 1024  # signatures, in the whole process
 MOST_LAYOUTS = 16  # of one signature: if strides do not repeat by then, more are of no use
 ALIGNED = VECTOR - 1  # the bits of an address on which kernels depend
 START = ~ALIGNED
-REAL = "fd"
+REAL_OR_INTEGERS = "fdbBhHiIlLqQ"
 MOST_KEPT = 1 << 26  # bytes of a workspace that is kept: to allocate it takes as long as to launch
 
 # Strides of both operands, and the bits of their addresses that matter.
@@ -310,8 +310,8 @@ def _replay(request: Request, row: int = 0) -> Replay | None:
 
 
 def _is_recordable(x: GpuArray) -> bool:
-    """Whether kernels can read an operand, or a copy of it: it is real and not empty."""
-    return x.dtype.char in REAL and 0 not in x.shape
+    """Whether kernels can read an operand, or a copy of it: it is not complex, and not empty."""
+    return x.dtype.char in REAL_OR_INTEGERS and 0 not in x.shape
 
 
 def layout(x: GpuArray) -> Layout:

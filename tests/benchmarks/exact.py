@@ -1,4 +1,4 @@
-"""Products of integers and booleans beside NumPy's own, with the same bits."""
+"""Products of integers and booleans beside NumPy's own, or CuPy's, with the same bits."""
 
 import operator
 import os
@@ -17,7 +17,8 @@ from tests.benchmarks import exact_bits, machine
 from tests.benchmarks.machine import table
 from tests.benchmarks.timing import in_turn, summary
 
-SIZES = (128, 256, 512)
+SIZES, ON_GPU_SIZES = (128, 256, 512), (512, 1024, 2048, 4096)
+BURST = 10  # calls on a GPU, after which the host waits
 ROUNDS = 3
 SHORT = 20e-6  # seconds of NumPy's product, below which a sweep does not judge
 MOST_WORK = 1 << 28  # multiplications of a random product
@@ -43,6 +44,14 @@ ROWS = (
     Row("bool, 1 % true", "bool", 1),
     Row("`einsum` of int64", "int64", 100, is_einsum=True),
 )
+ON_GPU = (
+    Row("int32 in ±1000", "int32", 1000),
+    Row("int32, all bits", "int32", 2**31 - 1),
+    Row("int64 in ±1000", "int64", 1000),
+    Row("int64, all bits", "int64", 2**63 - 1),
+    Row("int16", "int16", 2**15 - 1),
+    Row("uint8", "uint8", 2**8 - 1),
+)
 
 
 def operands(row: Row, n: int) -> tuple[Any, Any]:
@@ -55,42 +64,52 @@ def operands(row: Row, n: int) -> tuple[Any, Any]:
     return a, b
 
 
-def measure(sizes: tuple[int, ...], say: Callable[[str], None]) -> list[Record]:
-    """A row for each kind and size: the median seconds of NumPy, and how often ours fit in them."""
+def measure(say: Callable[[str], None], cupy: Any = None) -> list[Record]:
+    """A row for each kind and size: the median seconds of NumPy, or CuPy, and how often ours fit in
+    them.
+    """
     found = []
-    for row in ROWS:
-        for n in sizes:
-            a, b = operands(row, n)
+    for row in ROWS if cupy is None else ON_GPU:
+        for n in SIZES if cupy is None else ON_GPU_SIZES:
+            a, b = operands(row, n) if cupy is None else map(cupy.asarray, operands(row, n))
             calls: dict[str, Callable[[], Any]] = {
-                "NumPy": partial(operator.matmul, a, b),
+                "native": partial(operator.matmul, a, b),
                 "exact": partial(matmul, a, b, site="exact"),
             }
             if row.is_einsum:
                 calls = {
-                    "NumPy": partial(np.einsum, MULTIPLIED, a, b),
+                    "native": partial(np.einsum, MULTIPLIED, a, b),
                     "exact": partial(einsum, MULTIPLIED, a, b, site="exact"),
                 }
-            same = np.array_equal(calls["NumPy"](), calls["exact"]())
+            same = bool((calls["native"]() == calls["exact"]()).all())
+            if cupy is not None:
+                calls = {name: partial(burst, cupy, call) for name, call in calls.items()}
             times = in_turn(calls, ROUNDS)
             native, ours = (summary(times[name])["median"] for name in calls)
-            found.append(
-                {"name": row.name, "n": n, "numpy": native, "gain": native / ours, "same": same}
-            )
-            say(f"{row.name:26} {n:5} {1e3 * native:10.2f} ms {native / ours:7.2f}× {same}")
+            gain = native / ours
+            native /= 1 if cupy is None else BURST
+            found.append({"name": row.name, "n": n, "native": native, "gain": gain, "same": same})
+            say(f"{row.name:26} {n:5} {1e3 * native:10.2f} ms {gain:7.2f}× {same}")
     return found
 
 
+def burst(cupy: Any, call: Callable[[], Any]) -> None:
+    for _ in range(BURST):
+        call()
+    cupy.cuda.get_current_stream().synchronize()
+
+
 def markdown(result: Record) -> str:
-    """Times as fast as NumPy, by size; a row for each kind of operands."""
+    """Times as fast as NumPy, or CuPy, by size; a row for each kind of operands."""
     rows = result["rows"]
     sizes = sorted({row["n"] for row in rows})
     gains = {(row["name"], row["n"]): row["gain"] for row in rows}
-    lines = [[row.name, *(f"{gains[row.name, n]:.3g}×" for n in sizes)] for row in ROWS]
-    facts = result["machine"]
-    return (
-        f"{table(['', *(f'{n}³' for n in sizes)], lines)}\n\n"
-        f"BLAS threads: {result['threads']}. {facts['cpu']}, {facts['date']}.\n"
-    )
+    names = dict.fromkeys(row["name"] for row in rows)
+    lines = [[name, *(f"{gains[name, n]:.3g}×" for n in sizes)] for name in names]
+    facts, threads = result["machine"], result["threads"]
+    where = f"BLAS threads: {threads}. {facts['cpu']}, {facts['date']}."
+    where = machine.text(facts) if "device" in facts else where
+    return f"{table(['', *(f'{n}³' for n in sizes)], lines)}\n\n{where}\n"
 
 
 def drawn(rng: np.random.Generator) -> tuple[Any, Any]:
@@ -147,11 +166,14 @@ def sweep(count: int, say: Callable[[str], None]) -> None:
 
 @click.command()
 @click.option("--sweep", "count", type=int, metavar="N", help="N random products instead.")
+@click.option("--gpu", is_flag=True, help="CuPy's integers instead.")
 @click.option("--bits", type=int, metavar="N", help="Check the bits of N random products instead.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the products of --bits.")
 @click.option("--jobs", type=int, default=2, show_default=True, help="Processes for --bits.")
 @machine.save_option
-def command(count: int | None, bits: int | None, seed: int, jobs: int, save: bool) -> None:
+def command(
+    count: int | None, gpu: bool, bits: int | None, seed: int, jobs: int, save: bool
+) -> None:
     """Products of integers and booleans beside NumPy's own."""
     if count:
         sweep(count, click.echo)
@@ -160,9 +182,10 @@ def command(count: int | None, bits: int | None, seed: int, jobs: int, save: boo
             machine.finish("exact-bits", found, save, exact_bits.sentence)
     else:
         threads = os.environ.get("OPENBLAS_NUM_THREADS", "all")
-        rows = measure(SIZES, click.echo)
-        result = {"machine": machine.machine(), "threads": threads, "rows": rows}
-        machine.finish("exact", result, save, markdown)
+        facts = machine.facts_of_gpu() if gpu else machine.machine()
+        rows = measure(click.echo, machine.gpu() if gpu else None)
+        result = {"machine": facts, "threads": threads, "rows": rows}
+        machine.finish("exact-gpu" if gpu else "exact", result, save, markdown)
 
 
 if __name__ == "__main__":

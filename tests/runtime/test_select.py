@@ -60,7 +60,7 @@ def ran(*operands: Any, **given: Any) -> tuple[str, Reason | None]:
         ("ff", EDGE - 1, "float64", ("float64", None)),
         ("dd", EDGE - 1, "float64", ("float64", None)),
         ("ff", EDGE, "native", ("native", None)),
-        ("ii", EDGE, "int8x6", ("native", Reason.INTEGER)),
+        ("ii", EDGE, "int8x6", ("native", Reason.TOO_SMALL)),
         ("FF", EDGE, None, ("faithful", None)),
         ("Ff", EDGE, None, ("faithful", None)),
         ("DD", EDGE, None, ("native", None)),

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -24,13 +25,25 @@ using std::min;
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __shared__ static
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 
 struct uint2 {
     unsigned x, y;
 };
 struct uint4 {
     unsigned x, y, z, w;
+};
+struct char2 {
+    signed char x, y;
+};
+struct short2 {
+    short x, y;
+};
+struct int2 {
+    int x, y;
+};
+struct longlong2 {
+    long long x, y;
 };
 struct float2 {
     float x, y;
@@ -48,7 +61,7 @@ struct Dimension {
 static Dimension threadIdx, blockIdx, blockDim, gridDim;
 static std::vector<unsigned char> dynamic_shared;
 
-enum State { RUNS, WAITS_FOR_WARP, WAITS_FOR_BLOCK, HAS_ENDED };
+enum State { RUNS, WAITS_FOR_WARP, WAITS_FOR_BLOCK, WAITS_AT_BARRIER, HAS_ENDED };
 constexpr size_t STACK = 256 * 1024;  // bytes
 struct Copy {
     unsigned to;
@@ -116,6 +129,15 @@ static unsigned __reduce_max_sync(unsigned, unsigned word) {
     wait_for_warp();
     return largest;
 }
+static unsigned __reduce_or_sync(unsigned, unsigned word) {
+    Warp &warp = warps[threadIdx.x / 32];
+    warp.words[threadIdx.x % 32] = word;
+    wait_for_warp();
+    unsigned all = 0;
+    for (unsigned other : warp.words) all |= other;
+    wait_for_warp();
+    return all;
+}
 static double __shfl_xor_sync(unsigned, double number, int apart) {
     Warp &warp = warps[threadIdx.x / 32];
     warp.numbers[threadIdx.x % 32] = number;
@@ -123,6 +145,53 @@ static double __shfl_xor_sync(unsigned, double number, int apart) {
     double found = warp.numbers[threadIdx.x % 32 ^ apart];
     wait_for_warp();
     return found;
+}
+
+static int __shfl_sync(unsigned, int number, int from) {
+    Warp &warp = warps[threadIdx.x / 32];
+    warp.words[threadIdx.x % 32] = (unsigned)number;
+    wait_for_warp();
+    const int found = (int)warp.words[from];
+    wait_for_warp();
+    return found;
+}
+
+// Barriers of Hopper's, by their addresses: a phase ends with its last arrival and its last byte.
+struct Barrier {
+    int arrivals, pending, bytes, phase;
+};
+static std::map<unsigned, Barrier> barriers_at;
+static bool any_arrived;  // since threads were last let on
+static void make_barrier(unsigned barrier, int arrivals) {
+    barriers_at[barrier] = {arrivals, arrivals, 0, 0};
+}
+static void arrive_at(unsigned barrier, int arrivals, int bytes) {
+    Barrier &one = barriers_at.at(barrier);
+    one.pending -= arrivals, one.bytes += bytes, any_arrived = true;
+    if (one.pending == 0 && one.bytes == 0) one.pending = one.arrivals, one.phase ^= 1;
+}
+static void wait_at(unsigned barrier, int parity) {
+    while (barriers_at.at(barrier).phase == parity) wait_for(WAITS_AT_BARRIER);
+}
+static void copy_bulk(unsigned to, const void *from, int bytes, unsigned barrier) {
+    memcpy(&dynamic_shared.at(to), from, bytes);
+    arrive_at(barrier, 0, -bytes);
+}
+// wgmma of 64 rows and 32 bytes of K, of signed bytes that lie in 64-byte rows, swizzled. Each thread
+// makes its own sums: in each 8 columns two neighbours of a row, then of the row 8 below.
+static void multiply_in_group(int *sum, int count, unsigned a, unsigned b) {
+    const int thread = threadIdx.x % 128;
+    const unsigned half = a / 32 % 2;
+    auto byte = [&](unsigned from, int row, int k) {
+        const unsigned chunk = (half * 2 + k / 16) ^ (row >> 1 & 3);
+        return (int)(int8_t)dynamic_shared.at(from / 64 * 64 + row * 64 + chunk * 16 + k % 16);
+    };
+    for (int i = 0; i < count; i++) {
+        const int row = thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8;
+        const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+        for (int k = 0; k < 32; k++)
+            sum[i] = (int)((unsigned)sum[i] + (unsigned)(byte(a, row, k) * byte(b, column, k)));
+    }
 }
 
 // Copies of 16 bytes into dynamic shared memory, which arrive as late as they may.
@@ -218,6 +287,7 @@ static double __ddiv_rn(double x, double y) { return x / y; }
 static void atomicMin(unsigned long long *place, unsigned long long word) {
     if (word < *place) *place = word;
 }
+static void atomicMax(int *place, int word) { *place = max(*place, word); }
 static double __fma_rn(double x, double y, double z) { return fma(x, y, z); }
 static float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
 
@@ -239,6 +309,15 @@ static void run_warp(int first, int last, int round) {
     } while (released(first, last, WAITS_FOR_WARP));
 }
 
+// Lets threads that wait run on: for the block if all do, or at barriers if anything has arrived.
+static bool goes_on(int threads) {
+    bool any = released(0, threads, WAITS_FOR_BLOCK);
+    for (int i = 0; any_arrived && i < threads; i++)
+        if (all_threads[i].state == WAITS_AT_BARRIER) all_threads[i].state = RUNS, any = true;
+    any_arrived = false;
+    return any;
+}
+
 template <typename Kernel, typename... Arguments>
 static void launch(int grid, int threads, int shared, Kernel kernel, Arguments... arguments) {
     dynamic_shared.assign(shared + 1, 0xff);
@@ -258,7 +337,7 @@ static void launch(int grid, int threads, int shared, Kernel kernel, Arguments..
             thread.groups.assign(1, {});
         }
         bool any = true;
-        for (int round = block; any; any = released(0, threads, WAITS_FOR_BLOCK), round++) {
+        for (int round = block; any; any = goes_on(threads), round++) {
             for (int i = 0; i < threads; i += 32) {
                 const int first = round % 2 ? (threads - 1 - i) / 32 * 32 : i;
                 run_warp(first, min(first + 32, threads), round);

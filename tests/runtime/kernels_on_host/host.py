@@ -13,7 +13,37 @@ from mixpert_py.runtime.kernels.compile import source_text
 
 HEADER = Path(__file__).with_name("cuda.h")
 # What is written in PTX, and what does the same here.
+# Of Hopper's instructions, whole functions: what begins them, and what they do here.
+BODIES = {
+    "void multiply(Sum (&d)[REGISTERS], const u32 (&a)[4], u64 b, int keep)": "",
+    "void multiply(Sum (&d)[REGISTERS], u64 a, u64 b, int keep)": "",
+    "void load_fragment(u32 (&f)[4], u32 address)": "",
+    "u64 describe(u32 address)": "return address;",
+    "void wait(u32 barrier, int parity)": "wait_at(barrier, parity);",
+    "void release(u32 barrier)": "arrive_at(barrier, 1, 0);",
+    "void expect(u32 barrier, int bytes)": "arrive_at(barrier, 1, bytes);",
+    "void copy(u32 to, const unsigned char *from, int bytes, u32 barrier)": (
+        "copy_bulk(to, from, bytes, barrier);"
+    ),
+    "void multiply_bytes(Sum (&d)[REGISTERS], u64 a, u64 b)": (
+        "multiply_in_group(d, REGISTERS, a, b);"
+    ),
+}
 REPLACED = (
+    *(
+        (re.escape(f"{begin} {{") + r".*?\n}", f"{begin} {{ {body} }}")
+        for begin, body in BODIES.items()
+    ),
+    (r'asm volatile\("(wgmma|setmaxnreg|fence)[^;]*;"[^;]*;', ""),
+    (
+        r'asm volatile\("mbarrier\.init[^;]*;" ::"r"\(([^)]*)\)\);',
+        r"make_barrier(\1, 1);",
+    ),
+    (
+        r'asm volatile\("mbarrier\.init[^;]*;" ::"r"\(([^)]*)\),\s*"r"\(([^)]*)\)\);',
+        r"make_barrier(\1, \2);",
+    ),
+    (r"\(u32\)__cvta_generic_to_shared\(barriers\)", "1 << 24"),
     (r'asm volatile\("griddepcontrol[^;]*;"[^;]*;', ""),
     (r'asm\("cvt\.f64\.f32[^;]*;" : "=d"\(found\) : "f"\(x\)\);', "found = x;"),
     (r'asm\("cvt\.rn\.f32\.f64[^;]*;" : "=f"\(value\) : "d"\(x\)\);', "value = (float)x;"),
@@ -59,12 +89,15 @@ class HostKernel:
 
 
 def kernels(
-    file: str, definitions: tuple[tuple[str, int | str], ...], path: Path
+    file: str,
+    definitions: tuple[tuple[str, int | str], ...],
+    path: Path,
+    optimized: str = "-O0",
 ) -> dict[str, HostKernel]:
     """All kernels of a file of CUDA C++, by name."""
     source = source_text(file, definitions)
     for pattern, replacement in REPLACED:
-        source = re.sub(pattern, replacement, source)
+        source = re.sub(pattern, replacement, source, flags=re.DOTALL)
     assert "asm" not in source
     found = re.findall(r'extern "C" __global__ void[^{]*?\n?(\w+)\(([^)]*)\) \{', source)
     for name, parameters in found:
@@ -76,7 +109,7 @@ def kernels(
         cast = ", ".join(f"({kind})a{i}" if kind else f"a{i}" for i, kind in enumerate(kinds))
         source += f'extern "C" void run_{name}(int grid, int threads, int shared, {given}) '
         source += f"{{ launch(grid, threads, shared, {name}, {cast}); }}\n"
-    loaded = library(source, path)
+    loaded = library(source, path, optimized)
     return {name: HostKernel(getattr(loaded, f"run_{name}")) for name, _ in found}
 
 
