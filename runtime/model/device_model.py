@@ -81,7 +81,7 @@ class Rates(Record, frozen=True):
     """Operations/s of the whole chip with its operands resident, by the best instruction it has.
 
     int8 to tf32: tensor cores, added in INT32 and FP32; float32: CUDA cores; float64: whatever is
-    fastest. Measured in some milliseconds, before a limit on power lowers the clock.
+    fastest. `mixpert probe` takes those of the quickest kernels, and of the vendor's library.
     """
 
     int8: Quantity | None = None

@@ -2,9 +2,9 @@
 
 import pytest
 
+from mixpert_py.runtime.probes import memory, resources
 from mixpert_py.runtime.probes.gpu import Gpu
 from mixpert_py.runtime.probes.products import transfer
-from mixpert_py.runtime.probes.resources import memory, resources
 
 pytestmark = pytest.mark.gpu
 
