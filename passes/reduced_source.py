@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from mixpert_py.passes.scopes import Scope, Scopes
 from mixpert_py.passes.source import Source
 
-INDENT = re.compile(r"[ \t\f]*")
 LINE_END = re.compile(r"[ \t\f]*;?[ \t\f]*(?:#[^\r\n]*)?(?=[\r\n]|\Z)")
 BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 
@@ -112,15 +111,5 @@ class _Reducer:
         return None if has_star else _Omission(start, end, names)
 
     def _first_at_sign(self, decorators: Sequence[ast.expr]) -> int:
-        """The offset of the `@` of the first decorator.
-
-        The decorator's expression may begin on a later line than the `@`, as in `@(` and a newline.
-        Only brackets and comments can stand between them, and no line of those begins with `@`.
-        """
-        line = decorators[0].lineno
-        while True:
-            indent = INDENT.match(self.source.text, self.source.line_starts[line - 1])
-            assert indent is not None
-            if self.source.text.startswith("@", indent.end()):
-                return indent.end()
-            line -= 1
+        """The offset of the `@` of the first decorator; brackets may stand after it."""
+        return self.source.text.rfind("@", 0, self.source.span(decorators[0])[0])

@@ -13,7 +13,7 @@ from mixpert_py.passes.source import decode
 SHORTENED = [
     ("function", "def f(x):\n    y = 1\n    return y\na @ b\n", 'f = """\n\n"""\na @ b\n'),
     ("decorators", "@d\n@e(\n1)\ndef f(): return 1 # c\na @ b", 'f = """\n\n\n"""\na @ b'),
-    ("method in brackets", "class C:\n  @( # @\n  d)\n  def f(s): x\n  a @ b",
+    ("method in brackets", "class C:\n  @( # d\n  d)\n  def f(s): x\n  a @ b",
      'class C:\n  f = """\n\n"""\n  a @ b'),
     ("method", "class C:\n\tdef f(s):\n\t\tx\n\ta @ b", 'class C:\n\tf = """\n"""\n\ta @ b'),
     ("branch", "if x:\n  def f():\n    pass\nelse: a @ b", 'if x:\n  f = """\n"""\nelse: a @ b'),
