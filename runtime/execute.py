@@ -83,8 +83,8 @@ def execute(
     if guard is not None:
         is_fine = True
         # Once the product lies where an operand was, no native one can be made.
-        is_apart_ = type(out) is np.ndarray and is_apart(out, call.a, call.b)
-        is_final = product.value is out and not is_apart_
+        native_fits = type(out) is np.ndarray and is_apart(out, call.a, call.b)
+        is_final = product.value is out and not native_fits
         if not traced and type(product.value) is not np.ndarray:
             is_fine = guard.watch(call.a, call.b, product.value)
         elif not is_final:

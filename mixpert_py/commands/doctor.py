@@ -46,7 +46,7 @@ def doctor(as_json: bool) -> int:
 
 
 def examine() -> dict[str, str]:
-    """What was found on this machine, by its subject; MISSING for what must be there.
+    """Return what was found on this machine, by subject: MISSING for a package that is required.
 
     Imports NumPy, and beside a GPU CuPy and PyTorch; runs nothing of the user's.
     """
@@ -97,7 +97,7 @@ def _what_runs(gpu: "Device | Absent") -> dict[str, str]:
 
 
 SEEN = 1024  # edge of the products that show their arithmetic; libraries emulate no small ones
-RANGE = 2.0**-40  # of a row: fixed-point slices of float64 numbers lose what is so much smaller
+SMALL = 2.0**-40  # of the largest entry of a row: fixed-point emulations of FP64 lose so small ones
 
 
 def _native_arithmetic(gpu: "Device | Absent") -> dict[str, str]:
@@ -124,14 +124,14 @@ def arithmetic_of(multiply: "Callable[[Array, Array], Array]", dtype: str, edge:
 
     x, y = (1 + np.random.default_rng(0).random((2, edge))).astype(dtype)
     error = 0.0
-    for scale in (1.0, RANGE):
+    for scale in (1.0, SMALL):
         a, b = np.zeros((2, edge, edge), dtype)
         a[:, 0], a[:, 1], b[0] = x * x.dtype.type(scale), 1, y
         try:
-            found = np.asarray(multiply(a, b), np.float64)
+            product = np.asarray(multiply(a, b), np.float64)
         except Exception as error_of_library:  # whatever is wrong there must not end it here
             return f"unknown: {one_line(error_of_library)}"
-        error = max(error, float(np.max(np.abs(found / np.outer(a[:, 0], y) - 1))))
+        error = max(error, float(np.max(np.abs(product / np.outer(a[:, 0], y) - 1))))
     if error == 0:
         return {"float32": "FP32", "float64": "FP64"}[dtype]
     if dtype == "float64":
@@ -145,15 +145,15 @@ def arithmetic_of(multiply: "Callable[[Array, Array], Array]", dtype: str, edge:
 def _by_cupy(a: "Array", b: "Array") -> "Array":
     import cupy
 
-    found: Array = (cupy.asarray(a) @ cupy.asarray(b)).get()
-    return found
+    product: Array = (cupy.asarray(a) @ cupy.asarray(b)).get()
+    return product
 
 
 def _by_torch(a: "Array", b: "Array") -> "Array":
     import torch
 
-    found: Array = (torch.from_numpy(a).cuda() @ torch.from_numpy(b).cuda()).cpu().numpy()
-    return found
+    product: Array = (torch.from_numpy(a).cuda() @ torch.from_numpy(b).cuda()).cpu().numpy()
+    return product
 
 
 def _version(name: str) -> str | None:
@@ -165,8 +165,8 @@ def _version(name: str) -> str | None:
 
 def _first_version(distributions: tuple[str, ...]) -> str:
     """The version of the first distribution that is installed."""
-    found = (f"{_version(name)} ({name})" for name in distributions if _version(name))
-    return next(found, FOR_A_GPU)
+    installed = (f"{_version(name)} ({name})" for name in distributions if _version(name))
+    return next(installed, FOR_A_GPU)
 
 
 def _blas() -> str:

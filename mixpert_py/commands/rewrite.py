@@ -62,12 +62,12 @@ class Options:
         """The files that the paths name. Raises UsageError if they are too many for the output."""
         from mixpert_py.sources import project
 
-        found = list(project.files_of_projects(self.paths, self.exclude))
-        if self.output is not None and len(found) != 1:
-            raise click.UsageError(f"-o takes one file, and {len(found)} were given")
+        files = list(project.files_of_projects(self.paths, self.exclude))
+        if self.output is not None and len(files) != 1:
+            raise click.UsageError(f"-o takes one file, and {len(files)} were given")
         if not (self.write or self.previews) and any(map(os.path.isdir, self.paths)):
             raise click.UsageError("a folder needs -w, --diff or --check")
-        return found
+        return files
 
 
 @click.command()

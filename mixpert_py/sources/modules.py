@@ -230,7 +230,7 @@ def _find(name: str, folder: str, path: Sequence[str]) -> tuple[str, str] | None
 
 
 def _is_package(name: str, folder: str, path: Sequence[str]) -> bool:
-    """Whether a package, with or without source, may be the project's own."""
+    """Whether the project's folder holds a package of this name; it need not have source."""
     spec = spec_without_imports(name, path)
     places = () if spec is None else spec.submodule_search_locations or ()
     return any(project.is_in(str(Path(place, "_")), folder) for place in places)

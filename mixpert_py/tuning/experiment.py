@@ -257,7 +257,7 @@ class Experiment:
         return replace(run, values={**run.values, **output})
 
     def _may_read_output(self, request: RunRequest) -> bool:
-        """Whether a run may be compared by what it prints: the first one shows if others are."""
+        """Whether what this run prints may be compared; the first run shows whether it is used."""
         return self.comparison.by_output or not (self._slowest or request.alone)
 
     def _judgeable(self, result: Result, values: Values, printed: str) -> ProgramRun:

@@ -206,7 +206,7 @@ class _Reader:
         return False
 
     def _is_variable(self, node: ast.AST, others: frozenset[str] = NO_NAMES) -> TypeGuard[ast.Name]:
-        """Whether a piece of code is the name of a module's variable, and none of other names."""
+        """Whether a node names a variable of the module. others: names that do not count."""
         if not isinstance(node, ast.Name) or node.id in others:
             return False
         scope = self._scopes.scope_of.get(node)

@@ -116,4 +116,7 @@ class Spelling(Protocol):
     def edits(
         self, node: ast.AST, source: Source, call: str, keywords: str, depth: int
     ) -> list[Edit]:
-        """The same as text edits. call: the runtime function's name. keywords: its own keywords."""
+        """Return the text edits that put in this call.
+
+        call: the name of the runtime function. keywords: the arguments that this function adds.
+        """
