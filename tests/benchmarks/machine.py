@@ -77,7 +77,7 @@ def text(facts: Record) -> str:
         host = f"{facts['cpu']}, {facts['cores']} cores"
         return f"A CPU ({host}), NumPy {facts['numpy']}, {facts['date']}."
     return (
-        f"One {facts['device']}, driver for CUDA {facts['driver']}, CUDA {facts['cuda']}, "
+        f"One {facts['device']}, CUDA {facts['cuda']} (driver {facts['driver']}), "
         f"cuBLAS {facts['cublas']}, CuPy {facts['cupy']}, {facts['date']}."
     )
 

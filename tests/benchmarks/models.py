@@ -81,7 +81,7 @@ def markdown(result: Record) -> str:
                 lines.append([title, words, *times, ratio, *losses])
                 title = ""
     columns = [*("model", "", "FP32", "`mixpert run`", "TF32"), "gain"]
-    columns += ["loss, FP32", "loss, `mixpert run`", "loss, TF32"]
+    columns += ["loss: FP32", "`mixpert run`", "TF32"]
     return (
         f"{table(columns, lines)}\n\nPyTorch {result['torch']}. {machine.text(result['machine'])}\n"
     )

@@ -129,9 +129,7 @@ def markdown(result: Record, docs: str = "") -> str:
             row += [f"{median(runs):.0f} ({max(runs)})", f"{took:.0f} s"]
         rows.append([*row, text])
     columns = ["program", "takes", "runs: estimate", "takes", "runs: tune", "takes", "ends in"]
-    facts = "Medians, and in brackets the most; on two cores of {cpu}, {date}.".format(
-        **result["machine"]
-    )
+    facts = "Medians (and maxima), on two cores of {cpu}, {date}.".format(**result["machine"])
     return f"{machine.table(columns, rows)}\n\n{facts}\n"
 
 
