@@ -13,7 +13,6 @@ import numpy.typing as npt
 from mixpert_py import config
 from mixpert_py.decorator import rewritten_modules
 from mixpert_py.errors import BudgetError, MixPertError, PlanError, ProgramError
-from mixpert_py.execution import outputs
 from mixpert_py.observation import observe, observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.backends import of_this_machine
@@ -180,8 +179,6 @@ def limits_of(
     }
     # Decisions that may not change are judged as such beside any other limit.
     common = Limits(None, rows).only
-    # Which numbers of an output are the same in all runs, and so compared, each check finds anew.
-    named = named and not any(map(outputs.is_output, rows))
     return Limits(common) if common and not named else Limits(None, rows)
 
 

@@ -243,14 +243,6 @@ def folder_state(folder: str) -> State | None:
     return found
 
 
-def changed_files(before: State | None, folder: str) -> list[str]:
-    """The files of a folder, relative to it, that are new or changed since that state."""
-    after = folder_state(folder)
-    if before is None or after is None:
-        return []
-    return [os.path.relpath(path, folder) for path, it in after.items() if before.get(path) != it]
-
-
 def is_small(folder: str) -> bool:
     """Whether a folder may be copied for every run."""
     found = folder_state(folder)

@@ -80,7 +80,6 @@ def establish(
     _require_numbers(experiment.program.argv[0], first)
     alone = timed and not experiment.on_gpu
     others = [experiment.native() for _ in range((PAIRED_RUNS if alone else NATIVE_RUNS) - 1)]
-    first, *others = experiment.settled([first, *others])
     spread = max(_require_steady(experiment, first, run) for run in others)
     values = reference_of(experiment, first, reference)
     natives = tuple(experiment.judged(run, values) for run in (first, *others))
@@ -140,18 +139,15 @@ def reference_of(experiment: Experiment, native: ProgramRun, reference: str) -> 
     """The values that errors are measured against: the native run's own if reference is NATIVE.
 
     Else those with every product in float64, for which another run is made if some are narrower.
-    Decisions are those of the native run in any case: a plan must not change what it decides. So is
-    what the program prints and writes, since lines of other runs need not be the same.
+    Decisions are those of the native run in any case: a plan must not change what it decides.
     """
     dtypes = {dtype for site in native.result.sites.values() for dtype in site.dtypes}
     if reference == NATIVE or dtypes.isdisjoint({"float32", "float16", "complex64"}):
         return native.values
-    comparison = experiment.comparison
-    kept = {name: native.values[name] for name in comparison.sources}
-    kept |= comparison.limits.decisions(native.values)
-    if kept.keys() == native.values.keys():
+    decisions = experiment.comparison.limits.decisions(native.values)
+    if decisions.keys() == native.values.keys():
         return native.values
-    return {**experiment.everywhere("float64").values, **kept}
+    return {**experiment.everywhere("float64").values, **decisions}
 
 
 def profiled_operator(

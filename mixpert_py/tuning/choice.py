@@ -35,9 +35,7 @@ class Choice:
 
     compared: variables, and attributes such as `model.coef_`. products: call sites whose last
     results are compared, too. steps, residuals: variables that are left out. unseen: whether the
-    program calls products of libraries, and nothing that is compared shows these. output: phrases
-    that say which numbers of the program's output are compared, where no variable is; unsteady:
-    what of the output is left out because it differs between native runs.
+    program calls products of libraries, and nothing that is compared shows these.
     """
 
     compared: tuple[str, ...]
@@ -45,8 +43,6 @@ class Choice:
     steps: tuple[str, ...] = ()
     residuals: tuple[str, ...] = ()
     unseen: bool = False
-    output: tuple[str, ...] = ()
-    unsteady: tuple[str, ...] = ()
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -56,10 +52,13 @@ class Choice:
     @property
     def sentence(self) -> str:
         """A line that says what was chosen, and how to choose otherwise unless that is all."""
-        count = len(self.products)
-        results = counted(count, "product")
+        results = counted(len(self.products), "product")
         if not self.compared:
-            return self._output_sentence(f"the last result{'s' * (count != 1)} of {results}")
+            return (
+                f"Compared: the last result{'s' * (len(self.products) != 1)} of {results}, since "
+                "no variable has a number from one. To compare others: --compare NAME (a file, "
+                "stdout or sinks)."
+            )
         if not (*self.left_out, *self.products, *[UNSEEN] * self.unseen):
             return f"Compared: {listed(self.compared)}."
         left_out = {
@@ -75,26 +74,6 @@ class Choice:
         return (
             f"Compared: {listed(self.compared)}{products}.{''.join(without)} To compare others: "
             f"--compare NAME, for each.{UNSEEN if self.unseen else ''}"
-        )
-
-    def _output_sentence(self, results: str) -> str:
-        """The sentence where no variable is compared. results: of products, in words."""
-        compared = "; ".join(self.output)
-        if not self.output:
-            compared = (
-                f"{results}, since neither a variable nor the program's output "
-                "has numbers that are the same in all native runs"
-            )
-        elif self.products:
-            compared += (
-                f", and {results}, since the numbers may not show errors as small as the budget"
-            )
-        unsteady = ""
-        if self.unsteady:
-            unsteady = f" Not compared, since native runs differ there: {listed(self.unsteady)}."
-        return (
-            f"Compared: {compared}.{unsteady} To compare others: --compare NAME (a file, stdout or "
-            "sinks)."
         )
 
 

@@ -3,7 +3,6 @@
 import marshal
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -155,11 +154,6 @@ class Experiment:
         worst = self.comparison.limits.worst(errors)
         return ProgramRun(run.result, {}, *worst, errors, run.printed)
 
-    def settled(self, natives: Sequence[ProgramRun]) -> list[ProgramRun]:
-        """The native runs with those values that are compared from here on."""
-        self.comparison = self.comparison.settled([run.values for run in natives])
-        return [replace(run, values=self.comparison.among(run.values)) for run in natives]
-
     def measure(self, plan: Mapping[str, str], reference: Values) -> Measurement:
         """One trial. A program that fails under a plan is a measurement, not an exception."""
         try:
@@ -175,12 +169,8 @@ class Experiment:
         return replace(run.measurement, not_taken=not_taken)
 
     def compare_as(self, other: Comparison) -> None:
-        """Compare what another experiment does, by this one's own limits. Of the output, this one's
-        own native runs show what is steady.
-        """
-        steady = None if other.sources else other.steady
-        limits = self.comparison.limits
-        self.comparison = replace(other, limits=limits, sources=(), steady=steady)
+        """Compare what another experiment does, by this one's own limits."""
+        self.comparison = replace(other, limits=self.comparison.limits)
 
     def _learn(self, run: ProgramRun) -> None:
         """Prepare later runs by what the first one shows."""
@@ -220,7 +210,6 @@ class Experiment:
             directory = os.getcwd() if is_only else self._work_folder.for_run(temporary)
             job_file = folder.write(self._code, self._job(request, temporary, directory))
             files = [WrittenFile(file, directory) for file in self.comparison.files]
-            sources = [WrittenFile(name, directory) for name in self.comparison.sources]
             before = None if self._slowest else executor.folder_state(directory)
             limit = self._limit(is_profile=bool(request.levels))
             may_fork = request.purpose in (TRIAL, PROFILE)  # all others are new processes
@@ -244,27 +233,11 @@ class Experiment:
             if self.comparison.stdout:
                 printed = outputs.printed_text(folder.path)
                 values[outputs.STDOUT] = outputs.printed_numbers(printed)
-            elif self._may_read_output(request):
-                with suppress(ProgramError):  # too much to read
-                    printed = outputs.printed_text(folder.path)
-            run = self._judgeable(result, values, printed)
-            if not (self.comparison if self._slowest else self.comparison.after(run)).by_output:
-                return run
-            names = [file.name for file in sources if file.is_written]
-            if not self._slowest:
-                names = outputs.readable(executor.changed_files(before, directory))
-            output = outputs.raw_output(printed, directory, names)
-        return replace(run, values={**run.values, **output})
-
-    def _may_read_output(self, request: RunRequest) -> bool:
-        """Whether what this run prints may be compared; the first run shows whether it is used."""
-        return self.comparison.by_output or not (self._slowest or request.alone)
+            return self._judgeable(result, values, printed)
 
     def _judgeable(self, result: Result, values: Values, printed: str) -> ProgramRun:
         """A run with those of its values that are compared."""
-        if not self.comparison.by_output:
-            values = self.comparison.limits.judged(values)
-        run = ProgramRun(result, values, printed=printed)
+        run = ProgramRun(result, self.comparison.limits.judged(values), printed=printed)
         if self._slowest:
             return run
         return replace(run, values=self.comparison.after(run).among(run.values))
@@ -300,7 +273,7 @@ class Experiment:
             sinks=comparison.sinks,
             with_sinks=comparison.with_sinks,
             directory=directory,
-            stdout=comparison.stdout or self._may_read_output(request),
+            stdout=comparison.stdout,
             products=self._warm_up_products(request),
             moved=self._first is not None and not self._first.on_gpu,
             alone=request.alone,

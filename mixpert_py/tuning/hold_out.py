@@ -124,15 +124,12 @@ class _Input:
         if self._names:
             with np.load(self._file, allow_pickle=False) as saved:
                 return {name: saved[f"arr_{at}"] for at, name in enumerate(self._names)}
-        experiment, purpose = self._experiment, f"{self._purpose}, native run"
         try:
-            native = experiment.native(purpose)
-            if experiment.comparison.by_output:  # which lines vary is shown by two runs
-                native, _ = experiment.settled([native, experiment.native(purpose)])
+            native = self._experiment.native(f"{self._purpose}, native run")
         except ProgramError as failure:
             # Of many seeds, this tells which one the program does not take.
             raise ProgramError(f"--hold-out {self.arguments}: {failure}") from failure
-        values = reference_of(experiment, native, self._kind)
+        values = reference_of(self._experiment, native, self._kind)
         try:
             np.savez(self._file, *values.values())
         except OSError:

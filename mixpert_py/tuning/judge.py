@@ -1,7 +1,6 @@
 """The values of a program that are compared, and the errors they have."""
 
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -41,10 +40,7 @@ class Comparison:
     stdout: whether the numbers it prints are compared. Values that it observes are compared beside
     these. Without any of them the choice is made by the first run, among the variables `names` and
     the results of the call sites `sinks`; with_sinks: whether those are compared in any case. flow:
-    of the program. choice: the one that was made. Where no variable could be chosen, what the
-    program prints and writes is compared: sources: "stdout" and files of the first run; steady:
-    what all native runs have in common, once they are made; with_products: whether the results of
-    products are compared beside it in any case, as where there are several budgets.
+    of the program. choice: the one that was made.
     """
 
     limits: Limits
@@ -57,9 +53,6 @@ class Comparison:
     with_sinks: bool = False
     flow: Dependencies = NO_FLOW
     choice: Choice | None = None
-    with_products: bool = False
-    sources: tuple[str, ...] = ()
-    steady: outputs.Steady | None = None
 
     @classmethod
     def of(cls, program: Program, options: TuningOptions, flow: Dependencies) -> "Comparison":
@@ -82,67 +75,24 @@ class Comparison:
             sinks=flow.sinks if SINKS in compare or not compare else (),
             with_sinks=SINKS in compare,
             flow=flow,
-            with_products=bool(options.stricter),
         )
-
-    @property
-    def by_output(self) -> bool:
-        """Whether runs are compared by what they print and write, or may be."""
-        is_open = self.choice is not None and not self.choice.compared and self.steady is None
-        return bool(self.sources) or (is_open and self.limits.common is not None)
 
     def after(self, first: ProgramRun) -> "Comparison":
         """The comparison of all later runs, after the first one."""
         found = self
         if first.result.kinds and self.choice is None:
             found = self._chosen(first)
-        if found.by_output:
-            sources = tuple(name for name in first.values if name not in first.result.kinds)
-            return replace(found, sources=sources)
         return replace(found, limits=self.limits.with_decisions(found.among(first.values)))
-
-    def settled(self, natives: Sequence[Values]) -> "Comparison":
-        """The comparison after all native runs, which show what of the output is compared.
-
-        The results of products are compared beside it unless the output shows errors of the size
-        of the budget.
-        """
-        if not self.by_output:
-            return self
-        assert self.choice is not None
-        steady = outputs.Steady.of(natives, self.sources)
-        limit = self.limits.common
-        assert limit is not None
-        is_shown = steady.shows(limit.budget, is_absolute=limit.metric == "max")
-        is_enough = is_shown and not self.with_products
-        sinks = () if is_enough else self.sinks
-        values, _ = steady.pair(natives[0], natives[0])
-        return replace(
-            self,
-            limits=self.limits.with_decisions(values),
-            sinks=sinks,
-            choice=replace(
-                self.choice, products=sinks, output=steady.compared, unsteady=steady.left_out
-            ),
-            sources=tuple(steady.sources),
-            steady=steady,
-        )
 
     def errors(self, reference: Values, values: Values) -> dict[str, float]:
         """Value → its error; raises as `tuner.criterion.errors` does."""
-        if self.sources and self.steady is not None:
-            reference, values = self.steady.pair(reference, values)
         return errors_of(self.limits, self.folder, reference, values)
 
     def among(self, values: Values) -> Values:
         """The values of the first run that are compared."""
         if self.choice is None:
             return values
-        return {
-            name: x
-            for name, x in values.items()
-            if name in {*self.names, *self.sinks, *self.sources}
-        }
+        return {name: x for name, x in values.items() if name in {*self.names, *self.sinks}}
 
     def _chosen(self, first: ProgramRun) -> "Comparison":
         limits, kinds = self.limits, first.result.kinds

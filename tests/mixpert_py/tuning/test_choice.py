@@ -140,7 +140,7 @@ def test_decisions_hide_no_numbers() -> None:
 def test_the_sentence_says_how_to_choose_otherwise() -> None:
     assert chosen("x = a @ b\n", {}).sentence == "Compared: x."
     in_main = chosen("def main():\n    print(a @ b)\nmain()\n", {}).sentence
-    assert in_main.startswith("Compared: the last result of 1 product, since neither")
+    assert in_main.startswith("Compared: the last result of 1 product, since no variable")
     assert chosen(REFINEMENT, {"r": 1e-9}).sentence == (
         "Compared: x. Not compared, since compared values are computed from them: d. Not compared, "
         "since a plan may change such tiny differences: r. To compare others: --compare NAME, for "
@@ -220,10 +220,29 @@ def test_counts_that_differ_are_told(tmp_path: Path) -> None:
     assert "steps 8 (natively 7)" in told
 
 
-# All of it is in a function: where its last product is compared, what it prints is only told.
 @pytest.mark.parametrize("name", ["_", "__", "_rest", "dummy", "unused_r"])
 def test_what_a_program_throws_away_is_no_result(name: str) -> None:
     text = f"import numpy as np\ny = np.eye(3)\nq, {name} = np.linalg.qr(y @ y)\n"
     assert chosen(text, {}).compared == ("q",)
     assert set(chosen(text, {}, name).compared) == {"q", name}
     assert set(chosen(f"{text}print({name})\n", {}).compared) == {"q", name}
+
+
+IN_A_FUNCTION = """\
+import numpy as np
+def main():
+    a = np.random.default_rng(0).standard_normal((160, 160))
+    print(np.argmax(a @ a))
+main()
+"""
+
+
+@pytest.mark.parametrize(("budget", "count"), [(2e-6, 1), (1e-12, 0)])
+def test_a_program_in_a_function_is_judged_by_its_last_product(
+    budget: float, count: int, tmp_path: Path
+) -> None:
+    (tmp_path / "s.py").write_text(IN_A_FUNCTION)
+    limits = TuningOptions(limits_from({None: budget}, {}))
+    found = tuned_program(launcher.script(str(tmp_path / "s.py")), limits, cost=float32_is_faster)
+    assert lowered(found) == count
+    assert found.notes[0].startswith("Compared: the last result of 1 product")
