@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import ceil, isfinite
 from typing import NamedTuple
 
-from mixpert_py.tuner.report import figures
+from samples.papers import figures
 from samples.papers.exhibit import Bars, Lines, Row
 
 MAX_LINES = 8  # in one panel

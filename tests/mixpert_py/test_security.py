@@ -69,7 +69,7 @@ def test_a_report_runs_nothing_of_the_program(project: Path) -> None:
     ran, (said,) = watched(project, "report m.mixpert.toml --html page")
     assert said.code == 0, said
     assert (project / "page" / "index.html").exists()
-    assert not [line for line in ran if "fc-list" not in line]  # matplotlib looks for its fonts
+    assert not ran
     assert not (project / "canary").exists()
 
 

@@ -3,7 +3,6 @@
 import re
 from html import unescape
 from html.parser import HTMLParser
-from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -11,7 +10,6 @@ import pytest
 
 from mixpert_py.errors import MixPertError
 from mixpert_py.plan import Provenance
-from mixpert_py.tuner.report import figures
 from mixpert_py.tuner.report import page as pages
 from mixpert_py.tuner.report.page import calls_text, page
 from mixpert_py.tuner.report.record import Gain, Record
@@ -107,22 +105,17 @@ def test_it_allows_itself_no_network() -> None:
 
 
 @pytest.mark.parametrize("trials", [[], None], ids=["no-trial", "searched"])
-def test_every_plan_that_ran_has_a_row_and_a_point(trials: list[Any] | None) -> None:
+def test_every_plan_that_ran_has_a_row(trials: list[Any] | None) -> None:
     record = small()
     if trials is not None:
         record = msgspec.structs.replace(record, trials=trials)
     text = page(record)
-    ran = [at for at, trial in enumerate(record.trials, 1) if not trial.problem]
-    picture = text.partition('id="plane"')[2].partition("</svg>")[0]
-    named = re.findall(r">#(\d+)(?:, start)?(?:, chosen)?</text>", picture)
-    assert sorted(map(int, named)) == ran
-    assert picture.count("chosen</text>") == text.count('class="badge"') == bool(ran)
+    assert text.count('class="badge"') == bool(record.trials)
     assert text.count('id="trial-') == len(record.trials)
 
 
-@pytest.mark.parametrize("module", [pages, figures], ids=["jinja2", "matplotlib"])
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "find_spec", lambda name: None)
     with pytest.raises(MixPertError, match=r"pip install '\.\[report\]' in a checkout"):
         page(small())
 
@@ -132,8 +125,3 @@ def test_a_call_that_is_not_one_product_has_no_shape() -> None:
     assert calls_text(entry) == "2 calls"
     entry = msgspec.structs.replace(entry, shapes=[[0, 0, 0], [4, 5, 6]])
     assert calls_text(entry) == "4 × 5 × 6, 2 calls"
-
-
-def test_an_error_that_is_not_finite_is_above() -> None:
-    assert "not finite" in pages.plane(not_finite())
-    assert "not finite" not in pages.plane(small())

@@ -9,13 +9,10 @@ import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from html import escape
-from importlib.util import find_spec
-from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from mixpert_py.errors import MixPertError, visible
-from mixpert_py.tuner.report.summary import budget_text
+from mixpert_py.errors import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,12 +47,6 @@ SETTINGS: Any = {
 WIDTH, HEIGHT = 7.2, 3.6  # inches
 
 
-def require_matplotlib() -> None:
-    """Raise MixPertError without matplotlib."""
-    if find_spec("matplotlib") is None:
-        raise MixPertError("the page needs matplotlib: pip install '.[report]' in a checkout")
-
-
 def style() -> AbstractContextManager[None]:
     """The context in which pictures are drawn."""
     import matplotlib
@@ -76,47 +67,6 @@ def panels(count: int, height: float = HEIGHT) -> "tuple[Figure, Sequence[Axes]]
         axes.patch.set_alpha(0)
     figure.patch.set_alpha(0)
     return figure, found
-
-
-def errors_axis(axes: "Axes", values: Sequence[float | None], name: str) -> None:
-    """Make the vertical axis one of errors: logarithmic, with "exact" at its lower end where a
-    value is 0, and "not finite" at its upper end where one is None.
-    """
-    known = [value for value in values if value] or [1e-7]
-    low, high = floor(log10(min(known)) - 0.2), ceil(log10(max(known)) + 0.2)
-    axes.set_yscale("log")
-    axes.set_ylim(10.0 ** (low - 1), 10.0 ** (high + 1))
-    powers = range(low, high + 1, max(1, (high - low) // 7))
-    ticks = {10.0**power: f"1e{power}" for power in powers}
-    ticks |= {place(axes, 0.0): "exact"} if 0 in values else {}
-    ticks |= {place(axes, None): "not finite"} if None in values else {}
-    axes.set_yticks(list(ticks), list(ticks.values()))
-    axes.minorticks_off()
-    axes.set_ylabel(f"{name}  (↓ more accurate)")
-
-
-def place(axes: "Axes", error: float | None) -> float:
-    """The height of an error on its axis."""
-    low, high = axes.get_ylim()
-    return high / 10**0.5 if error is None else error if error > 0 else float(low * 10**0.5)
-
-
-def budget_line(axes: "Axes", budget: float | None) -> None:
-    """A line at the budget, above which errors are over it."""
-    if budget is not None:
-        height = place(axes, budget)
-        axes.axhline(height, color=OVER, linestyle="--", linewidth=1.2)
-        axes.axhspan(height, axes.get_ylim()[1], color=OVER, alpha=0.07)
-        text = f"budget {budget_text(budget)}"
-        axes.text(
-            1.0,
-            height,
-            text,
-            color=OVER,
-            ha="right",
-            va="bottom",
-            transform=axes.get_yaxis_transform(),
-        )
 
 
 def plain_ticks(axis: "Axis") -> None:
