@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 def probe(output: Path | None, as_json: bool) -> None:
-    """Measure the GPU: how fast it is, and what it computes.
+    """Measure how fast the GPU is.
 
-    Clock, memory, numerics, and products by every scheme become a device model, in a minute or two.
+    Clock, memory, and products by every scheme become a device model, in a minute or two.
     """
     from mixpert_py.runtime.probes import PROBES
     from mixpert_py.runtime.probes.gpu import Gpu

@@ -1,6 +1,6 @@
 """How tensor cores add up: what one matrix instruction does to its products, bit by bit.
 
-No vendor documents it; these papers found it out, and `runtime.probes.numerics` does it again:
+No vendor documents it; these papers found it out:
 [F] Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021.
 [K] Khattak, Mikaitis, "Accurate models of NVIDIA tensor cores", 2025.
 [X] Xie, Wang, Yang, Yang, "MMA-Sim: bit-accurate reference model of tensor cores", 2025.

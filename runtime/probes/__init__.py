@@ -14,7 +14,8 @@ import msgspec
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model.device_model import FORMAT, DeviceModel, dumps, loads
-from mixpert_py.runtime.probes import numerics, products
+from mixpert_py.runtime.model.known_devices import model_of
+from mixpert_py.runtime.probes import products
 from mixpert_py.runtime.probes.gpu import Found, Gpu, aligned, quantity
 
 SHARED_PER_BLOCK = 97  # cudaDeviceAttr, of what a kernel can ask for
@@ -120,13 +121,13 @@ PROBES: Final[Mapping[str, Probe]] = {
     "resources": resources,
     "memory": memory,
     "transfer": products.transfer,
-    "numerics": numerics.numerics,
     "products": products.products,
 }
 
 
 def measured_model(found: Iterable[Found], today: datetime.date) -> DeviceModel:
-    """A measured model from what all probes found.
+    """A measured model from what all probes found; how the device's instructions add up is taken
+    from a known model of the same compute capability.
 
     Raises DeviceError where that does not make a whole model.
     """
@@ -135,6 +136,9 @@ def measured_model(found: Iterable[Found], today: datetime.date) -> DeviceModel:
         for key, value in one.tables.items():
             old = tables.get(key)
             tables[key] = {**old, **value} if isinstance(old, dict) else value
+    known = model_of(tables.get("device", ""))
+    if known.capability == tables.get("capability"):
+        tables["accumulation"] = msgspec.to_builtins(known.accumulation)
     try:
         return loads(dumps(msgspec.convert(tables, DeviceModel)), "what was probed")
     except msgspec.ValidationError as error:
