@@ -159,14 +159,6 @@ def let_idle_threads_sleep() -> None:
         os.environ.setdefault(name, cycles)
 
 
-def import_settings() -> dict[str, str]:
-    """Environment variables that modules may read on import, such as OMP_NUM_THREADS.
-
-    Variables that scikit-learn sets for Intel's OpenMP are left out.
-    """
-    return {name: value for name, value in os.environ.items() if not name.startswith("KMP_")}
-
-
 def pass_to_children(file: str) -> None:
     """Tell child processes where a file for them is."""
     os.environ[_FROM_PARENT] = file

@@ -1,6 +1,6 @@
-"""Runs the jobs of one program in forked or new processes, and tells whether these use a GPU.
+"""Runs the jobs of one program, each in a new process, and tells whether these use a GPU.
 
-A run is a folder with the job (`RunFolder`), a process that executes it (`Executor`), and what it
+A run is a folder with the job (`RunFolder`), a process that executes it (`execute`), and what it
 left (`ProgramRun`). A program runs in the current folder, or in copies of it that it may change
 (`WorkFolder`). `__pycache__` and the folders of runs are left out there: Python and we write them.
 Hidden folders and virtual environments are assumed to be only read: copies have links to them.
@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from mixpert_py import config, files
 from mixpert_py.errors import ProgramError
 from mixpert_py.execution import process
 from mixpert_py.execution.outputs import Values
-from mixpert_py.execution.process import ForkServer
 from mixpert_py.execution.worker import Job, Result, SiteResult
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.arrays import PRECISION
@@ -132,34 +130,10 @@ class RunFolder:
         }
 
 
-class Executor:
-    """Runs jobs, one at a time; its fork server ends with this object.
-
-    forks: whether jobs that may be forks are; else each gets a new process, as it must where it
-    begins CUDA. modules: imported by the process that is forked. Both are read when the first such
-    job comes.
-    """
-
-    def __init__(self) -> None:
-        self.forks = process.AVAILABLE
-        self.modules: tuple[str, ...] = ()
-        self._environment = config.child_environment()
-        self._server: ForkServer | None = None
-
-    def run(self, job_file: str, limit: float | None, *, may_fork: bool) -> process.Ended:
-        """Run a job, in a new process unless it may be a fork; again, if its server was lost."""
-        if may_fork and self.forks:
-            self._server = self._server or ForkServer(self.modules, self._environment)
-            try:
-                return process.supervise(partial(self._server.start, job_file), limit)
-            except (EOFError, OSError):
-                self._server.close()
-                self.forks = False
-        return process.supervise(partial(self.start_new, job_file), limit)
-
-    def start_new(self, job_file: str) -> process.Child:
-        """Start a job in a new process."""
-        return process.start(process.python(process.WORKER, job_file), self._environment)
+def execute(job_file: Path, limit: float | None) -> process.Ended:
+    """Execute a job in a new process."""
+    command = process.python(process.WORKER, str(job_file))
+    return process.run(command, config.child_environment(), limit)
 
 
 def usable_gpu(backend: str | None) -> device.Device | None:

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mixpert_py import compiled, config
+from mixpert_py import compiled
 from mixpert_py.execution import outputs
 from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.import_hook import ImportHook
@@ -47,7 +47,6 @@ Product = tuple[str, int, int, int, str]
 
 CHILDREN = "children"  # the file of the job's folder with the sites that children called
 SINKS = "sinks"  # stands for the last results of products that feed no other product
-WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # packages whose import does nothing else
 GPU_LIBRARIES = frozenset({"cupy", "torch"})
 LARGEST = 2**63  # of an integer in JSON
 EDGE = 384  # of the matrices that warm up
@@ -136,23 +135,22 @@ class Result(msgspec.Struct, frozen=True):
     """The result of one run, which trials files keep as JSON.
 
     values: name → file in the job's folder. missing: names of values that the user asked for and
-    that do not exist. modules: those that a later run may find imported. wrote: whether the run
-    changed its working folder. on_gpu: whether it has imported a library whose arrays may be on a
-    GPU; true as well where `Job.products` were made. alone: the products by themselves.
-    rewritten: path and module of those that were rewritten when they were imported. torch: file,
-    line and expression of sites whose products PyTorch makes itself. children:
-    seconds of processor time of the processes that the program started, and waited for. kinds: kind
-    of dtype of each value of `Job.names` and `Job.sinks`, where these are reported. ratios:
-    difference → its size, as a part of its operands'. counts: integers of the main module that are
-    no values. elsewhere: sites that only processes which it started called, of a run of its own
-    process. unused: packages that were named, and of which it has imported no module.
+    that do not exist. wrote: whether the run changed its working folder. on_gpu: whether it has
+    imported a library whose arrays may be on a GPU; true as well where `Job.products` were made.
+    alone: the products by themselves. rewritten: path and module of those that were rewritten when
+    they were imported. torch: file, line and expression of sites whose products PyTorch makes
+    itself. children: seconds of processor time of the processes that the program started, and
+    waited for. kinds: kind of dtype of each value of `Job.names` and `Job.sinks`, where these are
+    reported. ratios: difference → its size, as a part of its operands'. counts: integers of the
+    main module that are no values. elsewhere: sites that only processes which it started called, of
+    a run of its own process. unused: packages that were named, and of which it has imported no
+    module.
     """
 
     seconds: float
     sites: dict[str, SiteResult]
     values: dict[str, str]
     missing: list[str]
-    modules: tuple[str, ...] = ()
     wrote: bool = False
     on_gpu: bool = False
     alone: tuple[MeasuredProduct, ...] = ()
@@ -166,11 +164,8 @@ class Result(msgspec.Struct, frozen=True):
     unused: tuple[str, ...] = ()
 
 
-def main(job_file: str, imported: float = 0.0) -> None:
-    """Run the job and write its result. A program that raises ends as under `python`.
-
-    imported: seconds of imports that were made for the program before; they count as its own.
-    """
+def main(job_file: str) -> None:
+    """Run the job and write its result. A program that raises ends as under `python`."""
     job = msgspec.convert(json.loads(Path(job_file).read_bytes()), Job)
     process = os.getpid()
     folder = Path(job.folder)
@@ -182,7 +177,6 @@ def main(job_file: str, imported: float = 0.0) -> None:
     # Only native runs tell of the products of forked children.
     if job.scheme is not None and not job.levels and hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=trace.begin_child)
-    settings = config.import_settings()
     os.chdir(job.directory)
     warm_up_host()
     if job.products:
@@ -197,7 +191,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
         with open(job.stdin, "rb") as file:
             os.dup2(file.fileno(), 0)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 — to the end of the program
-    start = perf_counter() - imported
+    start = perf_counter()
     code: Any = 0
     namespace: dict[str, Any] = {}
     try:
@@ -240,7 +234,6 @@ def main(job_file: str, imported: float = 0.0) -> None:
         result = msgspec.structs.replace(
             result,
             values=files,
-            modules=_imported(job) if config.import_settings() == settings else (),
             elsewhere=tuple(sorted(set(elsewhere) - trace.sites.keys())),
             rewritten=hooked,
             unused=tuple(hook.without_modules()),
@@ -357,21 +350,6 @@ def _make_once(scheme: str, m: int, k: int, n: int, dtype: str, *, moved: bool) 
             for shape in ((m, k), (k, n))
         )
         matmul(a, b, scheme=scheme, backend=CUDA.name)
-
-
-def _imported(job: Job) -> tuple[str, ...]:
-    """The imported modules, in order, of the packages whose import does nothing else.
-
-    Those that are rewritten are not among them: each run imports them anew, by its hook.
-    """
-    rewritten = set(map(top, job.packages))
-    home = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
-    return tuple(
-        name
-        for name, module in list(sys.modules.items())  # threads may import
-        if top(name) in WITHOUT_EFFECT - rewritten
-        and str(getattr(module, "__file__", None)).startswith(home)
-    )
 
 
 def _values(

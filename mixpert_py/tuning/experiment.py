@@ -10,7 +10,7 @@ import msgspec
 
 from mixpert_py.errors import ProgramError, ShapeError
 from mixpert_py.execution import executor, outputs
-from mixpert_py.execution.executor import Executor, ProgramRun, RunFolder, WorkFolder
+from mixpert_py.execution.executor import ProgramRun, RunFolder, WorkFolder
 from mixpert_py.execution.outputs import Values, WrittenFile
 from mixpert_py.execution.worker import FIRST_PRODUCTS, Alone, Job, Product, Result
 from mixpert_py.files import require_room, temporary_folder
@@ -25,7 +25,6 @@ from mixpert_py.tuning.judge import NO_FLOW, Comparison
 from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.trials import TRIAL, Trials
 
-PROFILE = "profile"
 FIRST_LIMIT = 600.0  # seconds for a first run, of which nothing is known yet
 LEAST_LIMIT = 60.0
 LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
@@ -56,26 +55,22 @@ class RunSettings:
 
     on_run: called with the purpose of each run before it starts. report: called after the first
     run with each line on what cannot be tuned; announce: with a line on how long the tuning takes.
-    trials: keeps runs, and gives back those that were made before. executor: makes them. stdin:
-    what each run reads as its standard input; None: nothing, or what the executor gives it.
+    trials: keeps runs, and gives back those that were made before. stdin: what each run reads as
+    its standard input; None: nothing.
     """
 
     on_run: Callable[[str], None] = lambda purpose: None
     report: Callable[[str], None] = lambda line: None
     announce: Callable[[str], None] = lambda line: None
     trials: Trials = field(default_factory=Trials)
-    executor: Executor = field(default_factory=Executor)
     stdin: bytes | None = None
 
 
 class Experiment:
     """One program, run as often as the tuner wants.
 
-    The first run, in a copy of the current folder, shows two things. If the program changes the
-    folder that it runs in, each later run gets a copy too, and the user's folder stays unchanged.
-    And which of NumPy, SciPy and scikit-learn the program imports: unless a GPU takes the products,
-    trials and the profile are forks of a process that has imported these. All other runs are new
-    processes.
+    The first run, in a copy of the current folder, shows whether the program changes the folder
+    that it runs in. Then each later run gets a copy too, and the user's folder stays unchanged.
 
     flow: the program's dependency graph, which says what is compared where options do not. blocks:
     site → block length, where one is fixed; guarded: site → the error that its plan has, which its
@@ -129,7 +124,7 @@ class Experiment:
         """
         limit = self._limit(is_profile=True)
         alone = Alone(tuple(levels), (), SECONDS, PATIENCE, limit, RUNS, LEAST) if timed else None
-        return self._run(RunRequest(PROFILE, scheme="native", levels=tuple(levels), alone=alone))
+        return self._run(RunRequest("profile", scheme="native", levels=tuple(levels), alone=alone))
 
     def products_alone(self, alone: Alone) -> ProgramRun:
         """A native run, after which each product is made by itself, on its captured operands."""
@@ -176,12 +171,10 @@ class Experiment:
         """Prepare later runs by what the first one shows."""
         first = run.result
         self.comparison = self.comparison.after(run)
-        self.settings.executor.modules = first.modules
         self._work_folder.wrote = first.wrote
         gpu = executor.usable_gpu(self.backend)
         if gpu is not None and executor.would_run(first, gpu, self.backend):
             self._first = first
-            self.settings.executor.forks = False
 
     def _run(self, request: RunRequest, reference: Values | None = None) -> ProgramRun:
         """A run that was stored, or one that is made and stored. A judged one loses its values."""
@@ -212,16 +205,13 @@ class Experiment:
             files = [WrittenFile(file, directory) for file in self.comparison.files]
             before = None if self._slowest else executor.folder_state(directory)
             limit = self._limit(is_profile=bool(request.levels))
-            may_fork = request.purpose in (TRIAL, PROFILE)  # all others are new processes
-            ended = self.settings.executor.run(str(job_file), limit, may_fork=may_fork)
+            ended = executor.execute(job_file, limit)
             try:
                 result = folder.result(name, ended, limit)
             except ProgramError:
                 require_room(temporary)
                 raise
-            if self._slowest:  # what the first run showed is not stored with each
-                result = msgspec.structs.replace(result, modules=())
-            elif before is not None and executor.folder_state(directory) != before:
+            if before is not None and executor.folder_state(directory) != before:
                 result = msgspec.structs.replace(result, wrote=True)
             # A profile shows errors and times of products, not the program's results.
             if request.levels or request.alone:

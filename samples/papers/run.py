@@ -194,7 +194,7 @@ MixPert-Py follows five papers. `python -m samples.papers`, run from the folder 
 `samples/`, measures their tables and figures on a GPU, each beside the numbers that were published;
 `--only list` names them, `--small` measures errors alone where there is no GPU. `--save` keeps the
 results in `results.json` and makes this page of them; `--pages` makes it without measuring.
-`--html FILE` makes a page with all tables and figures.
+`--html FILE` makes a page with all tables and figures (`pip install '.[papers]'`).
 """
 
 

@@ -1,95 +1,123 @@
 """Forks in the place of new interpreters for the runs of a program.
 
-A run then takes the time of the program alone. `tests/mixpert_py/execution` tests the interpreters,
-and that a fork sees what a new process sees. BLAS has one thread in them, as it has in the tests.
+A run then takes the time of the program alone. `tests/mixpert_py/execution` tests the interpreters.
+BLAS has one thread in the forks, as it has in the tests.
 """
 
+import os
+import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any
 
 from mixpert_py import config
-from mixpert_py.execution import executor, process
-from mixpert_py.execution.executor import Executor
-from mixpert_py.execution.process import ForkServer
+from mixpert_py.execution import process
 
 if TYPE_CHECKING:
     import pytest
 
-AVAILABLE = process.AVAILABLE
-
-
-SERVER = "tests.mixpert_py.run_server"  # its forks end sooner
-
-Key = tuple[tuple[str, ...], frozenset[tuple[str, str]]]
-FREE: list[tuple[Key, ForkServer]] = []  # the one that was used last is the last
+AVAILABLE = sys.platform == "linux"  # only there a socket keeps the bounds of packets
+SERVER = "tests.mixpert_py.run_server"
+ANSWER = 64  # bytes
+PATIENCE = 60.0  # seconds for the server's imports and a fork
 MOST = 4
 LOCK = threading.Lock()
 
-
-class SharedServer:
-    """A `ForkServer` whose servers outlive it: the next one takes them."""
-
-    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
-        others = [name for name in modules if name.partition(".")[0] != "numpy"]
-        self._modules = ("numpy.random", *others)
-        # pytest names the test in its environment, and a server serves many tests.
-        self._environment = {k: v for k, v in environment.items() if k != "PYTEST_CURRENT_TEST"}
-
-    def begin(self) -> None:
-        """Start a server, and let it wait for its first job."""
-        self._put(self._new())
-
-    def start(self, job_file: str) -> process.Child:
-        server = self._take() or self._new()
-        return _Child(server.start(job_file), partial(self._put, server))
-
-    def close(self) -> None:
-        """The servers stay for the next one."""
-
-    def _new(self) -> ForkServer:
-        return ForkServer(self._modules, self._environment, SERVER)
-
-    @property
-    def _key(self) -> Key:
-        return self._modules, frozenset(self._environment.items())
-
-    def _take(self) -> ForkServer | None:
-        with LOCK:
-            found = next((pair for pair in FREE if pair[0] == self._key), None)
-            if found is not None:
-                FREE.remove(found)
-            return found and found[1]
-
-    def _put(self, server: ForkServer) -> None:
-        with LOCK:
-            FREE.append((self._key, server))
-            dropped = FREE[:-MOST]
-            del FREE[:-MOST]
-        for _, one in dropped:
-            one.close()
+Key = frozenset[tuple[str, str]]
+start_new = process.start
 
 
-class _Child:
-    """A process whose server is free when it has ended."""
+class Server:
+    """The parent's end of a server, which ends with this object."""
 
-    def __init__(self, child: process.Child, free: Callable[[], None]) -> None:
-        self.pid, self.stdout = child.pid, child.stdout
-        self._child, self._free = child, free
-        self._is_free = False
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            child = subprocess.Popen(
+                process.python(SERVER, str(theirs.fileno())),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=dict(environment),
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self.close = weakref.finalize(self, _end, self.socket, child)
+
+
+def _end(parent: socket.socket, server: "subprocess.Popen[bytes]") -> None:
+    parent.close()
+    server.kill()
+    server.wait()
+
+
+FREE: list[tuple[Key, Server]] = []  # the one that was used last is the last
+
+
+class Forked:
+    """A process that a server forked, as `subprocess.Popen` shows one. It frees the server."""
+
+    def __init__(self, key: Key, job_file: str) -> None:
+        self._key, self._server = key, _take(key) or Server(dict(key))
+        read_end, write_end = os.pipe()
+        self.stdout: IO[bytes] = os.fdopen(read_end, "rb")
+        socket.send_fds(self._server.socket, [os.fsencode(job_file)], [write_end])
+        os.close(write_end)
+        self._code = bytearray(ANSWER)
+        self.pid = self._receive(bytearray(ANSWER), PATIENCE)
 
     def wait(self, timeout: float | None = None) -> int:
-        code = self._child.wait(timeout)
-        if not self._is_free:
-            self._is_free = True
-            self._free()
+        is_new = not any(self._code)
+        try:
+            code = self._receive(self._code, timeout)
+        except TimeoutError:
+            raise subprocess.TimeoutExpired("", timeout or 0.0) from None
+        if is_new:
+            _put(self._key, self._server)
         return code
 
+    def _receive(self, answer: bytearray, timeout: float | None) -> int:
+        """Receive the server's next answer, unless `answer` holds it already; return its number.
 
-def start_new(self: Executor, job_file: str) -> process.Child:
-    """In the place of `Executor.start_new`."""
-    return SharedServer((), config.child_environment()).start(job_file)
+        answer: a buffer of zeros, which receives the answer: Ctrl-C could lose a returned value.
+        """
+        if not any(answer):
+            self._server.socket.settimeout(timeout)
+            if not self._server.socket.recv_into(answer):
+                raise EOFError
+        return int(answer.rstrip(b"\0"))
+
+
+def _take(key: Key) -> Server | None:
+    with LOCK:
+        found = next((pair for pair in FREE if pair[0] == key), None)
+        if found is not None:
+            FREE.remove(found)
+        return found and found[1]
+
+
+def _put(key: Key, server: Server) -> None:
+    with LOCK:
+        FREE.append((key, server))
+        dropped = FREE[:-MOST]
+        del FREE[:-MOST]
+    for _, one in dropped:
+        one.close()
+
+
+def _key(environment: Mapping[str, str]) -> Key:
+    """pytest names the test in its environment, and a server serves many tests."""
+    return frozenset((k, v) for k, v in environment.items() if k != "PYTEST_CURRENT_TEST")
+
+
+def start(command: Sequence[str], environment: Mapping[str, str]) -> Any:
+    """In the place of `process.start`: a fork, where the command is a run."""
+    if command[-2:-1] == [process.WORKER]:
+        return Forked(_key(environment), command[-1])
+    return start_new(command, environment)
 
 
 def one_thread() -> int:
@@ -100,16 +128,15 @@ def one_thread() -> int:
 def use(patch: "pytest.MonkeyPatch") -> None:
     """Fork for the runs that this process asks for, as long as the patch lasts."""
     if AVAILABLE:
-        patch.setattr(Executor, "start_new", start_new)
-        patch.setattr(executor, "ForkServer", SharedServer)
+        patch.setattr(process, "start", start)
         patch.setattr(config, "blas_threads", one_thread)
 
 
 def use_here() -> None:
     """Fork for the runs of the processes that this one will fork. They share one server."""
-    Executor.start_new = start_new  # type: ignore[method-assign]
-    vars(executor)["ForkServer"] = SharedServer
+    vars(process)["start"] = start
     vars(config)["blas_threads"] = one_thread
-    SharedServer((), config.child_environment()).begin()
-    for _, server in FREE:
-        server.close.atexit = False  # it is not theirs to end
+    key = _key(config.child_environment())
+    server = Server(dict(key))
+    server.close.atexit = False  # it is not theirs to end
+    _put(key, server)

@@ -1,15 +1,10 @@
-"""Runs of programs that break: each breaks that run only, forked or in a process of its own."""
+"""Runs of programs that break: each breaks that run only."""
 
-import json
-import os
-import time
 from math import isnan
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from mixpert_py.execution import process
 from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuner.records import Reason
@@ -20,7 +15,7 @@ from tests.mixpert_py import forked_runs
 from tests.mixpert_py.execution.test_process import alive
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
-pytestmark = pytest.mark.skipif(not process.AVAILABLE, reason="forks")
+pytestmark = pytest.mark.skipif(not forked_runs.AVAILABLE, reason="forks")
 
 # Breaks where the second product has lost digits. `exact` is made without a product.
 PROGRAM = """\
@@ -68,11 +63,9 @@ FAULTS = {
 
 @pytest.fixture(params=["forked", "new"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How trials are run."""
+    """How the runs are made."""
     way: str = request.param
-    if way == "new":
-        monkeypatch.setattr(process, "AVAILABLE", False)
-    else:
+    if way == "forked":
         forked_runs.use(monkeypatch)  # the server that forked what broke takes the next one's jobs
     return way
 
@@ -123,92 +116,3 @@ def test_a_fault_rejects_its_plan_only(
     broken = [trial for trial in tuned.outcome.trials if trial.plan != tuned.plan.schemes()][1:]
     assert broken
     assert {trial.reason for trial in broken} == {reason}
-
-
-def experiment(text: str) -> Experiment:
-    """Of a program that compares what it observes."""
-    Path("s.py").write_text(text)
-    return Experiment(launcher.script("s.py", ("x",)), TuningOptions(Limits(Limit(1.0, "max"))))
-
-
-FACTS = """\
-import gc, json, os, resource, signal, sys, threading
-import numpy as np
-facts = {
-    "arguments": sys.argv,
-    "name": [__name__, __file__, sys.modules["__main__"].__dict__ is globals()],
-    "names": sorted(globals()),
-    "path": sys.path,
-    "flags": list(sys.flags),
-    "environment": {k: v for k, v in os.environ.items()},
-    "folder": os.getcwd(),
-    "input": sys.stdin.read(),
-    "files": sorted(os.listdir("/proc/self/fd")),
-    "group": os.getpgrp() == os.getpid(),
-    "threads": [threading.active_count(), len(os.listdir("/proc/self/task"))],
-    "main thread": threading.current_thread() is threading.main_thread(),
-    "signals": [str(signal.getsignal(n)) for n in range(1, 30)],
-    "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
-    "limits": resource.getrlimit(resource.RLIMIT_AS),
-    "mask": os.umask(0o22),
-    "collector": gc.get_threshold(),
-    "errors": np.geterr(),
-    "output": [sys.stdout.encoding, sys.stdout.isatty(), sys.stdout.write_through],
-}
-np.seterr(all="ignore")
-os.environ["LEFT"] = "behind"
-with open(f"{os.path.dirname(__file__)}/facts", "w") as file:
-    json.dump({"parent": os.getppid(), "facts": facts}, file)
-import mixpert_py
-mixpert_py.observe("x", 1.0)
-"""
-
-
-def told() -> tuple[int, dict[str, Any]]:
-    """The parent of the run before, and what it saw."""
-    found = json.loads(Path("facts").read_text())
-    return found["parent"], found["facts"]
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_fork_sees_what_a_new_process_sees() -> None:
-    made = experiment(FACTS)
-    reference = made.native().values
-    parent, facts = told()
-    assert parent == os.getpid()
-    servers = set()
-    for _ in range(2):  # and the second one nothing of the first
-        assert made.measure({}, reference).problem is None
-        server, in_fork = told()
-        servers.add(server)
-        # The first run showed that the program writes where it runs.
-        assert in_fork.pop("folder") != facts["folder"]
-        assert in_fork == {name: fact for name, fact in facts.items() if name != "folder"}
-    (server,) = servers
-    assert server != parent
-    assert made.profile(()).result.sites == {}
-    assert told()[0] == server
-    made.planned({}, reference, "verification, planned")
-    assert told()[0] == parent
-
-    del made
-    assert not alive(server)
-
-
-KILLS_ITS_PARENT = """\
-import os, signal, time, mixpert_py
-mixpert_py.observe("x", 1.0)
-with open(f"/proc/{os.getppid()}/cmdline") as file:
-    if "run_server" in (it := file.read()) or "execution.process" in it:
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(60)
-"""
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_job_is_run_again_if_its_server_is_lost() -> None:
-    made = experiment(KILLS_ITS_PARENT)
-    reference = made.native().values
-    start = time.monotonic()
-    assert [made.measure({}, reference).error for _ in range(2)] == [0, 0]
-    assert time.monotonic() - start < 50
