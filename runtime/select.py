@@ -320,7 +320,7 @@ def scheme_on_device(
         return Reason.DTYPE
     if scheme == "faithful" and is_default and not placement.is_full():
         return Reason.REDUCED
-    if placement.borrow is not foreign.Borrowed and not takes_tensors(call):
+    if placement.library == "torch" and not takes_tensors(call):
         return Reason.NOT_AN_ARRAY  # np.matmul takes no tensor
     shape = call.shape()
     if isinstance(shape, Reason):

@@ -1,4 +1,4 @@
-"""Borrows GPU arrays of CuPy and other libraries as CuPy arrays, and gives results back.
+"""Borrows GPU arrays of CuPy and PyTorch as CuPy arrays, and gives results back.
 
 Nothing here imports a library of GPU arrays: a program with such an array has imported it.
 """
@@ -19,9 +19,6 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.signatures import DEVICE_OF_CUPY, NATIVE, Known, device_of
 from mixpert_py.runtime.worth import size_of
 
-CUDA_MEMORY = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged
-
-
 SIZE_OF_CUPY: Callable[[Any], int] = attrgetter("size")
 Library = Literal["cupy", "torch"]
 
@@ -40,17 +37,14 @@ class Borrowed(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """The GPU of two operands.
-
-    borrow: returns them as CuPy arrays. is_full: returns whether the native product of float32
-    operands is made in FP32 and not in TF32. library: the operands' library, if `prepared` can
-    prepare its products.
-    """
+    """The GPU of two operands, and whose arrays they are."""
 
     device: int
-    is_full: Callable[[], bool]
-    borrow: Callable[[Any, Any], Borrowed | Reason]
-    library: Library | None = None
+    library: Library
+
+    def is_full(self) -> bool:
+        """Whether the native product of float32 operands is made in FP32 and not in TF32."""
+        return cupy_is_full() if self.library == "cupy" else torch_is_full()
 
 
 class Apart(NamedTuple):
@@ -101,7 +95,7 @@ def placement(a: Any, b: Any) -> Placement | Apart | Reason | None:
         if kind not in device_of:
             size_of[kind], device_of[kind] = SIZE_OF_CUPY, DEVICE_OF_CUPY
             native.use_cupys_gemm()
-        return Placement(here, cupy_is_full, Borrowed, "cupy")
+        return Placement(here, "cupy")
     if not may_be_on_device(kind) or not may_be_on_device(other):
         return None
     if array is not None and (issubclass(kind, array) or issubclass(other, array)):
@@ -109,19 +103,18 @@ def placement(a: Any, b: Any) -> Placement | Apart | Reason | None:
     try:
         torch = sys.modules.get("torch")
         tensor = getattr(torch, "Tensor", None)
-        if tensor is not None and isinstance(a, tensor) and isinstance(b, tensor):
-            return _tensors(torch, a, b)
-        return _by_dlpack(a, b) if kind is other else None
+        is_torchs = tensor is not None and isinstance(a, tensor) and isinstance(b, tensor)
+        return _tensors(torch, a, b) if is_torchs else None
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
         return Reason.NOT_AN_ARRAY  # it has no memory: it is traced, batched, deleted …
 
 
-def borrow(placement: Placement, a: object, b: object) -> Borrowed | Reason:
+def borrow(placement: Placement, a: Any, b: Any) -> Borrowed | Reason:
     """The operands as CuPy arrays that share memory, or the reason why their library does not
     allow that.
     """
     try:
-        return placement.borrow(a, b)
+        return Borrowed(a, b) if placement.library == "cupy" else _borrow_tensors(a, b)
     except ImportError:
         return Reason.NO_TENSOR_CORE
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
@@ -209,10 +202,6 @@ def needed_by_torch(torch: Any, a: Tensor, b: Tensor) -> Reason | None:
     return None
 
 
-def _nobody_knows() -> bool:
-    return False
-
-
 def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
     plain = (torch.Tensor, torch.nn.Parameter)
     is_plain = type(a) in plain and type(b) in plain
@@ -234,7 +223,7 @@ def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
         return Apart(first, second, f"as in `b.to({first!r})`")
     if a.dtype != b.dtype:
         return Reason.DTYPE  # PyTorch's own product refuses them
-    return Placement(a.device.index, torch_is_full, _borrow_tensors, "torch")
+    return Placement(a.device.index, "torch")
 
 
 class _Stream(NamedTuple):
@@ -274,28 +263,3 @@ def _borrow_tensors(a: Tensor, b: Tensor) -> Borrowed | Reason:
 def _as_written(tensor: Tensor) -> Any:
     """A tensor whose memory holds its values, because PyTorch conjugates and negates lazily."""
     return tensor.detach().resolve_conj().resolve_neg()
-
-
-def _by_dlpack(a: Any, b: Any) -> Placement | Apart | Reason | None:
-    """The placement of arrays whose library follows the array API, with its `from_dlpack`."""
-    if not hasattr(a, "__array_namespace__") or not hasattr(a, "__dlpack_device__"):
-        return None
-    (kind, number), other = a.__dlpack_device__(), b.__dlpack_device__()
-    if kind not in CUDA_MEMORY or other[0] not in CUDA_MEMORY:
-        return None
-    if other[1] != number:
-        return Apart(f"device {number}", f"device {other[1]}", "by its library's own means")
-    return Placement(number, _nobody_knows, _borrow_by_dlpack)
-
-
-def _borrow_by_dlpack(a: Any, b: object) -> Borrowed:
-    import cupy
-
-    number = a.__dlpack_device__()[1]
-
-    def scope() -> Any:
-        return cupy.cuda.Device(number)
-
-    with scope():
-        left, right = cupy.from_dlpack(a), cupy.from_dlpack(b)
-    return Borrowed(left, right, scope, a.__array_namespace__().from_dlpack)

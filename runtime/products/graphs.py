@@ -157,7 +157,7 @@ def gains(name: str, a: Tensor, b: Tensor, scheme: str | None, backend: str | No
         return a.device.type == "cpu" and (scheme is not None or emulates(backend))
     native = getattr(torch, name)
     call = Call(native, operand_of(a), operand_of(b), (), None, SHAPES[name], takes_tensors=True)
-    place = foreign.Placement(a.device.index, foreign.torch_is_full, foreign.Borrowed, "torch")
+    place = foreign.Placement(a.device.index, "torch")
     return not isinstance(scheme_on_device(call, scheme, place, backend), Reason)
 
 

@@ -14,7 +14,6 @@ from mixpert_py.runtime import api, worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu import multiply as gpu_backend
-from mixpert_py.runtime.modules import precision
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime import operands as operands_of
@@ -201,55 +200,6 @@ def test_a_trace_knows_results_errors_and_outliers() -> None:
     assert 1e-6 < record.errors["int8x3"] < 1e-3
     assert type(trace.results[SITE]) is np.ndarray
     np.testing.assert_array_equal(trace.results[SITE], result.x)
-
-
-class Namespace:
-    @staticmethod
-    def from_dlpack(x: ndarray) -> "Foreign":
-        return Foreign(x.x)
-
-
-class Foreign:
-    """An array of a library that follows the array API."""
-
-    def __init__(self, x: Any, kind: int = 2, number: int = 0) -> None:
-        self.x, self.kind, self.number = x, kind, number
-        self.shape, self.ndim, self.dtype, self.size = x.shape, x.ndim, x.dtype, x.size
-
-    def __dlpack__(self) -> None: ...
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.kind, self.number
-
-    def __array_namespace__(self) -> Any:
-        return Namespace
-
-    def __matmul__(self, other: "Foreign") -> str:
-        return "its own"
-
-    def lend(self) -> ndarray:
-        return ndarray(self.x)
-
-
-def foreign(*shape: int, **given: Any) -> Foreign:
-    return Foreign(normal(*shape).x, **given)
-
-
-def test_arrays_of_another_library_come_back_as_such(gpu: FakeGpu) -> None:
-    a, b = foreign(EDGE, 20), foreign(20, EDGE)
-    with precision("int8x8"):
-        result = matmul(a, b)
-    assert type(result) is Foreign
-    np.testing.assert_allclose(result.x, a.x @ b.x, atol=1e-5)
-    assert matmul(a, b) == "its own"  # its product may be of TF32 already
-    assert len(gpu.launches) == 1
-
-
-@pytest.mark.usefixtures("gpu")
-def test_arrays_of_another_library_on_two_devices() -> None:
-    a, b = foreign(EDGE, EDGE), foreign(EDGE, EDGE, number=1)
-    with precision("int8x6"), pytest.raises(DeviceError, match="are on device 0 and device 1"):
-        matmul(a, b)
 
 
 def test_numpy_arrays_move_where_somebody_says_so(gpu: FakeGpu) -> None:
