@@ -66,7 +66,7 @@ MEANING: Mapping[str, str] = {
     Reason.OLD_GPU: "Kernels need compute capability 8.0 or later.",
     Reason.OLD_DRIVER: "The driver is too old for CuPy; `mixpert doctor` says more.",
     Reason.FORKED: "A process that was forked after CUDA was started cannot use the GPU.",
-    Reason.NO_KERNEL: "This GPU has no kernel for the scheme; NumPy emulates it, if asked to.",
+    Reason.NO_KERNEL: "Integers on a GPU take `exact` from compute capability 9.0 on.",
     Reason.KERNEL: "The kernel could not be compiled or started on this GPU.",
     Reason.MEMORY: "There is too little memory left for the slices.",
 }

@@ -27,7 +27,7 @@ from mixpert_py.runtime.backends import (
 )
 from mixpert_py.runtime.context import Choice, Context
 from mixpert_py.runtime.gpu import device, foreign
-from mixpert_py.runtime.kernels import HOPPER, has_kernels
+from mixpert_py.runtime.kernels import HOPPER
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.reference import emulation
 from mixpert_py.runtime.request import (
@@ -39,7 +39,6 @@ from mixpert_py.runtime.request import (
     Settings,
     result_shape,
 )
-from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.signatures import NATIVE, Known, device_of
 
 Backend = Callable[[Request], Product | Reason]
@@ -348,8 +347,6 @@ def scheme_on_device(
     found = device.find(placement.device)
     if isinstance(found, device.Absent):
         return found.reason
-    if not has_kernels(emulation_of(scheme), found.capability):
-        return Reason.NO_KERNEL
     if not is_free:
         return scheme
     return worth.why_not_on_device(call, scheme, found.name, by_default=is_default) or scheme

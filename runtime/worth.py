@@ -22,7 +22,6 @@ from mixpert_py.runtime import processor
 from mixpert_py.runtime.arrays import Array, is_wide, name_of, real_products
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.gpu.staging import MOST_COPIERS
-from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.kernels.tiny_block import EDGE
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.reasons import Reason, Shape
@@ -298,8 +297,6 @@ def why_not_moved(
     found = device.find()
     if isinstance(found, device.Absent):
         return found.reason
-    if not has_kernels(emulation_of(scheme), found.capability):
-        return Reason.NO_KERNEL
     return None if is_asked or saved(found.name) > 0.0 else Reason.TOO_SMALL
 
 

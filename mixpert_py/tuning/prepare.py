@@ -22,8 +22,8 @@ from mixpert_py.plan import Plan, Provenance, Site
 from mixpert_py.runtime import processor
 from mixpert_py.runtime.arrays import is_wide
 from mixpert_py.runtime.backends import emulates
-from mixpert_py.runtime.kernels import has_kernels
-from mixpert_py.runtime.schemes import emulation_of, ladder
+from mixpert_py.runtime.kernels import LEAST_CAPABILITY
+from mixpert_py.runtime.schemes import ladder
 from mixpert_py.sources.modules import described, unused_line
 from mixpert_py.tuner.records import (
     Ladder,
@@ -340,7 +340,7 @@ def _has_residues(options: TuningOptions) -> bool:
         capability = 0 if gpu is None else gpu.capability
     else:
         capability = DeviceCost.of(options.device).times.model.capability
-    return has_kernels(emulation_of("crt14"), capability)
+    return capability >= LEAST_CAPABILITY
 
 
 def require_gpu_for_ladder(options: TuningOptions) -> None:

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from mixpert_py.runtime.kernels import HOPPER, LEAST_CAPABILITY, has_kernels
+from mixpert_py.runtime.kernels import HOPPER, LEAST_CAPABILITY
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.scheme import Scheme
 
 NOT_INITIALIZED: Final = 3
 OLD_DRIVER: Final = 35
@@ -69,14 +68,6 @@ def find(number: int | None = None) -> Device | Absent:
         return _find(runtime, runtime.getDevice() if number is None else number)
     except runtime.CUDARuntimeError as error:
         return _refused(runtime, error)
-
-
-def makes(scheme: Scheme, number: int | None = None) -> bool:
-    """Whether the GPU with this number, None for the current one, has kernels for a scheme."""
-    if not scheme.moduli:  # all have: nobody needs to be asked
-        return True
-    found = find(number)
-    return isinstance(found, Device) and has_kernels(scheme, found.capability)
 
 
 def count() -> int:

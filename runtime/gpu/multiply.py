@@ -13,7 +13,7 @@ from mixpert_py.runtime import complex_product
 from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.complex_product import is_complex, widened
 from mixpert_py.runtime.gpu import integers, slices, tiny
-from mixpert_py.runtime.gpu.device import makes, state_of, states
+from mixpert_py.runtime.gpu.device import state_of, states
 from mixpert_py.runtime.gpu.guard import outlier_guard, safe
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct
 from mixpert_py.runtime.gpu.speculation import (
@@ -82,8 +82,6 @@ def multiply(
         return _attempt(a, "exact", integers.multiply, request, stream)
     scheme = packed.scheme if packed else part or emulation_of(request.scheme, request.block)
     device = a.data.device_id
-    if not makes(scheme, device):
-        return Reason.NO_KERNEL
     if is_complex(a, b):
         return _attempt(a, scheme.name, _complex, kernels, request)
     if request.scheme == "crt" and part is None:
@@ -243,8 +241,6 @@ def pack_right(x: GpuArray, scheme: Scheme) -> PackedOperand | Reason:
     not.
     """
     kernels = cuda_kernels()
-    if not makes(scheme, x.data.device_id):
-        return Reason.NO_KERNEL
     stream = kernels.xp.cuda.get_current_stream().ptr
 
     def packed() -> PackedOperand:

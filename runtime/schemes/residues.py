@@ -1,4 +1,4 @@
-"""`crt7` … `crt18`: integers modulo so many numbers, put together by the remainder theorem.
+"""`crt7` … `crt16`: integers modulo so many numbers, put together by the remainder theorem.
 
 After Ozaki scheme II (Ozaki, Uchino, Imamura 2025). Each modulus is one INT8 product and buys four
 bits of each operand. Nothing here depends on an order of summation, so every backend has the same
@@ -45,8 +45,8 @@ the result. Either is the exact product, rounded once: see `fewest_moduli`.
 by its residues r_l: c = Σ w_l r_l − Q P, with w_l ≡ 1 modulo p_l and ≡ 0 modulo the others, and Q
 the integer next to Σ w_l r_l / P. The weights, |w_l| ≤ P / 2, and P itself are split into parts of
 42 bits, each the multiple of a power of two that is nearest to what those above it leave. A part
-times a residue, |r_l| ≤ 2^7, summed over 18 moduli and less Q times P's part, |Q| ≤ 18 · 64, is
-below 2^41 · 18 · (128 + 64) < 2^53 units: all of that is exact.
+times a residue, |r_l| ≤ 2^7, summed over 16 moduli and less Q times P's part, |Q| ≤ 16 · 64, is
+below 2^41 · 16 · (128 + 64) < 2^53 units: all of that is exact.
 """
 
 import math
@@ -60,16 +60,14 @@ from mixpert_py.runtime.splitter import INT8, Residues
 # The largest numbers up to 256 of which no two have a common factor, one after the other.
 MODULI: Final = (
     *(256, 255, 253, 251, 247, 241, 239, 233, 229),
-    *(227, 223, 217, 211, 199, 197, 193, 191, 181),
+    *(227, 223, 217, 211, 199, 197, 193),
 )
 WHOLE: Final = 2.0**53  # float64 holds all integers up to it
 INT32: Final = (1 << 32,)  # what a sum of INT8 products is modulo anyway
 
 # Number of moduli → Frobenius error of float64 products.
 ERRORS: Final = {
-    18: 4.7e-17,  # the rounding of the result
-    17: 4.7e-17,
-    16: 4.7e-17,
+    16: 4.7e-17,  # the rounding of the result
     15: 5.6e-17,
     14: 7.3e-16,
     13: 1.1e-14,
@@ -116,7 +114,6 @@ def _are_bytes(smallest: float, largest: float) -> bool:
 
 
 PART_BITS = 42
-MOST_MODULI = 18  # for which sums of parts are exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +129,7 @@ class Theorem:
 
 @lru_cache(maxsize=64)
 def theorem(moduli: tuple[int, ...]) -> Theorem:
-    """The weights of at most MOST_MODULI moduli."""
+    """The weights of some of MODULI."""
     product = math.prod(moduli)
     count = max(1, -(-product.bit_length() // PART_BITS))
     units = tuple(1 << PART_BITS * place for place in reversed(range(count)))

@@ -25,7 +25,7 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import TYPES, emulate
 from mixpert_py.runtime.request import Request
 from mixpert_py.runtime.scheme import AS_ACCURATE
-from mixpert_py.runtime.schemes import emulation_of, get
+from mixpert_py.runtime.schemes import get
 
 MAX_ROWS = 128  # of A, and columns of B, that show what the operands are like
 # Of long rows fewer are read, so that about MAX_ELEMENTS of an operand are; but at least MIN_ROWS.
@@ -254,9 +254,7 @@ def _errors_after_moving(a: Array, b: Array, schemes: Sequence[str]) -> dict[str
 
 
 def _kernel_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str, float] | None:
-    """Local errors of CuPy arrays; None where the device cannot make one of the products, though
-    it has kernels for it. What it has none for is emulated.
-    """
+    """Local errors of CuPy arrays; None where the device cannot make one of the products."""
     import cupy
 
     from mixpert_py.runtime.gpu.multiply import multiply
@@ -265,8 +263,7 @@ def _kernel_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str
     errors = {}
     with np.errstate(all="ignore"):
         for scheme in schemes:
-            is_native = get(scheme).kind in ("native", "cast")
-            if is_native or not device.makes(emulation_of(scheme)):
+            if get(scheme).kind in ("native", "cast"):
                 product = emulate(foreign.on_host(a), foreign.on_host(b), scheme)
                 errors[scheme] = relative_error(exact, product)
                 continue

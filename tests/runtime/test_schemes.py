@@ -36,7 +36,7 @@ PRODUCTS = {
     "int8x8": 8,
     "int8x10": 10,
     "fp16x3": 3,
-    **{f"crt{count}": count for count in range(7, 19)},
+    **{f"crt{count}": count for count in range(7, 17)},
 }
 
 

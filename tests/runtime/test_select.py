@@ -156,19 +156,6 @@ def test_an_array_of_another_device_is_native() -> None:
         assert ran(there, there, scheme="int8x6") == ("int8x6", None)
 
 
-@pytest.mark.parametrize("backend", [None, "cuda"])
-@pytest.mark.parametrize(("scheme", "capability"), [("crt17", (8, 0)), ("crt18", (9, 0))])
-def test_a_scheme_without_kernels_is_native_with_a_reason(
-    scheme: str, capability: tuple[int, int], backend: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    FakeGpu(capability=capability).install(monkeypatch)
-    monkeypatch.setattr(worth, "figures", lambda name: pays_from(1, host=1e6))
-    a = normal(EDGE, EDGE, dtype=np.float64)
-    for x in (a, normal(400, 400).x):
-        assert ran(x, x, scheme=scheme, in_force=backend) == ("native", Reason.NO_KERNEL)
-    assert ran(a.x, a.x, scheme=scheme, backend="reference") == (scheme, None)
-
-
 def test_products_that_may_be_of_tf32_stay(gpu: FakeGpu) -> None:
     gpu.lowered = True
     a = normal(EDGE, EDGE)

@@ -132,7 +132,7 @@ def small_entries(bits: float | None) -> str:
         return ""
     return (
         f"most entries of a row are some 2^{bits:.0f} times smaller than its largest; int8 schemes "
-        "and crt7 … crt18 lose digits of such entries, which no error in the Frobenius norm shows"
+        "and crt7 … crt16 lose digits of such entries, which no error in the Frobenius norm shows"
     )
 
 

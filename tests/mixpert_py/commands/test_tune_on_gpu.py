@@ -9,8 +9,7 @@ from mixpert_py import config
 from mixpert_py.execution.executor import usable_gpu
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
-from mixpert_py.runtime.kernels import has_kernels
-from mixpert_py.runtime.schemes import emulation_of, ladder
+from mixpert_py.runtime.schemes import ladder
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.clock import Cost
 from mixpert_py.tuning.experiment import Experiment
@@ -44,8 +43,7 @@ def ladder_here(dtype: str) -> list[str]:
     """The schemes that this GPU has for products of a type."""
     found = usable_gpu(None)
     assert found is not None
-    has_residues = has_kernels(emulation_of("crt14"), found.capability)
-    return CRT if dtype == "float64" and has_residues else INT8
+    return CRT if dtype == "float64" else INT8
 
 
 @pytest.fixture(autouse=True)

@@ -100,7 +100,7 @@ def test_a_device_without_kernels_is_named(name: str) -> None:
 
 def test_products_by_residues_fall_in_time_with_their_moduli() -> None:
     """Fourteen took 14.3 ms at 8192³ on one H200, by a prototype; FP64 20.4 ms."""
-    found = [seconds(f"crt{count}", 8192, 8192, 8192, wide=True) for count in range(7, 19)]
+    found = [seconds(f"crt{count}", 8192, 8192, 8192, wide=True) for count in range(7, 17)]
     assert found == sorted(found)
     assert found[7] == pytest.approx(14.3e-3, rel=0.25)
     assert found[7] < prediction.native(H200, 8192, 8192, 8192, wide=True)
