@@ -11,16 +11,14 @@ Size = Literal["small", "paper"]
 class App:
     """A sample that is measured as a benchmark.
 
-    figure: what begins the line in which it prints its own figure of merit. judged: how many of
-    the first values that its `work` returns are held against float64's. budget: of a program that
-    refines its values: errors below it are alike, and a tuned plan's has to be, whatever budget was
-    asked for. host: arguments with which it takes ten seconds or
-    more on the processor; empty: it is not measured there.
+    judged: how many of the first values that its `work` returns are held against float64's. budget:
+    of a program that refines its values: errors below it are alike, and a tuned plan's has to be,
+    whatever budget was asked for. host: arguments with which it takes ten seconds or more on the
+    processor; empty: it is not measured there.
     """
 
     name: str
     sample: str
-    figure: str
     small: str
     paper: str
     judged: int = 1
@@ -42,7 +40,6 @@ APPS: Mapping[str, App] = {
         App(
             "knn",
             "knn",
-            "accuracy",
             "--dtype float32 --size 300 --asked 128 --width 64 --kinds 8",
             "--dtype float32 --size 16384 --asked 16384 --width 4096",
             host="--size 10240 --asked 10240 --width 49152 --neighbours 3",
@@ -50,7 +47,6 @@ APPS: Mapping[str, App] = {
         App(
             "kmeans",
             "kmeans",
-            "inertia",
             "--dtype float32 --size 512 --width 64 --clusters 16",
             "--dtype float32 --size 65536 --width 2048 --clusters 4096",
             judged=2,
@@ -58,14 +54,12 @@ APPS: Mapping[str, App] = {
         App(
             "mlp",
             "perceptron",
-            "relative error",
             "--size 128 --width 64 --classes 16",
             "--size 16384 --width 8192 --classes 1024",
         ),
         App(
             "cholesky",
             "cholesky",
-            "relative residual",
             "--dtype float32 --size 96 --block 48 --strip 24",
             "--dtype float32 --size 40960 --block 2048 --strip 512",
             host="--size 49152 --block 4096 --strip 256",
@@ -73,7 +67,6 @@ APPS: Mapping[str, App] = {
         App(
             "hpl-ai",
             "hpl_ai",
-            "scaled residual",
             "--size 96 --block 32",
             "--size 32768 --block 2048",
             # What refinement is for: of the solution no less is asked than of a float64 one.
@@ -82,21 +75,18 @@ APPS: Mapping[str, App] = {
         App(
             "comet",
             "comet",
-            "pairs found",
             "--size 64 --people 1024 --pairs 8",
             "--size 4096 --people 65536 --pairs 200",
         ),
         App(
             "bert",
             "bert",
-            "largest deviation",
             "--size 1 --length 8 --checked 1",
             "--size 64 --length 512",
         ),
         App(
             "qkv",
             "qkv",
-            "relative error of scores",
             "--size 256 --tokens 32",
             "--size 8192 --tokens 4096",
             judged=2,
@@ -104,7 +94,6 @@ APPS: Mapping[str, App] = {
         App(
             "pca",
             "pca",
-            "reconstruction error",
             "--dtype float32 --random 256 64 --components 8 --iterations 4",
             "--dtype float32 --random 262144 4096 --components 512 --iterations 4",
             host="--random 98304 8192 --components 256 --iterations 3",
@@ -112,7 +101,6 @@ APPS: Mapping[str, App] = {
         App(
             "gp",
             "gp",
-            "root mean square error",
             "--dtype float32 --noise 1 --size 128 --asked 64 --channels 64",
             "--dtype float32 --length 0.3 --noise 3 --size 16384 --asked 32768",
             # The mean does not show what lowered products make of the variance.
@@ -122,10 +110,9 @@ APPS: Mapping[str, App] = {
         App(
             "circuit",
             "circuit",
-            "relative error",
             "--size 8 --fused 4 --depth 2",
             "--size 26 --fused 11",
         ),
-        App("batched16", "batched16", "maximum error", "--size 4 --steps 6", "--size 262144"),
+        App("batched16", "batched16", "--size 4 --steps 6", "--size 262144"),
     )
 }

@@ -1,9 +1,6 @@
 """Applications, run in this process: natively, in TF32, as the default, and under a tuned plan."""
 
-import contextlib
-import io
 import math
-import re
 import traceback
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +21,6 @@ from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import dependencies
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime.arrays import is_single
 from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.schemes import ladder
@@ -75,7 +71,7 @@ def tensor_float(xp: ModuleType) -> Iterator[None]:
 
 
 # A sample's own functions, of which `work` alone is timed.
-PARTS = ("parsed", "problem", "work", "report")
+PARTS = ("parsed", "problem", "work")
 WIDE = {"float32": "float64", "complex64": "complex128"}
 
 
@@ -84,7 +80,7 @@ class Sample:
     """A sample's functions, rewritten in memory, and its call sites with the edges between them.
 
     parsed(arguments) → options; problem(xp, options) → inputs, a tuple; work(xp, options, *inputs)
-    → values, a tuple; report(xp, options, *values, *inputs) prints figures.
+    → values, a tuple.
     """
 
     name: str
@@ -134,18 +130,6 @@ class Problem:
             options.dtype = "float64"
         return Problem(self.sample, self.xp, options, _wide(self.inputs))
 
-    def figure(self, label: str, values: tuple[Any, ...]) -> float:
-        """The number at the end of the line that the sample's report begins with a label.
-
-        Raises MixPertError where there is no such line.
-        """
-        with contextlib.redirect_stdout(io.StringIO()) as output:
-            self.sample.functions["report"](self.xp, self.options, *values, *self.inputs)
-        found = re.search(rf"^{re.escape(label)}.*\s(\S+)$", output.getvalue(), re.MULTILINE)
-        if found is None:
-            raise MixPertError(f"{self.sample.name}: prints no {label!r}")
-        return float(found[1])
-
 
 def _wide(value: Any) -> Any:
     """Every float32 array among inputs in float64, every complex64 one in complex128."""
@@ -165,10 +149,8 @@ class Times:
     wall: float
 
 
-class Timer(Protocol):
-    """A function that times one call and raises what the call raises."""
-
-    def __call__(self, call: Callable[[], Any], /) -> tuple[Any, Times]: ...
+# Times one call, and raises what the call raises.
+Timer = Callable[[Callable[[], Any]], tuple[Any, Times]]
 
 
 class DeviceTimer:
@@ -239,11 +221,6 @@ class Runs:
             size = float(xp.linalg.norm(exact))
             errors.append(distance(xp, found, exact) / size if size else nan)
         return nan if any(error != error for error in errors) else max(errors)
-
-    def figure(self, values: Values) -> float:
-        """The program's own figure of merit."""
-        with use(NATIVE):
-            return self.problem.figure(self.app.figure, values)
 
 
 def distance(xp: ModuleType, found: Array, exact: Array) -> float:
@@ -387,7 +364,11 @@ def measure(
     ways: dict[str, tuple[Context, Around]] = {
         FP32: (NATIVE, nullcontext),
         TF32: (NATIVE, lambda: tensor_float(platform.xp)),
-        FAITHFUL: (_default(runs, platform.backend), nullcontext),
+        FAITHFUL: (
+            # A GPU needs no scheme for its default.
+            Context("faithful" if emulates(platform.backend) else None, backend=platform.backend),
+            nullcontext,
+        ),
     }
     failed = None
     try:
@@ -407,19 +388,8 @@ def failure(error: BaseException) -> Record:
     }
 
 
-def _default(runs: Runs, backend: str | None) -> Context:
-    """The context of the default: a GPU needs no plan for it; elsewhere a plan names it."""
-    if not emulates(backend):
-        return Context(backend=backend)
-    _, _, sites = runs.traced(replace(NATIVE, trace=Trace()))
-    schemes = {
-        site: "faithful" if is_single(*found.dtypes) else "native" for site, found in sites.items()
-    }
-    return under_plan(schemes, backend)
-
-
 def _in_turn(runs: Runs, ways: Mapping[str, tuple[Context, Around]]) -> list[Record]:
-    """Times, error and figure of every mode; a mode that fails leaves the others."""
+    """Times and error of every mode; a mode that fails leaves the others."""
     records: dict[str, Record] = {name: {"name": name} for name in ways}
     times: dict[str, list[float]] = {name: [] for name in ways}
     begin = perf_counter()
@@ -435,7 +405,7 @@ def _in_turn(runs: Runs, ways: Mapping[str, tuple[Context, Around]]) -> list[Rec
                 if turn:
                     times[name].append(taken.device)
                 else:
-                    records[name] |= {"error": runs.error(values), "figure": runs.figure(values)}
+                    records[name]["error"] = runs.error(values)
                 del values
             except Exception as error:
                 records[name] |= failure(error)
@@ -458,7 +428,7 @@ def measure_host(
     traced = replace(NATIVE, trace=Trace())
     values, native, sites = Runs(app, problem, platform.timer, ()).traced(traced)
     runs = Runs(app, problem, platform.timer, values[: app.judged])
-    record |= {"native": native.wall, "native_figure": runs.figure(values)}
+    record["native"] = native.wall
     spent = {site: found.seconds for site, found in sites.items()}
     before = Measurement(native.wall, 0.0, spent)
     outcome, record["trials"] = tuned_plan(runs, budget, platform.backend, before)
@@ -467,8 +437,7 @@ def measure_host(
     while len(walls) < HOST_ROUNDS and sum(walls) < LONG:
         walls.append(runs.once(context)[1].wall)
     values, _, sites = runs.traced(replace(context, trace=Trace()))
-    record |= {"rewritten": median(walls), "error": runs.error(values)}
-    record |= {"figure": runs.figure(values), "plan": dict(outcome.plan)}
+    record |= {"rewritten": median(walls), "error": runs.error(values), "plan": dict(outcome.plan)}
     record["speedup"] = record["native"] / record["rewritten"]
     record["products"] = sum(site.seconds for site in sites.values())
     return record

@@ -89,7 +89,7 @@ def simulate(trials: int) -> list[Record]:
     return found
 
 
-def markdown(result: Record, docs: str = "") -> str:
+def markdown(result: Record) -> str:
     """A row for each clock, with the shares of the verdicts at each ratio."""
     rows = [
         [name]

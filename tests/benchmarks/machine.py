@@ -17,7 +17,6 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import processor
 
 RESULTS = Path(__file__).parent / "results"
-ON_LINES = 3  # nested containers that are written over several lines
 
 Record = dict[str, Any]
 
@@ -91,7 +90,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def save(name: str, result: Record) -> None:
     """Write a result to RESULTS/NAME.json in one step, floats rounded to five digits."""
     RESULTS.mkdir(exist_ok=True)
-    files.replace(RESULTS / f"{name}.json", f"{_lines(rounded(result))}\n".encode())
+    text = json.dumps(rounded(result), indent=1, ensure_ascii=False)
+    files.replace(RESULTS / f"{name}.json", f"{text}\n".encode())
 
 
 def finish(name: str, result: Record, kept: bool, markdown: Callable[[Record], str]) -> None:
@@ -117,19 +117,6 @@ def rounded(value: object) -> Any:
     if isinstance(value, dict):
         return {key: rounded(one) for key, one in value.items()}
     return [rounded(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def _lines(value: Any, depth: int = 0) -> str:
-    """JSON with a line for each row, so that a change shows where it is."""
-    if depth == ON_LINES or not value or not isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
-    start = "\n" + " " * (depth + 1)
-    if isinstance(value, dict):
-        parts = [
-            f"{json.dumps(k, ensure_ascii=False)}: {_lines(v, depth + 1)}" for k, v in value.items()
-        ]
-        return f"{{{start}{f',{start}'.join(parts)}}}"
-    return f"[{start}{f',{start}'.join(_lines(v, depth + 1) for v in value)}]"
 
 
 save_option = click.option("--save", is_flag=True, help="Keep the result for the pages.")

@@ -1,112 +1,196 @@
 """Small programs as their users run them: `python SCRIPT` and `mixpert run SCRIPT`, in turn.
 
 The programs are twenty public ones and the repository's samples. Without a plan nothing changes in
-most of their products; what is measured is that rewriting makes no program slower.
+most of their products; what is measured is that rewriting makes no program slower. Nothing of a
+public program is in this repository: its files come from GitHub, or from a folder, are checked, and
+are changed as `programs.toml` says. `--save` replaces the saved rows of the measured programs after
+each of them, so that they may be measured in several calls on one machine.
 """
 
-import json
+import ast
+import hashlib
 import os
-import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+from urllib.parse import quote
+from urllib.request import urlopen
 
 import click
+import msgspec
 
 from mixpert_py.cli import main
 from mixpert_py.errors import MixPertError
 from mixpert_py.files import IMPORTED_FROM
-from tests.benchmarks import machine, public_programs, timing
-from tests.benchmarks.public_programs import Program, Sample, only_option, sources_option
+from tests.benchmarks import machine, timing
 
 WANTED = 0.97  # of the native program's speed
 LIMIT = 300.0  # seconds of one run
 COMMANDS = {"native": [sys.executable], "ours": [sys.executable, "-m", "mixpert_py", "run"]}
-CLOCKS = {"whole": "the process", "inside": "the script", "processor": "the processors"}
+MANIFEST = Path(__file__).with_name("programs.toml")
+SAMPLES = Path(__file__).parents[2] / "samples"
+RAW = "https://raw.githubusercontent.com"
+SECONDS_FILE = "MIXPERT_PROGRAM_SECONDS"  # the variable that names the file CLOCK writes
+# Written into each script: what it prints at exit is the time from its own first statement on.
+CLOCK = f"""\
+import atexit as _atexit, os as _os, time as _time
+_atexit.register(lambda start: open(_os.environ["{SECONDS_FILE}"], "w").write(
+    str(_time.perf_counter() - start)), _time.perf_counter())
+"""
+# What the samples that are done in a moment are given, so that a run takes some seconds.
+LARGER = {
+    "batched16.py": "--size 65536 --steps 40",
+    "bert.py": "--size 64",
+    "cholesky.py": "--size 8192",
+    "circuit.py": "--depth 60",
+    "comet.py": "--size 1536",
+    "gp.py": "--size 4096 --asked 2048",
+    "hpl_ai.py": "--size 8192",
+    "kalman.py": "--steps 45",
+    "kmeans.py": "--size 16384 --iterations 60",
+    "knn.py": "--size 16384 --asked 8192",
+    "perceptron.py": "--size 32768",
+}
 
-# COMMANDS and CLOCKS give the keys of its times, one a round; "done" counts the rounds.
+Edit = tuple[str, str]
+# For each of COMMANDS its seconds by the clocks "whole" and "inside" (the script), one a round; or
+# an "error".
 Result = dict[str, Any]
 
 
-def measure(
-    programs: Sequence[Program | Sample],
-    folder: Path,
-    rounds: int,
-    *,
-    sources: Path | None = None,
-    gpu: bool = False,
-    deadline: float = float("inf"),
-    report: Callable[[str], None],
-) -> dict[str, Result]:
-    """The seconds of each program, native and rewritten, of `rounds` rounds after a first one.
+class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A script, where its files are from, and how it is run.
 
-    folder: where the programs run, and their times are kept after each round; another call goes on
-    from there. deadline: no round begins after it, on `perf_counter`'s clock. A program that fails
-    has an "error" in place of times.
+    arrays: the package whose arrays it multiplies. repository: empty for a sample. files: the path
+    of each file in the repository → its SHA-256. edits: texts of the script and their replacements;
+    append: lines that follow it.
     """
-    results = {}
-    # A round of all programs, then the next: where the deadline comes first, each has as many.
-    ready: dict[str, Path] = {}
-    for turn in range(rounds + 1):
-        for program in programs:
-            kept = folder / f"{program.name}.json"
-            result = _kept(kept, program)
-            if "error" not in result and result["done"] <= turn and perf_counter() < deadline:
-                try:
-                    if program.name not in ready:
-                        place = folder / program.name
-                        ready[program.name] = program.prepare(place, sources, gpu)
-                        (place / "pyproject.toml").touch()  # one project with its modules
-                    _add_round(result, ready[program.name], program.arguments)
-                except (MixPertError, subprocess.SubprocessError) as error:
-                    result = {"program": result["program"], "error": str(error)}
-                kept.write_text(json.dumps(result), "utf-8")
-                report(f"{turn}/{rounds} {program.name}: {_line(result)}")
-            results[program.name] = result
-    return results
+
+    name: str
+    script: str
+    arrays: str = ""
+    field: str = ""
+    repository: str = ""
+    commit: str = ""
+    licence: str = ""
+    files: dict[str, str] = {}
+    arguments: list[str] = []
+    edits: list[Edit] = []
+    cpu_edits: list[Edit] = []
+    gpu_edits: list[Edit] = []
+    append: str = ""
+
+    @property
+    def address(self) -> str:
+        """The page that shows the script, as docs/measured.md links to it."""
+        if not self.repository:
+            return f"../samples/{self.script}"
+        return f"https://github.com/{self.repository}/blob/{self.commit}/{quote(self.script)}"
+
+    def prepare(self, folder: Path, sources: Path | None, gpu: bool) -> Path:
+        """Put the files into a folder, and return the script, changed for this machine.
+
+        sources: a folder with owner/name/commit/path; None: GitHub. Raises MixPertError where a
+        file is absent, or is another than the one that was chosen.
+        """
+        found = {path: self._contents(path, digest, sources) for path, digest in self.files.items()}
+        if not self.repository:
+            found[self.script] = (SAMPLES / self.script).read_bytes()
+        for path, contents in found.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(contents)
+        script, text = folder / self.script, found[self.script].decode("utf-8")
+        for old, new in (*self.edits, *(self.gpu_edits if gpu else self.cpu_edits)):
+            if old not in text:
+                raise MixPertError(f"{old!r} is not in the script")
+            text = text.replace(old, new)
+        script.write_text(timed(text) + self.append, "utf-8")
+        (folder / "pyproject.toml").touch()  # one project with its modules
+        return script
+
+    def _contents(self, path: str, digest: str, sources: Path | None) -> bytes:
+        place = f"{self.repository}/{self.commit}/{path}"
+        try:
+            if sources is None:
+                with urlopen(f"{RAW}/{quote(place)}", timeout=60) as answer:
+                    contents: bytes = answer.read()
+            else:
+                contents = (sources / place).read_bytes()
+        except OSError as error:
+            raise MixPertError(f"{place}: {error}") from error
+        if hashlib.sha256(contents).hexdigest() != digest:
+            raise MixPertError(f"{place} is another file than the one that was chosen")
+        return contents
 
 
-def _kept(path: Path, program: Program | Sample) -> Result:
-    """What is kept of the rounds of this very program: changed, it begins anew."""
-    entry = public_programs.plain(program)
-    if path.exists():
-        result: Result = json.loads(path.read_text("utf-8"))
-        if result["program"] == entry:
-            return result
-    return {"program": entry, "done": 0}
+def public(gpu: bool) -> list[Program]:
+    """The public programs for a machine with a GPU, or without: those in PyTorch run on both."""
+    entries = tomllib.loads(MANIFEST.read_text("utf-8"))["program"]
+    programs = msgspec.convert(entries, list[Program])
+    return [one for one in programs if one.arrays in ("torch", "cupy" if gpu else "numpy")]
 
 
-def _add_round(result: Result, script: Path, arguments: Sequence[str]) -> None:
-    """Run a program in both ways, in another order each time; the first round is not counted."""
-    order = list(COMMANDS) if result["done"] % 2 else list(reversed(COMMANDS))
-    times = {name: _run([*COMMANDS[name], script.name, *arguments], script) for name in order}
-    if result["done"]:
-        for name, clocks in times.items():
-            for clock, seconds in clocks.items():
-                result.setdefault(name, {}).setdefault(clock, []).append(seconds)
-    result["done"] += 1
+def samples(gpu: bool) -> list[Program]:
+    """The samples, on CuPy's arrays where there is a GPU: there, those alone that take `--gpu`."""
+    found = []
+    for path in sorted(SAMPLES.glob("*.py")):
+        text, larger = path.read_text("utf-8"), LARGER.get(path.name, "").split()
+        if "__main__" in text and (not gpu or '"--gpu"' in text):
+            words = ["--gpu", *larger] if gpu else larger
+            found.append(Program(name=path.name, script=path.name, arguments=words))
+    return found
 
 
-def _run(command: Sequence[str], script: Path) -> dict[str, float]:
+def timed(text: str) -> str:
+    """A script with CLOCK before its first statement."""
+    before = text.splitlines(keepends=True)
+    first = 0
+    for node in ast.parse(text).body:
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not is_text and getattr(node, "module", None) != "__future__":
+            break
+        first = node.end_lineno or 0
+    return "".join([*before[:first], CLOCK, *before[first:]])
+
+
+def measure(program: Program, rounds: int, *, sources: Path | None, gpu: bool) -> Result:
+    """The seconds of a program, native and rewritten, of `rounds` rounds after a first one, which
+    is not counted; each round runs them in another order.
+    """
+    result: Result = {}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            script = program.prepare(Path(folder), sources, gpu)
+            for turn in range(rounds + 1):
+                for way in list(COMMANDS)[:: 1 if turn % 2 else -1]:
+                    command = [*COMMANDS[way], script.name, *program.arguments]
+                    times = _run(command, script, Path(folder))
+                    for clock, seconds in times.items() if turn else ():
+                        result.setdefault(way, {}).setdefault(clock, []).append(seconds)
+        except (MixPertError, subprocess.SubprocessError) as error:
+            return {"error": str(error)}
+    return result
+
+
+def _run(command: Sequence[str], script: Path, root: Path) -> dict[str, float]:
     """The seconds of one run, by each clock. Raises MixPertError where the program fails."""
-    root = next(it for it in script.parents if (it / "pyproject.toml").exists())
     written = root / "seconds.txt"
-    written.unlink(missing_ok=True)
     paths = [os.environ.get("PYTHONPATH"), str(IMPORTED_FROM), str(root)]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHONHASHSEED": "0",
         "MPLBACKEND": "Agg",
-        public_programs.SECONDS_FILE: str(written),
+        SECONDS_FILE: str(written),
     }
     for name in ("PYTHONDONTWRITEBYTECODE", "MIXPERT_PLAN"):
         environment.pop(name, None)
-    used, start = _processor_seconds(), perf_counter()
+    start = perf_counter()
     done = subprocess.run(
         command, cwd=script.parent, env=environment, capture_output=True, text=True, timeout=LIMIT
     )
@@ -114,13 +198,7 @@ def _run(command: Sequence[str], script: Path) -> dict[str, float]:
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise MixPertError(f"exit {done.returncode}: {last}")
-    inside = float(written.read_text("utf-8"))
-    return {"whole": whole, "inside": inside, "processor": _processor_seconds() - used}
-
-
-def _processor_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+    return {"whole": whole, "inside": float(written.read_text("utf-8"))}
 
 
 def speed(result: Result, clock: str) -> dict[str, float]:
@@ -129,45 +207,36 @@ def speed(result: Result, clock: str) -> dict[str, float]:
     return timing.summary([native / ours for native, ours in pairs])
 
 
-def _line(result: Result) -> str:
-    if "error" in result:
-        return str(result["error"])
-    if "native" not in result:
-        return "ran"
-    return ", ".join(
-        f"{speed(result, clock)['median']:.3f}× of {CLOCKS[clock]}" for clock in CLOCKS
-    )
+def is_met(result: Result) -> bool:
+    """Whether the rewritten program is as fast as wanted."""
+    return "native" in result and speed(result, "whole")["median"] >= WANTED
 
 
 def markdown(record: Result) -> str:
     """A row for each program."""
-    rows = []
+    rows, counts = [], []
     for program in record["programs"]:
         result = program["result"]
         name = f"[{program['name']}]({program['address']})"
         if "native" not in result:
-            rows.append([name, "", "", result.get("error", "not run"), "", ""])
+            rows.append([name, "", "", result["error"], "", ""])
             continue
         whole = speed(result, "whole")
         medians = [timing.summary(result[way]["whole"])["median"] for way in COMMANDS]
+        counts.append(len(result["native"]["whole"]))
         rows.append(
             [
                 name,
                 *(f"{seconds:.2f} s" for seconds in medians),
                 f"{whole['median']:.3f}× ({whole['lower']:.3f}–{whole['upper']:.3f})",
                 f"{speed(result, 'inside')['median']:.3f}×",
-                "met" if whole["median"] >= record["wanted"] else "missed",
+                "met" if is_met(result) else "missed",
             ]
         )
     facts = record["machine"]
     device = f"{facts['device']}, " if "device" in facts else ""
-    counts = [
-        len(it["result"]["native"]["whole"])
-        for it in record["programs"]
-        if "native" in it["result"]
-    ]
     columns = ["program", "native", "rewritten", "native over rewritten", "in the script"]
-    columns.append(f"≥ {record['wanted']}×")
+    columns.append(f"≥ {WANTED}×")
     return (
         f"{machine.table(columns, rows)}\n\n"
         f"Whole processes in turn, {min(counts, default=0)} rounds or more: medians, quartiles in "
@@ -179,54 +248,32 @@ def markdown(record: Result) -> str:
 @click.command()
 @click.option("--gpu", is_flag=True, help="Those in CuPy, and PyTorch's on the GPU.")
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(1))
-@only_option
-@sources_option
+@click.option("--only", multiple=True, metavar="NAME", help="This program, several times.")
 @click.option(
-    "--folder",
-    default=Path(tempfile.gettempdir(), "mixpert-programs"),
-    show_default=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where they run, and what they took is kept; a further call goes on from there.",
+    "--sources",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The public programs, as owner/name/commit/path. Default: from GitHub.",
 )
-@click.option("--seconds", default=float("inf"), metavar="N", help="Begin no run after them.")
 @machine.save_option
-def command(
-    gpu: bool,
-    rounds: int,
-    only: tuple[str, ...],
-    sources: Path | None,
-    folder: Path,
-    seconds: float,
-    save: bool,
-) -> int:
+def command(gpu: bool, rounds: int, only: tuple[str, ...], sources: Path | None, save: bool) -> int:
     """Twenty public programs and the samples, native and under `mixpert run`, without a plan.
 
     Exit code 1 where one is slower than 0.97× by the median, or failed.
     """
-    deadline = perf_counter() + seconds
-    facts = machine.facts_of_gpu() if gpu else machine.machine()
-    programs: list[Program | Sample] = [*public_programs.public(gpu), *public_programs.samples(gpu)]
-    unknown = set(only) - {each.name for each in programs}
-    if unknown:
+    kept = "programs-gpu" if gpu else "programs"
+    programs = {each.name: each for each in (*public(gpu), *samples(gpu))}
+    if unknown := set(only) - programs.keys():
         raise click.UsageError(f"no program is called {min(unknown)}")
-    programs = [each for each in programs if not only or each.name in only]
-    folder = folder / ("gpu" if gpu else "cpu")
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def report(line: str) -> None:
-        click.echo(line, err=True)
-
-    results = measure(
-        programs, folder, rounds, sources=sources, gpu=gpu, deadline=deadline, report=report
-    )
-    named = [
-        {"name": each.name, "address": each.address, "result": results[each.name]}
-        for each in programs
-    ]
-    record: Result = {"machine": facts, "gpu": gpu, "wanted": WANTED, "programs": named}
-    machine.finish("programs-gpu" if gpu else "programs", record, save, markdown)
-    failed = any("error" in it["result"] for it in named)
-    return int("| missed |" in markdown(record) or failed)
+    found = machine.load(kept) if save else None
+    rows = {row["name"]: row for row in found["programs"]} if found else {}
+    record: Result = {"machine": machine.facts_of_gpu() if gpu else machine.machine()}
+    for name in only or programs:
+        program = programs[name]
+        result = measure(program, rounds, sources=sources, gpu=gpu)
+        rows[name] = {"name": name, "address": program.address, "result": result}
+        record["programs"] = [rows[one] for one in programs if one in rows]
+        machine.finish(kept, record, save, markdown)
+    return int(not all(is_met(rows[name]["result"]) for name in only or programs))
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def measure(scripts: Sequence[Path], tries: int, at_a_time: int, budget: str) ->
         return list(pool.map(one, [script for _ in range(tries) for script in scripts]))
 
 
-def markdown(result: Record, docs: str = "") -> str:
+def markdown(result: Record) -> str:
     """A row for each program; where its tunings ended in several ways, all of these."""
     rows = []
     for name in dict.fromkeys(one["script"] for one in result["tunings"]):

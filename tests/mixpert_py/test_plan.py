@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mixpert_py import plan as plan_file
 from mixpert_py.errors import PlanError
 from mixpert_py.plan import Criterion, Plan, Provenance, Site
+from tests.every_check import examples
 
 KNOWN = ("native", "float32", "int8x6")
 ID = "mlp:forward/matmul~8f3a#0"
@@ -251,7 +252,7 @@ plans = st.builds(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=examples(100))
 @given(plans, plans)
 def test_what_is_written_is_what_is_read(first: Plan, second: Plan) -> None:
     text = plan_file.dumps(first)
@@ -259,7 +260,7 @@ def test_what_is_written_is_what_is_read(first: Plan, second: Plan) -> None:
     assert plan_file.loads(plan_file.dumps(second, text), known=KNOWN) == second
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.text(max_size=60) | st.integers(0, len(WHOLE)).map(lambda n: WHOLE[:n] + WHOLE[n + 3 :]))
 def test_any_text_is_a_plan_or_one_clear_line(text: str) -> None:
     try:

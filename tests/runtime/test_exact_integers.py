@@ -274,9 +274,10 @@ def test_a_lower_scheme_means_exact_and_warns_of_nothing() -> None:
         np.testing.assert_array_equal(matmul(LARGE, LARGE, site="s"), LARGE @ LARGE)
 
 
-def test_the_memory_is_the_stated_one() -> None:
-    a = np.arange(3000 * 2200, dtype="i8").reshape(3000, 2200) << 40
-    b = a.reshape(2200, 3000)[:, :700]
+def test_the_memory_is_the_stated_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact_integers, "PANEL", exact_integers.PANEL // 16)
+    a = np.arange(750 * 550, dtype="i8").reshape(750, 550) << 40
+    b = a.reshape(550, 750)[:, :175]
     one = 8 * exact_integers.PANEL
     tracemalloc.start()
     try:

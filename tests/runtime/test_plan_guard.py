@@ -1,8 +1,6 @@
 """Products under a plan on other data than it was tuned on."""
 
 import math
-import warnings
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +24,8 @@ from mixpert_py.runtime.plan_guard import (
 from mixpert_py.runtime.reference.emulation import emulate
 from mixpert_py.runtime.tracing.operand_statistics import relative_error
 from tests.runtime.families import EVERYDAY, FAMILIES, Family
+
+pytestmark = pytest.mark.filterwarnings("error")  # of what is within the plan's error
 
 ID = "guarded:work/matmul~000000#0"
 PLAN = Plan(site=[Site(id=ID, scheme="float32", error=3e-7)])
@@ -64,11 +64,9 @@ OPERANDS: dict[str, Family] = {
 
 def test_what_is_as_when_the_plan_was_tuned_runs_the_scheme() -> None:
     a, b = normal(256, 256), normal(256, 256, seed=1)
-    with use(Context(plan=PLAN)), warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with use(Context(plan=PLAN)):
         for _ in range(3):
-            wanted = a.astype("f") @ b.astype("f")
-            np.testing.assert_array_equal(matmul(a, b, site=ID), wanted)
+            np.testing.assert_array_equal(matmul(a, b, site=ID), a.astype("f") @ b.astype("f"))
 
 
 def test_what_is_less_accurate_runs_natively() -> None:
@@ -78,9 +76,7 @@ def test_what_is_less_accurate_runs_natively() -> None:
             found = matmul(a, b, site=ID)
         assert heard[0].filename == __file__
         np.testing.assert_array_equal(found, a @ b)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            np.testing.assert_array_equal(matmul(a, b, site=ID), a @ b)
+        np.testing.assert_array_equal(matmul(a, b, site=ID), a @ b)
     with use(Context(plan=replace_guard(PLAN, "off"))):
         np.testing.assert_array_equal(matmul(a, b, site=ID), a.astype("f") @ b.astype("f"))
 
@@ -101,8 +97,7 @@ def test_sites_that_are_not_checked(choice: dict[str, Any]) -> None:
     a, b = cancelling(512)
     context = Context(plan=Plan(site=[Site(id=ID, **choice)]))
     assert context.choice(ID).guard is None
-    with use(context), warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with use(context):
         matmul(a, b, site=ID)
 
 
@@ -119,13 +114,8 @@ def test_results_that_have_a_place_are_checked_before_they_go_there() -> None:
 
 
 def test_small_products_are_checked_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked = []
-
-    def watched(*given: Any) -> float:
-        checked.append(given)
-        return 0.0
-
-    monkeypatch.setattr(plan_guard, "sampled_error", watched)
+    checked: list[Any] = []
+    monkeypatch.setattr(plan_guard, "sampled_error", lambda *given: checked.append(given) or 0.0)
     for n, calls, wanted in ((32, 500, 0), (256, 65, 7), (512, 17, 5)):
         checked.clear()
         guard = PlanGuard(ID, 1e-7)
@@ -186,11 +176,9 @@ def test_the_data_that_a_plan_was_tuned_on_is_fine(family: str, scheme: str) -> 
         if not 0 < error < np.inf:
             continue  # such products have no guard
         guard = PlanGuard(ID, error, floor_of(scheme))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            for _ in range(1 << 5):
-                guard._unchecked = 1 << 40
-                assert guard.holds(a, b, product)
+        for _ in range(1 << 5):
+            guard._unchecked = 1 << 40
+            assert guard.holds(a, b, product)
 
 
 @pytest.mark.parametrize("family", OPERANDS)
@@ -249,8 +237,7 @@ def test_a_product_of_residues_may_be_off_by_what_these_usually_are() -> None:
     assert PlanGuard(ID, 1e-16, floor_of("crt9")).limit == MARGIN * 3.8e-10
     plan = Plan(site=[Site(id=ID, scheme="crt9", error=4e-10)])
     a, (x, y) = normal(128, 128), cancelling(128)
-    with use(Context(plan=plan, backend="reference")), warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with use(Context(plan=plan, backend="reference")):
         matmul(a, a, site=ID)
     with use(Context(plan=plan, backend="reference")):
         with pytest.warns(UserWarning, match="a product is off by"):
@@ -258,82 +245,67 @@ def test_a_product_of_residues_may_be_off_by_what_these_usually_are() -> None:
         np.testing.assert_array_equal(found, x @ y)
 
 
-class TestWatch:
-    """Arrays on a GPU, of which entries come later: without one."""
+X = SimpleNamespace(shape=(1024, 1024))  # on a GPU: its entries come later
 
-    X = SimpleNamespace(shape=(1024, 1024))
 
-    @pytest.fixture
-    def whole(self, monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-        """The errors of whole products, as they are asked for."""
-        whole: list[float | None] = []
-        monkeypatch.setattr(plan_guard, "whole_error", lambda *given: whole.pop(0))
-        return whole
+def watched(
+    monkeypatch: pytest.MonkeyPatch, entries: float, whole: list[float | None]
+) -> PlanGuard:
+    """The guard after a product some of whose entries were off by so much. whole: the errors of
+    whole products, as they are asked for.
+    """
+    monkeypatch.setattr(plan_guard, "whole_error", lambda *given: whole.pop(0))
+    sample = SimpleNamespace(error=lambda waits: entries)
+    monkeypatch.setattr(plan_guard, "sample", lambda *given: sample)
+    guard = PlanGuard(ID, 1e-7)
+    assert guard.watch(X, X, X)
+    return guard
 
-    def guard(self, monkeypatch: pytest.MonkeyPatch, entries: float) -> PlanGuard:
-        """The guard after a product some of whose entries were off by so much."""
-        sample = SimpleNamespace(error=lambda waits: entries)
-        monkeypatch.setattr(plan_guard, "sample", lambda *given: sample)
-        guard = PlanGuard(ID, 1e-7)
-        assert guard.watch(self.X, self.X, self.X)
-        return guard
 
-    def test_fine_as_a_whole(
-        self, monkeypatch: pytest.MonkeyPatch, whole: list[float | None]
-    ) -> None:
-        guard = self.guard(monkeypatch, 1e-3)
-        whole += [None, *[1e-7] * NEXT]  # a CUDA graph is being captured at first
-        for left in range(NEXT, -1, -1):
-            assert not guard.refuses()
-            assert guard.watch(self.X, self.X, self.X)
-            assert len(whole) == left
-        monkeypatch.setattr(plan_guard, "sample", lambda *given: None)
-        for _ in range(100):
-            assert not guard.refuses()
-            assert guard.watch(self.X, self.X, self.X)
-
-    @pytest.mark.parametrize(("error", "told"), [(1e-2, "1.0e-02"), (math.nan, "1.0e-03")])
-    def test_off_as_a_whole(
-        self,
-        monkeypatch: pytest.MonkeyPatch,
-        whole: list[float | None],
-        error: float,
-        told: str,
-    ) -> None:
-        """NaN: memory was full, and the entries are all that is known."""
-        guard = self.guard(monkeypatch, 1e-3)
-        whole += [1e-7, error]
+def test_a_product_on_a_gpu_that_is_fine_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = [None, *[1e-7] * NEXT]  # a CUDA graph is being captured at first
+    guard = watched(monkeypatch, 1e-3, whole)
+    for left in range(NEXT, -1, -1):
         assert not guard.refuses()
-        assert guard.watch(self.X, self.X, self.X)
-        with pytest.warns(UserWarning, match=f"off by {told}") as heard:
-            assert not guard.watch(self.X, self.X, self.X)
-        assert heard[0].filename == __file__
-        assert guard.refuses()
+        assert guard.watch(X, X, X)
+        assert len(whole) == left
+    monkeypatch.setattr(plan_guard, "sample", lambda *given: None)
+    for _ in range(100):
+        assert not guard.refuses()
+        assert guard.watch(X, X, X)
+
+
+@pytest.mark.parametrize(("error", "told"), [(1e-2, "1.0e-02"), (math.nan, "1.0e-03")])
+def test_a_product_on_a_gpu_that_is_off_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch, error: float, told: str
+) -> None:
+    """NaN: memory was full, and the entries are all that is known."""
+    guard = watched(monkeypatch, 1e-3, [1e-7, error])
+    assert not guard.refuses()
+    assert guard.watch(X, X, X)
+    with pytest.warns(UserWarning, match=f"off by {told}") as heard:
+        assert not guard.watch(X, X, X)
+    assert heard[0].filename == __file__
+    assert guard.refuses()
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("library", ["cupy", "torch"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-class TestOnGpu:
-    """Arrays on a GPU, of which nothing is waited for."""
-
-    PLAN = Plan(site=[Site(id=ID, scheme="int8x3", error=1e-5)])
-
-    def arrays(self, library: str, dtype: str, *arrays: Any) -> tuple[Any, Callable[[], None]]:
-        """These as arrays of a library, and what waits for the device."""
-        module = pytest.importorskip(library)
-        arrays = tuple(x.astype(dtype) for x in arrays)
-        if library == "cupy":
-            return map(module.asarray, arrays), module.cuda.Device().synchronize
-        return (module.from_numpy(x).cuda() for x in arrays), module.cuda.synchronize
-
-    def test_a_product_that_is_off_makes_later_ones_native(self, library: str, dtype: str) -> None:
-        (a, b), wait = self.arrays(library, dtype, *cancelling(1024))
-        with use(Context(plan=self.PLAN, backend="cuda")):
-            first = matmul(a, b, site=ID)
-            wait()
-            with pytest.warns(UserWarning, match="off by"):
-                second = matmul(a, b, site=ID)
-            assert bool((second == a @ b).all())
-            assert not bool((first == second).all())
-            assert bool((matmul(a, b, site=ID) == second).all())
+def test_a_product_that_is_off_on_a_gpu_makes_later_ones_native(library: str, dtype: str) -> None:
+    """Nothing waits for the device."""
+    module = pytest.importorskip(library)
+    a, b = (x.astype(dtype) for x in cancelling(1024))
+    if library == "cupy":
+        a, b, wait = module.asarray(a), module.asarray(b), module.cuda.Device().synchronize
+    else:
+        a, b, wait = *(module.from_numpy(x).cuda() for x in (a, b)), module.cuda.synchronize
+    plan = Plan(site=[Site(id=ID, scheme="int8x3", error=1e-5)])
+    with use(Context(plan=plan, backend="cuda")):
+        first = matmul(a, b, site=ID)
+        wait()
+        with pytest.warns(UserWarning, match="off by"):
+            second = matmul(a, b, site=ID)
+        assert bool((second == a @ b).all())
+        assert not bool((first == second).all())
+        assert bool((matmul(a, b, site=ID) == second).all())

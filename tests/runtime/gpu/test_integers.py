@@ -15,7 +15,7 @@ from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.gpu import integers
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Request
-from tests.every_check import some
+from tests.every_check import some, sweep
 from tests.runtime.gpu.fake import FakeGpu
 from tests.runtime.integers import PAIRS, entries
 from tests.runtime.kernels_on_host.host import HostArray, HostKernel, Memory, kernels, seen
@@ -83,14 +83,13 @@ OF_LAYOUTS = list(zip(LAYOUTS, ("u1", "i2", "i4", "i8"), ("u1", "i2", "u2", "i4"
 @pytest.mark.parametrize(("layout", "left", "right"), some(OF_LAYOUTS, 2) + OF_LAYOUTS[-1:])
 def test_products_of_digits_have_every_bit(layout: str, left: str, right: str) -> None:
     rng = np.random.default_rng(len(layout))
-    for m, k, n in SIZES:
-        for kind in KINDS:
-            a, b = entries(rng, left, (m, k), kind), entries(rng, right, (k, n), kind)
-            x, y = (LAYOUTS[layout](one).view(HostArray) for one in (a, b))
-            product = integers.multiply(Request(x, y, "exact"))
-            assert product.scheme == "exact"
-            assert product.value.dtype == np.result_type(a, b)
-            np.testing.assert_array_equal(product.value, a @ b)
+    for (m, k, n), kind in sweep(SIZES, KINDS, together=1):
+        a, b = entries(rng, left, (m, k), kind), entries(rng, right, (k, n), kind)
+        x, y = (LAYOUTS[layout](one).view(HostArray) for one in (a, b))
+        product = integers.multiply(Request(x, y, "exact"))
+        assert product.scheme == "exact"
+        assert product.value.dtype == np.result_type(a, b)
+        np.testing.assert_array_equal(product.value, a @ b)
 
 
 @pytest.mark.usefixtures("on_host")

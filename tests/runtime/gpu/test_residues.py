@@ -40,7 +40,7 @@ from mixpert_py.runtime.schemes.integers import (
     scheme_for,
 )
 from mixpert_py.runtime.splitter import Residues
-from tests.every_check import EVERY_CHECK, some
+from tests.every_check import EVERY_CHECK, some, sweep
 from tests.runtime.families import EVERYDAY, FAMILIES
 from tests.runtime.kernels_on_host.host import (
     HostArray,
@@ -68,7 +68,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
             return ExactProducts(definitions)
         key = file, definitions
         if key not in made:
-            made[key] = kernels(file, definitions, folder / f"{len(made)}.so")
+            made[key] = kernels(file, definitions, folder / f"{len(made)}.so", "-O1")
         return made[key][name]
 
     return cuda_kernel
@@ -229,8 +229,7 @@ def record_of(x: Any, splitter: Residues) -> Any:
     return record
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("count", [14, 15])
+@pytest.mark.parametrize(("side", "count"), sweep(["left", "right"], [14, 15], together=1))
 def test_all_rows_leave_where_moduli_are_too_few(count: int, side: str) -> None:
     """Then the product is 0, and repair makes it; else nothing is changed."""
     rng = np.random.default_rng(count)

@@ -131,26 +131,3 @@ def test_mixed_types_and_a_long_k() -> None:
         a, b = draw((3, 150_000)), draw((150_000, 2))
         for scheme in ("crt14", "crt7"):
             assert_same_bits(a, b, scheme, made(cupy.asarray(a), turned(b), scheme))
-
-
-@pytest.mark.usefixtures("gemm_kernel")
-def test_stacks_outputs_vectors_and_complex_numbers() -> None:
-    rng = np.random.default_rng(5)
-    a, b = rng.standard_normal((2, 3, 40, 70)), rng.standard_normal((3, 70, 30))
-    value = made(cupy.asarray(a), cupy.asarray(b), "crt14")
-    for i, j in np.ndindex(2, 3):
-        assert_same_bits(a[i, j], b[j], "crt14", value[i, j])
-    x, y = cupy.asarray(a[0, 0]), cupy.asarray(b[0])
-    for out in (cupy.empty((40, 30)), cupy.empty((30, 40)).T, cupy.empty((40, 90))[:, ::3]):
-        assert made(x, y, "crt14", out=out) is out
-        assert_same_bits(a[0, 0], b[0], "crt14", out)
-    vector = made(x, y[:, 0].copy(), "crt14")
-    np.testing.assert_array_equal(vector.get(), value[0, 0, :, 0].get())
-    square = cupy.asarray(rng.standard_normal((50, 50)))
-    wanted = made(square, square.T, "crt14").get()
-    assert made(square, square.T, "crt14", out=square) is square  # over its own operand
-    np.testing.assert_array_equal(square.get(), wanted)
-    z = cupy.asarray(rng.standard_normal((60, 60)) + 1j * rng.standard_normal((60, 60)))
-    wanted = z.get() @ z.get()
-    error = np.linalg.norm(made(z, z, "crt14").get() - wanted) / np.linalg.norm(wanted)
-    assert error < 1e-14
