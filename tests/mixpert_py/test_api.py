@@ -1,6 +1,5 @@
 """The public names, and that importing them is quick."""
 
-import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -79,19 +78,6 @@ def test_every_public_name_is_there() -> None:
         assert getattr(mixpert_py, name) is value
     with pytest.raises(AttributeError, match="no attribute 'einsumm'"):
         _ = mixpert_py.einsumm
-
-
-@pytest.mark.parametrize("name", ["matmul", "dot"])
-def test_products_take_the_documented_arguments(name: str) -> None:
-    product = getattr(mixpert_py, name)
-    a, out = np.eye(20), np.zeros((20, 20))
-    assert list(inspect.signature(product).parameters)[:2] == ["a", "b"]
-    given = {"scheme": "int8x6", "backend": "reference", "block": None, "site": "s", "out": out}
-    assert product(a, a, **given) is out
-    assert product(a, a, **dict.fromkeys(given)).shape == a.shape
-    for unknown in ("schema", "guarantees"):
-        with pytest.raises(TypeError, match=unknown):
-            product(a, a, **{unknown: "int8x6"})
 
 
 def test_errors_are_public() -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,8 @@ from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.modules import precision
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.squares import EXACT, A, is_emulated, sites
+
+pytestmark = pytest.mark.filterwarnings("error")
 
 Load = Callable[..., Any]
 
@@ -45,9 +46,7 @@ def load(tmp_path: Path) -> Iterator[Load]:
         exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
         return module
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield call
+    yield call
     for name in names:
         del sys.modules[name]
 
@@ -267,8 +266,7 @@ def test_a_module_that_the_hook_rewrote_may_be_decorated(tmp_path: Path) -> None
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(tmp_path))
-        with mixpert_py.install(["both"]) as hook, warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with mixpert_py.install(["both"]) as hook:
             both = importlib.import_module("both")
         del sys.modules["both"]
     assert list(hook.rewritten) == ["both"]
@@ -288,19 +286,11 @@ print(f.__name__)
 """
 
 
-@pytest.mark.parametrize("options", [("-",)], ids=lambda o: o[0])
-def test_at_a_prompt_one_line_says_why_not(options: tuple[str, ...]) -> None:
-    done = subprocess.run(
-        [sys.executable, *options],
-        input=AT_A_PROMPT,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=60,
-    )
-    said = [line for line in done.stderr.splitlines() if "accelerate:" in line]
-    assert len(said) == 1
-    assert "f is left as it is: its source is not available (typed at a prompt" in said[0]
+def test_at_a_prompt_one_line_says_why_not() -> None:
+    command, given = [sys.executable, "-"], {"input": AT_A_PROMPT, "text": True}
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60, **given)
+    (said,) = (line for line in done.stderr.splitlines() if "accelerate:" in line)
+    assert "f is left as it is: its source is not available (typed at a prompt" in said
     assert done.stdout == "f\n"
 
 

@@ -70,10 +70,15 @@ SHADOWED = [
 ]
 
 
+def shadow(folder: Path) -> None:
+    """Write modules of such names, which tell where one is run."""
+    for name in SHADOWED:
+        (folder / f"{name}.py").write_text(CANARY)
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    for name in SHADOWED:
-        (tmp_path / f"{name}.py").write_text(CANARY)
+    shadow(tmp_path)
     (tmp_path / "net.py").write_text(PROGRAM)
     (tmp_path / "codec.py").write_text("# coding: canary_module\na @ b\n")
     package = tmp_path / "canary_package"

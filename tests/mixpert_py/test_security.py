@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.mixpert_py.command import ROOT, forked
-from tests.mixpert_py.test_nothing_runs import CANARY, SHADOWED, watched
+from tests.mixpert_py.test_nothing_runs import CANARY, shadow, watched
 
 TEXT = (ROOT / "docs" / "limits.md").read_text("utf-8").partition("\n## Security\n")[2]
 
@@ -37,8 +37,7 @@ COMMANDS = {
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    for name in SHADOWED:
-        (tmp_path / f"{name}.py").write_text(CANARY)
+    shadow(tmp_path)
     (tmp_path / "m.mixpert.toml").write_text(PLAN)
     return tmp_path
 

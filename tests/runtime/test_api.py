@@ -12,31 +12,9 @@ import pytest
 
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.runtime.worth import MIN_THICKNESS
 from tests.runtime.operands import SITE, frames_in, outcome, ran, same
 from tests.runtime.without_gpu import no_gpu as no_gpu
-
-
-@pytest.mark.parametrize(
-    ("shape", "pays"),
-    [
-        ((MIN_THICKNESS * 3, MIN_THICKNESS * 3, MIN_THICKNESS * 3), True),
-        ((MIN_THICKNESS * 3 - 1, MIN_THICKNESS * 3 - 1, MIN_THICKNESS * 3), False),
-        ((900, 40, 900), False),
-        ((1, 4000, 1000), False),
-    ],
-)
-def test_float32_runs_where_it_pays(shape: tuple[int, int, int], pays: bool) -> None:
-    m, k, n = shape
-    rng = np.random.default_rng(4)
-    a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
-    result, *how = ran(matmul, a, b, scheme="float32")
-    assert how == (["float32", None] if pays else ["native", Reason.TOO_SMALL])
-    assert result.dtype == np.float64
-    error = np.linalg.norm(result - a @ b) / np.linalg.norm(a @ b)
-    assert (1e-8 < error < 1e-6) if pays else error == 0
 
 
 def test_a_trace_sees_calls_and_not_those_that_raise() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -109,14 +108,13 @@ def test_generators_that_end_out_of_turn_leave_nothing_behind() -> None:
     assert current().scheme is None
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_generator_may_end_in_another_thread() -> None:
     held = [generator("int8x6")]
     thread = threading.Thread(target=lambda: (next(held[0]), held))
     thread.start()
     thread.join()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        held.clear()
+    held.clear()
     assert current().scheme is None
 
 
@@ -151,24 +149,24 @@ def test_a_site_passes_once_it_is_known_to(force: Context, known: bool) -> None:
     assert passes(SITE) == before
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_stale_site_warns_once_at_the_product() -> None:
     a = np.eye(2)
-    with use(Context(plan=plan("float32"))), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for _ in range(3):
-            np.testing.assert_array_equal(matmul(a, a, site=OTHER), a)
-    assert [str(warning.message) for warning in caught] == [
-        f"call site {OTHER} is not in the plan (stale?); it runs as if there were none"
-    ]
+    said = (
+        r"^call site m:g/matmul~bb#0 is not in the plan \(stale\?\); it runs as if there were none$"
+    )
+    with use(Context(plan=plan("float32"))):
+        with pytest.warns(UserWarning, match=said) as caught:
+            matmul(a, a, site=OTHER)
+        np.testing.assert_array_equal(matmul(a, a, site=OTHER), a)
     assert caught[0].filename == __file__
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_plan_may_be_about_the_sites_that_it_names_alone() -> None:
     force = Context(plan=plan("float32"), by_id=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert force.choice(OTHER) is UNCHOSEN
-        assert force.choice("renamed:f/matmul~aa#0") is UNCHOSEN
+    assert force.choice(OTHER) is UNCHOSEN
+    assert force.choice("renamed:f/matmul~aa#0") is UNCHOSEN
     assert force.choice(SITE).scheme == "float32"
 
 
@@ -198,17 +196,16 @@ def test_a_block_whose_scheme_no_product_takes_is_told_once(
     assert [warning.filename for warning in caught] == [__file__]
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_block_in_which_a_product_takes_the_scheme_is_not_told() -> None:
     x = np.ones((300, 300))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with precision("float32"):
-            mixpert_py.matmul(x, x)
-            mixpert_py.matmul(x[:2], x)
-        with precision("float32"), precision("int8x6", backend="reference"):
-            mixpert_py.matmul(x, x)  # the outer scheme is overridden, not lost
-        with precision("native"):
-            assert (x @ x)[0, 0] == 300
+    with precision("float32"):
+        mixpert_py.matmul(x, x)
+        mixpert_py.matmul(x[:2], x)
+    with precision("float32"), precision("int8x6", backend="reference"):
+        mixpert_py.matmul(x, x)  # the outer scheme is overridden, not lost
+    with precision("native"):
+        assert (x @ x)[0, 0] == 300
 
 
 def test_a_renamed_file_keeps_its_plan() -> None:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.probes.gpu import Gpu
-from samples.papers.fragments import deduced, mma, wmma
+from samples.papers.fragments import deduced, mma
 
 Places = NDArray[np.int64]
 
@@ -90,11 +90,3 @@ def test_mma_fragments_are_those_that_ptx_documents() -> None:
     for number, (element, shape) in enumerate(SHAPES.items()):
         for part in mma(Gpu.current(), number, shape):
             np.testing.assert_array_equal(part.places, places(element)[part.operand])
-
-
-@pytest.mark.gpu
-def test_every_element_of_wmma_is_held_by_as_many_threads() -> None:
-    for part in wmma(Gpu.current()):
-        held = np.bincount(part.places.ravel(), minlength=256)
-        assert len(held) == 256
-        assert len(set(held)) == 1, part.operand

@@ -7,7 +7,7 @@ GPUs: 108 multiprocessors.
 import pytest
 
 from mixpert_py.runtime.model.known_devices import find
-from samples.papers.legemm_tiles import Tiling, chosen, enough, parallelism
+from samples.papers.legemm_tiles import Tiling, chosen, enough
 
 A800 = find("NVIDIA A100-SXM4-80GB")
 TILES = [Tiling(m, n, 256) for m, n in ((128, 128), (128, 64), (64, 64))]
@@ -19,18 +19,6 @@ LI = [Tiling(m, n, 256) for m, n in SIDES]
 ZHANG = [Tiling(64, 64, 256), Tiling(32, 64, 256), Tiling(32, 32, 128), Tiling(16, 32, 128)]
 ZHANG.append(Tiling(16, 16, 128))
 ENOUGH_FOR_ZHANG = 6_000 * 64 + 1  # their loop goes on at 6,000 itself
-
-
-@pytest.mark.parametrize(
-    ("tiling", "m", "n", "batch", "threads", "work"),
-    [
-        *((LI[0], 128, 128, 4, 4 * 256, 64), (LI[0], 129, 128, 4, 8 * 256, 64)),
-        *((LI[3], 128, 128, 16, 64 * 256, 16), (ZHANG[4], 512, 512, 8, 8 * 1024 * 128, 2)),
-    ],
-)
-def test_parallelism(tiling: Tiling, m: int, n: int, batch: int, threads: int, work: int) -> None:
-    assert parallelism(tiling, m, n, batch) == threads
-    assert tiling.work == work
 
 
 @pytest.mark.parametrize(
@@ -54,8 +42,3 @@ def test_the_largest_tile_with_threads_enough(
 ) -> None:
     least = [needed or enough(A800, one) for one in tiles]
     assert chosen(tiles, least, m, n, batch)[:2] == tile
-
-
-def test_enough_is_what_a_chip_holds() -> None:
-    assert enough(A800, Tiling(128, 128, 256)) == 108 * 256
-    assert enough(A800, Tiling(128, 128, 256), blocks=2) == 2 * 108 * 256

@@ -156,8 +156,3 @@ def test_a_panel_has_at_most_eight_lines() -> None:
     assert svg.count(">here<") == svg.count(">there<") == 2
     points = chart.lines(rows, Lines(X, Y, ("name", "range"), joined=False))
     assert points.count(">here<") == points.count(">there<") == 1
-
-
-def test_what_is_no_positive_number_has_no_place() -> None:
-    rows = [{"name": "a", "x": x, "y": y} for x, y in ((1, 0), (1, None), (1, math.inf))]
-    assert chart.lines(rows, Lines(X, Y)) == ""

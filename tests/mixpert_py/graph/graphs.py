@@ -1,7 +1,5 @@
 """Graphs that are written."""
 
-import random
-
 from mixpert_py.graph import Graph, of_source
 
 
@@ -19,22 +17,15 @@ def hard_to_write() -> Graph:
     )
 
 
-def of_fifty(seed: int) -> Graph:
-    """Fifty products, forwards and around two loops."""
-    chance = random.Random(seed)
-    lines = ["def f(a):"]
-    for at in range(50):
-        one, other = chance.choices(["a", *(f"v{before}" for before in range(at))], k=2)
-        within = 20 <= at < 26 or 35 <= at < 38
-        if at in (20, 35):
-            lines.append("    for _ in range(9):")
-        one = f"v{at - 1}" if within else one
-        wide = "b" * chance.randrange(30)
-        lines.append(f"    {'    ' * within}v{at} = {one} @ ({other} + {wide}1)")
-        if at in (25, 37):
-            lines.append(f"        v{19 if at == 25 else 34} = v{at}")
-    return graph("\n".join(lines))
-
+LOOPS = """\
+def f(a, b):
+    x = a @ b
+    for _ in range(9):
+        y = x @ (a + bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb)
+        for _ in range(9):
+            x = (y @ x) @ (x @ b)
+    return x.dot(y)
+"""
 
 # Files of different names, so that a path tells which graph something is of.
-GRAPHS = [hard_to_write(), graph("print()\n"), of_fifty(0)]
+GRAPHS = [hard_to_write(), graph("print()\n"), graph(LOOPS)]

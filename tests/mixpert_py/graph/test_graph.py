@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,29 +112,39 @@ def test_json_has_every_operator_and_edge() -> None:
 
 
 QUOTED = r'"((?:[^"\\]|\\.)*)"'
+# Of a format: what writes it, its nodes (name, text), its arrows, the number of other lines, and
+# how the inside of a quoted text is meant.
+FORMS = {
+    "dot": (
+        dot,
+        rf"^    (n\d+) \[label={QUOTED}, tooltip={QUOTED}\];$",
+        r"^  (n\d+) -> (n\d+);$",
+        3 + 2 * 3,
+        lambda text: re.sub(r"\\(.)", r"\1", text.split(r"\n", 1)[1]),
+    ),
+    "mermaid": (
+        mermaid,
+        r'^ *(n\d+)\["([^"<>]*<br/>[^"<>]*)"\]()$',
+        r"^ *(n\d+) --> (n\d+)$",
+        1 + 2 * 2,
+        lambda text: re.sub(
+            r"#(\d+);", lambda match: chr(int(match[1])), text.split("<br/>", 1)[1]
+        ),
+    ),
+}
 
 
-def unescaped(value: str) -> str:
-    """What Graphviz makes of the inside of a quoted string, a new line apart."""
-    return re.sub(r"\\(.)", r"\1", value)
-
-
-def test_dot_has_every_operator_and_edge() -> None:
-    lines = dot(GRAPHS).splitlines()
-    assert (lines[0], lines[-1]) == ("digraph products {", "}")
-    inside = "\n".join(lines)
-    assert inside.count(" {\n") == inside.count("}\n") + 1 == 3  # two files have operators
-    nodes = re.findall(rf"^    (n\d+) \[label={QUOTED}, tooltip={QUOTED}\];$", inside, re.M)
-    arrows = re.findall(r"^  (n\d+) -> (n\d+);$", inside, re.M)
-    assert len(lines) == 3 + 2 * 3 + len(nodes) + len(arrows)  # nothing else is there
+@pytest.mark.parametrize(("write", "node", "arrow", "others", "meant"), FORMS.values(), ids=FORMS)
+def test_every_operator_and_edge_is_written(
+    write: Any, node: str, arrow: str, others: int, meant: Any
+) -> None:
+    written = write(GRAPHS)
+    nodes, arrows = (re.findall(one, written, re.M) for one in (node, arrow))
+    assert len(written.splitlines()) == others + len(nodes) + len(arrows)  # nothing else is there
     operators = [operator for one in GRAPHS for operator in one.operators]
-    assert [unescaped(tooltip) for _, _, tooltip in nodes] == [
-        f"{one.id}: {one.expression}" for one in operators
-    ]
-    # The new line between place and expression is the only escape that is not a character.
-    assert [unescaped(label.split(r"\n", 1)[1]) for _, label, _ in nodes] == [
-        shown(one.expression) for one in operators
-    ]
+    assert [meant(label) for _, label, _ in nodes] == [shown(one.expression) for one in operators]
+    tooltips = [re.sub(r"\\(.)", r"\1", tooltip) for _, _, tooltip in nodes]
+    assert tooltips == [f"{one.id}: {one.expression}" * (write is dot) for one in operators]
     number = {name: at for at, (name, _, _) in enumerate(nodes)}
     first = {one.path: at for one, at in zip(GRAPHS, (0, 2, 2), strict=True)}
     assert [(number[producer], number[consumer]) for producer, consumer in arrows] == [
@@ -143,25 +154,10 @@ def test_dot_has_every_operator_and_edge() -> None:
     ]
 
 
-def test_mermaid_has_every_operator_and_edge() -> None:
-    lines = [line.strip() for line in mermaid(GRAPHS).splitlines()]
-    nodes = [re.fullmatch(r'(n\d+)\["([^"<>]*)<br/>([^"<>]*)"\]', line) for line in lines]
-    found = [match for match in nodes if match]
-
-    def plain(text: str) -> str:
-        return re.sub(r"#(\d+);", lambda match: chr(int(match[1])), text)
-
-    operators = [operator for one in GRAPHS for operator in one.operators]
-    assert [plain(match[3]) for match in found] == [shown(one.expression) for one in operators]
-    arrows = [line.split(" --> ") for line in lines if " --> " in line]
-    number = {match[1]: at for at, match in enumerate(found)}
-    first = {one.path: at for one, at in zip(GRAPHS, (0, 2, 2), strict=True)}
-    assert [(number[producer], number[consumer]) for producer, consumer in arrows] == [
-        (first[one.path] + producer, first[one.path] + consumer)
-        for one in GRAPHS
-        for producer, consumer in one.edges
-    ]
-    assert len(lines) == 1 + 2 * 2 + len(found) + len(arrows)  # nothing else is there
+def test_dot_has_a_frame_around_each_file_with_operators() -> None:
+    written = dot(GRAPHS)
+    assert written.startswith("digraph products {\n")
+    assert written.count(" {\n") == written.count("}\n") == 3
 
 
 def test_a_product_comes_behind_those_in_it() -> None:
