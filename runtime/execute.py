@@ -48,7 +48,7 @@ def execute(
     if known is NATIVE:
         return None
     guard = choice.guard
-    if guard is not None and not traced and guard.refuses():
+    if guard is not None and not traced and guard.refuses:
         return Reason.OUTSIDE_PLAN
     value = None if known is None else known(call.a, call.b)
     if value is NATIVE:
@@ -81,15 +81,10 @@ def execute(
         return product if selection.is_chosen or product in REPORTED else None
     out = selection.request.out
     if guard is not None:
-        is_fine = True
         # Once the product lies where an operand was, no native one can be made.
         native_fits = type(out) is np.ndarray and is_apart(out, call.a, call.b)
         is_final = product.value is out and not native_fits
-        if not traced and type(product.value) is not np.ndarray:
-            is_fine = guard.watch(call.a, call.b, product.value)
-        elif not is_final:
-            is_fine = guard.holds(call.a, call.b, product.value)
-        if not is_fine and not is_final:
+        if not is_final and not guard.holds(call.a, call.b, product.value):
             return Reason.OUTSIDE_PLAN
     if type(out) is np.ndarray and product.value is not out:
         np.copyto(out, product.value)
@@ -125,10 +120,10 @@ class _Watched:
         self.launches, self.guard = launches, guard
 
     def __call__(self, a: AnyArray, b: AnyArray) -> Any:
-        if self.guard.refuses():
+        if self.guard.refuses:
             return NATIVE
         value = self.launches(a, b)
-        if value is None or value is NATIVE or self.guard.watch(a, b, value):
+        if value is None or value is NATIVE or self.guard.holds(a, b, value):
             return value
         return NATIVE
 

@@ -8,24 +8,19 @@ product is estimated, by vectors that it is multiplied by. Where that is more, t
 own product takes the place of this one. So sums that cancel, rows of wider range and results beyond
 float32 are found; a program that amplifies errors more than it did is not.
 
-Products of NumPy arrays are checked before they are used. Those of arrays on a GPU are not waited
-for: once entries of one are found to be off, the next ones of its site are waited for, and where
-one of these is off as a whole, it and later calls run natively. Under a trace, which waits for each
-product, all are checked before they are used.
-
-A sample of a product on a GPU does not wait for the device; the error of a whole product does.
+Products are checked before they are used, those of arrays on a GPU more seldom: a check waits for
+the device. Once one of these was found to be off as a whole, later calls of its site run natively.
 """
 
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from types import ModuleType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
-from mixpert_py.runtime.arrays import AnyArray, Array, GpuArray
+from mixpert_py.runtime.arrays import AnyArray, Array
 from mixpert_py.runtime.gpu import foreign
 from mixpert_py.runtime.program_frames import warn
 from mixpert_py.runtime.reasons import Reason
@@ -38,12 +33,11 @@ LEAST_FLOOR: Final = 1e-15  # the float64 entries are themselves off by some of 
 # Multiplications since the last check after which the next product is checked. Those of one product
 # of 1024³ take some 50 times as long on 16 cores as the check, which takes 50 µs; longer on fewer.
 EACH: Final = 1 << 30
-# The same on a GPU, where that many take 4 ms or more, and enqueuing a check takes the host 0.1 ms.
-EACH_ON_GPU: Final = 1 << 39
+# The same on a GPU, where that many take 30 ms or more, and a check some 0.3 ms.
+EACH_ON_GPU: Final = 1 << 42
 # Where entries were off, and the whole product was not, checks are so many times further apart: for
 # such data each takes the estimate as well, which may take half as long as a product of 1024³.
 APART: Final = 16
-NEXT: Final = 4  # products on a GPU that are waited for after entries of one were off
 LEAST: Final = 1 << 18  # Below, none is: checking one in hundreds says nothing.
 
 ROWS = COLUMNS = 8  # of the entries that are compared
@@ -51,7 +45,8 @@ VECTORS: Final = 8  # by which a product is multiplied: all of them miss an erro
 PART: Final = 1 << 22  # elements of an operand that are widened at a time
 STRIDE: Final = 40503  # by which entries move from turn to turn: coprime to most sizes
 
-T = TypeVar("T")
+# Parts of the exact product and of the made one, from A, B, the made one, and a number.
+Part = Callable[[ModuleType, Any, Any, Any, int], tuple[Any, Any]]
 
 
 def floor_of(scheme: str) -> float:
@@ -64,98 +59,38 @@ def floor_of(scheme: str) -> float:
 class PlanGuard:
     """The check of one call site. error: ‖C − Ĉ‖F / ‖C‖F as the plan has it, more than 0; it counts
     for `floor` at least.
+
+    refuses: whether a product of arrays on a GPU was off, so that calls of the site are native.
     """
 
     def __init__(self, site: str, error: float, floor: float = FLOOR) -> None:
         self.site, self.limit = site, MARGIN * max(error, floor)
+        self.refuses = False
         self._calls = self._unchecked = 0
         self._apart = 1
         self._is_reported = False
-        # Of arrays on a GPU:
-        self._worst = 0.0  # the error for which later calls are native
-        self._sample: DeviceSample | None = None
-        self._entries_error = 0.0  # of entries that were off
-        self._to_wait_for = 0  # products
 
     def holds(self, a: AnyArray, b: AnyArray, product: AnyArray) -> bool:
         """Whether a product may be used; True for those that are not checked. Of arrays on a GPU
-        it is waited for.
+        the device is waited for.
 
-        Warns once for a site whose product may not, and checks each later one.
+        Warns once for a site whose product may not; of NumPy arrays each later one is checked.
         """
-        if not self._is_turn(math.prod(product.shape) * a.shape[-1], EACH):
+        is_on_gpu = type(product) is not np.ndarray
+        work = math.prod(product.shape) * a.shape[-1]
+        if not self._is_turn(work, EACH_ON_GPU if is_on_gpu else EACH):
             return True
-        if type(product) is np.ndarray:
-            error = sampled_error(a, b, product, self._calls)
-        else:
-            entries = sample(a, b, product, self._calls)
-            error = 0.0 if entries is None else entries.error(waits=True) or 0.0
+        error = sampled_error(a, b, product, self._calls)
+        if self.limit < error < math.inf:
+            whole = whole_error(a, b, product, self._calls)
+            if whole <= self.limit:
+                self._apart = APART
+            error = error if math.isnan(whole) else whole  # the entries are all that is known
         if error <= self.limit:
             return True
-        error = self._whole_error(a, b, product, error) or 0.0
-        if error <= self.limit:
-            return True
+        self.refuses = is_on_gpu
         self._report(error)
         return False
-
-    def watch(self, a: AnyArray, b: AnyArray, product: AnyArray) -> bool:
-        """Look at a product of arrays on a GPU, without waiting; `refuses` tells what was found.
-
-        One that is made after entries were off is waited for. Returns whether it may be used, and
-        warns as `holds` does.
-        """
-        work = math.prod(product.shape) * a.shape[-1]
-        if self._to_wait_for > 0 and work >= LEAST:  # threads may take it below 0
-            error = self._whole_error(a, b, product, self._entries_error)
-            if error is None:
-                return True
-            if error > self.limit:
-                self._worst = max(self._worst, error)
-                self._report(error)
-                return False
-            self._to_wait_for -= 1
-        elif self._is_turn(work, EACH_ON_GPU):
-            self._look()
-            self._sample = self._sample or sample(a, b, product, self._calls)
-        return True
-
-    def _whole_error(
-        self, a: AnyArray, b: AnyArray, product: AnyArray, entries_error: float
-    ) -> float | None:
-        """The error of a product, or a stack of them, some of whose entries are off by so much: of
-        these alone where no more is known. None where a CUDA graph is being captured.
-        """
-        if entries_error == math.inf:
-            return entries_error
-        error = whole_error(a, b, product, self._calls)
-        if error is not None and math.isnan(error):
-            return entries_error
-        if error is not None and error <= self.limit:
-            self._apart = APART
-        return error
-
-    def refuses(self) -> bool:
-        """Whether a product that was watched is off, so that calls of the site are native.
-
-        Warns once.
-        """
-        if self._sample is not None:
-            self._look()
-        if self._worst <= self.limit:
-            return False
-        self._report(self._worst)
-        return True
-
-    def _look(self) -> None:
-        """See whether the entries that are on their way have come."""
-        error = None if self._sample is None else self._sample.error(waits=False)
-        if error is None:
-            return
-        self._sample = None
-        if error == math.inf:
-            self._worst = error
-        elif error > self.limit:
-            self._entries_error, self._to_wait_for = error, NEXT
 
     def _is_turn(self, work: int, each: int) -> bool:
         """Whether a product of so many multiplications is checked."""
@@ -180,17 +115,57 @@ class PlanGuard:
 
 
 def sampled_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> float:
-    """‖C − Ĉ‖F / ‖C‖F of a few entries of a product of NumPy arrays; see `error_of`. turn: other
-    entries for another.
+    """‖C − Ĉ‖F / ‖C‖F of a few entries of a product; see `error_of`. turn: other entries for
+    another. 0 while a CUDA graph is being captured, or if memory is full.
+    """
+    parts = _parts(entries, a, b, product, turn)
+    return 0.0 if parts is None else error_of(*parts)
+
+
+def whole_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> float:
+    """About ‖C − Ĉ‖F / ‖C‖F of a whole product, or a whole stack. turn: other vectors for another.
+
+    NaN if entries are not finite, memory is full, or a CUDA graph is being captured.
+    """
+    parts = _parts(projections, a, b, product, turn)
+    is_known = parts is not None and bool(np.isfinite(parts[0]).any())
+    return error_of(*parts) if parts is not None and is_known else math.nan
+
+
+def _parts(
+    part: Part, a: AnyArray, b: AnyArray, product: AnyArray, turn: int
+) -> tuple[Array, Array] | None:
+    """Parts of a product as NumPy arrays; a, b, product: arrays of one library, on one device.
+
+    None for what is no array on a GPU any more, for a stream that is being captured, whose
+    launches have no results yet, and if memory is full.
     """
     with np.errstate(all="ignore"):
-        return error_of(*entries(a, b, product, turn))
+        if type(product) is np.ndarray:
+            return part(np, a, b, product, turn)
+        import cupy
+
+        placement = foreign.placement(a, b)
+        if not isinstance(placement, foreign.Placement):
+            return None
+        borrowed = foreign.borrow(placement, a, b)
+        if isinstance(borrowed, Reason):
+            return None
+        with (borrowed.scope or nullcontext)():
+            if cupy.cuda.get_current_stream().is_capturing():
+                return None
+            made = product if isinstance(product, cupy.ndarray) else cupy.from_dlpack(product)
+            try:
+                exact, found = part(cupy, borrowed.a, borrowed.b, made, turn)
+                return exact.get(), found.get()
+            except cupy.cuda.memory.OutOfMemoryError:
+                return None
 
 
-def entries(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> tuple[Any, Any]:
-    """A few entries of a product in float64 or complex128, and those of the array that was made,
-    on the device where the arrays are; NumPy's, or CuPy's.
-    """
+def entries(
+    xp: ModuleType, a: AnyArray, b: AnyArray, product: AnyArray, turn: int
+) -> tuple[Any, Any]:
+    """A few entries of a product in float64 or complex128, and those of the array that was made."""
     left, right, made = _matrices(a, b, product)
     if made.ndim > 2:
         stack = made.shape[:-2]
@@ -282,94 +257,3 @@ def _spread(count: int, wanted: int, turn: int) -> slice:
     last = (min(count, wanted) - 1) * step
     start = turn * STRIDE % max(count - last, 1)
     return slice(start, start + last + 1, step)
-
-
-class DeviceSample:
-    """Some entries of a product of CuPy arrays, which are being copied to pinned host memory."""
-
-    def __init__(self, a: GpuArray, b: GpuArray, product: GpuArray, turn: int) -> None:
-        import cupy
-
-        exact, found = entries(a, b, product, turn)
-        self._exact, self._found = (self._fetch(cupy, x) for x in (exact, found))
-        self._event = cupy.cuda.Event(disable_timing=True)
-        self._event.record()
-
-    @staticmethod
-    def _fetch(cupy: Any, x: GpuArray) -> Any:
-        """A host array that holds x once the current stream has reached this point."""
-        pinned = cupy.cuda.alloc_pinned_memory(x.nbytes)
-        out = np.frombuffer(pinned, x.dtype, x.size).reshape(x.shape)
-        cupy.ascontiguousarray(x).get(out=out, blocking=False)
-        return out
-
-    def error(self, *, waits: bool) -> float | None:
-        """The error of these entries; None if they have not arrived and `waits` is False."""
-        if waits:
-            self._event.synchronize()
-        elif not self._event.done:
-            return None
-        with np.errstate(all="ignore"):
-            return error_of(self._exact, self._found)
-
-
-def sample(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> DeviceSample | None:
-    """Enqueue the check of a product of arrays on one GPU, on the stream that made it.
-
-    a, b, product: arrays of one library. turn: the seed of the choice of entries. Returns None
-    while a CUDA graph is being captured, whose launches have no results yet, or if memory is full.
-    """
-    return _beside(a, b, product, partial(DeviceSample, turn=turn), full=None)
-
-
-def whole_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> float | None:
-    """About ‖C − Ĉ‖F / ‖C‖F of a whole product, or a whole stack; of one on a GPU it is waited for.
-
-    a, b, product: arrays of one library, NumPy's or on one GPU. turn: other vectors for another.
-    NaN if entries are not finite, or memory is full; None while a CUDA graph is being captured.
-    """
-    if type(product) is np.ndarray:
-        return _projected_error(np, a, b, product, turn)
-    import cupy
-
-    work = partial(_projected_error, cupy, turn=turn)
-    return _beside(a, b, product, work, full=math.nan)
-
-
-def _projected_error(
-    xp: ModuleType, a: AnyArray, b: AnyArray, product: AnyArray, turn: int
-) -> float:
-    with np.errstate(all="ignore"):
-        exact, found = (x if xp is np else x.get() for x in projections(xp, a, b, product, turn))
-        return error_of(exact, found) if np.isfinite(exact).any() else math.nan
-
-
-def _beside(
-    a: AnyArray,
-    b: AnyArray,
-    product: AnyArray,
-    work: Callable[[Any, Any, Any], T],
-    *,
-    full: T | None,
-) -> T | None:
-    """The result of `work` for the arrays as CuPy arrays, on the stream that made the product.
-
-    None if that stream is being captured, or the arrays are not on one GPU; `full` if memory is
-    full.
-    """
-    import cupy
-
-    placement = foreign.placement(a, b)
-    if not isinstance(placement, foreign.Placement):
-        return None
-    borrowed = foreign.borrow(placement, a, b)
-    if isinstance(borrowed, Reason):
-        return None
-    with (borrowed.scope or nullcontext)():
-        if cupy.cuda.get_current_stream().is_capturing():
-            return None
-        made = product if isinstance(product, cupy.ndarray) else cupy.from_dlpack(product)
-        try:
-            return work(borrowed.a, borrowed.b, made)
-        except cupy.cuda.memory.OutOfMemoryError:
-            return full

@@ -1,7 +1,6 @@
 """Products under a plan on other data than it was tuned on."""
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.plan_guard import (
     APART,
     MARGIN,
-    NEXT,
     PlanGuard,
     floor_of,
     sampled_error,
@@ -245,67 +243,17 @@ def test_a_product_of_residues_may_be_off_by_what_these_usually_are() -> None:
         np.testing.assert_array_equal(found, x @ y)
 
 
-X = SimpleNamespace(shape=(1024, 1024))  # on a GPU: its entries come later
-
-
-def watched(
-    monkeypatch: pytest.MonkeyPatch, entries: float, whole: list[float | None]
-) -> PlanGuard:
-    """The guard after a product some of whose entries were off by so much. whole: the errors of
-    whole products, as they are asked for.
-    """
-    monkeypatch.setattr(plan_guard, "whole_error", lambda *given: whole.pop(0))
-    sample = SimpleNamespace(error=lambda waits: entries)
-    monkeypatch.setattr(plan_guard, "sample", lambda *given: sample)
-    guard = PlanGuard(ID, 1e-7)
-    assert guard.watch(X, X, X)
-    return guard
-
-
-def test_a_product_on_a_gpu_that_is_fine_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = [None, *[1e-7] * NEXT]  # a CUDA graph is being captured at first
-    guard = watched(monkeypatch, 1e-3, whole)
-    for left in range(NEXT, -1, -1):
-        assert not guard.refuses()
-        assert guard.watch(X, X, X)
-        assert len(whole) == left
-    monkeypatch.setattr(plan_guard, "sample", lambda *given: None)
-    for _ in range(100):
-        assert not guard.refuses()
-        assert guard.watch(X, X, X)
-
-
-@pytest.mark.parametrize(("error", "told"), [(1e-2, "1.0e-02"), (math.nan, "1.0e-03")])
-def test_a_product_on_a_gpu_that_is_off_as_a_whole(
-    monkeypatch: pytest.MonkeyPatch, error: float, told: str
-) -> None:
-    """NaN: memory was full, and the entries are all that is known."""
-    guard = watched(monkeypatch, 1e-3, [1e-7, error])
-    assert not guard.refuses()
-    assert guard.watch(X, X, X)
-    with pytest.warns(UserWarning, match=f"off by {told}") as heard:
-        assert not guard.watch(X, X, X)
-    assert heard[0].filename == __file__
-    assert guard.refuses()
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("library", ["cupy", "torch"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_product_that_is_off_on_a_gpu_makes_later_ones_native(library: str, dtype: str) -> None:
-    """Nothing waits for the device."""
     module = pytest.importorskip(library)
-    a, b = (x.astype(dtype) for x in cancelling(1024))
-    if library == "cupy":
-        a, b, wait = module.asarray(a), module.asarray(b), module.cuda.Device().synchronize
-    else:
-        a, b, wait = *(module.from_numpy(x).cuda() for x in (a, b)), module.cuda.synchronize
+    arrays = (x.astype(dtype) for x in cancelling(1024))
+    is_cupy = library == "cupy"
+    a, b = (module.asarray(x) if is_cupy else module.from_numpy(x).cuda() for x in arrays)
     plan = Plan(site=[Site(id=ID, scheme="int8x3", error=1e-5)])
     with use(Context(plan=plan, backend="cuda")):
-        first = matmul(a, b, site=ID)
-        wait()
         with pytest.warns(UserWarning, match="off by"):
-            second = matmul(a, b, site=ID)
-        assert bool((second == a @ b).all())
-        assert not bool((first == second).all())
-        assert bool((matmul(a, b, site=ID) == second).all())
+            first = matmul(a, b, site=ID)
+        assert bool((first == a @ b).all())
+        assert bool((matmul(a, b, site=ID) == first).all())
