@@ -47,10 +47,7 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.products.in_place import imatmul as imatmul
     from mixpert_py.runtime.products.in_place import target as target
     from mixpert_py.runtime.products.inner import inner as inner
-    from mixpert_py.runtime.products.inner import matvec as matvec
     from mixpert_py.runtime.products.inner import tensordot as tensordot
-    from mixpert_py.runtime.products.inner import vecdot as vecdot
-    from mixpert_py.runtime.products.inner import vecmat as vecmat
     from mixpert_py.runtime.products.multi_dot import matrix_power as matrix_power
     from mixpert_py.runtime.products.multi_dot import multi_dot as multi_dot
     from mixpert_py.runtime.products.tensors import torch_call as torch_call
@@ -75,7 +72,7 @@ _NAMES = {
     "mixpert_py.runtime.products.blas": "blas_gemm",
     "mixpert_py.runtime.products.einsum": "einops_einsum einsum",
     "mixpert_py.runtime.products.in_place": "imatmul target",
-    "mixpert_py.runtime.products.inner": "inner matvec tensordot vecdot vecmat",
+    "mixpert_py.runtime.products.inner": "inner tensordot",
     "mixpert_py.runtime.products.multi_dot": "matrix_power multi_dot",
     "mixpert_py.runtime.products.tensors": "torch_call torch_matmul",
     "mixpert_py.runtime.products.xp": "reduce_product xp_product",

@@ -41,7 +41,7 @@ def _any_of(words: Collection[str]) -> str:
 
 HINT = re.compile(rf"\b{_any_of(WORDS)}\b")
 # A function that is looked up by its word, which the filter takes for a string.
-LOOKED_UP = re.compile(r"\bgetattr\([\w.]+, *[\"'](?:matmul|dot|tensordot|vecdot|einsum)[\"']\)")
+LOOKED_UP = re.compile(r"\bgetattr\([\w.]+, *[\"'](?:matmul|dot|tensordot|einsum)[\"']\)")
 # Files in which something is compiled have one of these. A name of COMPILING has its library's.
 COMPILER_WORDS = COMPILERS | {name.partition(".")[0] for name in COMPILING}
 PYTHRAN = re.compile(r"^[ \t]*#[ \t]*pythran[ \t]+export\b", re.MULTILINE)

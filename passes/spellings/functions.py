@@ -184,7 +184,7 @@ _REDUCED = _arrays(*_REDUCED_WORDS) | {"operator.matmul"}
 
 FUNCTIONS: tuple[Function, ...] = (
     Function(
-        frozenset({"matmul", "dot", "inner", "tensordot", "vecdot", "matvec", "vecmat"}),
+        frozenset({"matmul", "dot", "inner", "tensordot"}),
         "xp_product",
         Parameters(("a", "b"), options=frozenset({"out", "axes"}), any_number=True, most=3),
         by_identity=True,
@@ -246,12 +246,13 @@ FUNCTIONS: tuple[Function, ...] = (
         )
         for letter in "sdcz"
     ),
-    *(Function(_arrays(word), word, PAIR) for word in ("vecdot", "matvec", "vecmat")),
     Function(
         frozenset({"einops.einsum"}), "einops_einsum", Parameters(("a", "pattern"), any_number=True)
     ),
     Function(_arrays("vdot"), LEFT_NATIVE, PAIR, by_word=True),
-    Function(_arrays("cov", "corrcoef", "kron", "outer"), LEFT_NATIVE, PAIR),
+    Function(
+        _arrays("cov", "corrcoef", "kron", "outer", "vecdot", "matvec", "vecmat"), LEFT_NATIVE, PAIR
+    ),
     _TENSORS,
     _BLAS,
     Function(

@@ -40,14 +40,13 @@ from mixpert_py.runtime.signatures import (
 )
 from mixpert_py.runtime.worth import MIN_IN_EINSUM, MIN_LOOP, STEPS_GAIN, are_small
 
-CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
-ORDERS = ("K", "C", "F")
+OPTIONS = frozenset({"optimize", "out"})  # with others `native` makes the call
 
 
 class Problem(NamedTuple):
     """A sum of products of arrays that take schemes, in steps.
 
-    arrays: no index has two sizes, and they have the dtype that np.einsum would cast them to.
+    arrays: no index has two sizes; of three and more, all have the dtype of the result.
     """
 
     terms: Sum
@@ -170,8 +169,9 @@ def _problem(operands: Sequence[object], options: Mapping[str, Any]) -> Problem 
     reason = dtype_reason(*arrays)
     if reason is not None:
         return reason
-    is_pair = len(arrays) == 2 and options.get("dtype") is None
-    if options.get("optimize", False) and not is_pair and are_integers(*arrays):
+    if not options.keys() <= (OPTIONS if type(arrays[0]) is ndarray else {"optimize"}):
+        return Reason.ARGUMENT
+    if options.get("optimize", False) and len(arrays) > 2 and are_integers(*arrays):
         return Reason.ARGUMENT  # np.einsum multiplies each pair in that pair's own type
     terms = expand(subscripts, tuple(x.ndim for x in arrays)) if subscripts is not None else None
     if terms is None or len(arrays) < 2:
@@ -185,11 +185,13 @@ def _problem(operands: Sequence[object], options: Mapping[str, Any]) -> Problem 
         steps = (Step((0, 1), terms),)
     if steps is None or not any(contraction(step.terms) for step in steps):
         return Reason.DIMENSIONS
-    cast = _cast(squeezed_arrays, options)
-    if isinstance(cast, Reason):
-        return cast
-    reason = _options_reason(options, arrays, shape, cast)
-    return reason if reason is not None else Problem(terms, cast, steps)
+    if len(arrays) > 2:
+        dtype = np.result_type(*(x.dtype for x in arrays))
+        if not (name_of(dtype) in PRECISION or are_whole(name_of(dtype))):
+            return Reason.DTYPE
+        squeezed_arrays = tuple(x.astype(dtype, copy=False) for x in squeezed_arrays)
+    reason = _out_reason(options.get("out"), arrays, shape)
+    return reason if reason is not None else Problem(terms, squeezed_arrays, steps)
 
 
 def _squeezed(
@@ -213,58 +215,28 @@ def _squeezed(
     return Sum(tuple(inputs), terms.output), tuple(squeezed), tuple(sizes[i] for i in terms.output)
 
 
-def _cast(arrays: Sequence[AnyArray], options: Mapping[str, Any]) -> tuple[AnyArray, ...] | Reason:
-    """The arrays in the dtype that the program asks for; of two operands without one, as given."""
-    wanted = options.get("dtype")
-    casting = options.get("casting", "safe")
-    if wanted is None and len(arrays) == 2 and casting == "safe":
-        return tuple(arrays)
-    try:
-        dtype = np.result_type(*(x.dtype for x in arrays)) if wanted is None else np.dtype(wanted)
-        allowed = casting in CASTINGS and all(np.can_cast(x.dtype, dtype, casting) for x in arrays)
-    except TypeError:
-        return Reason.DTYPE
-    if not allowed or not (name_of(dtype) in PRECISION or are_whole(name_of(dtype))):
-        return Reason.DTYPE
-    return tuple(x.astype(dtype, copy=False) for x in arrays)
-
-
-def _options_reason(
-    options: Mapping[str, Any],
-    given: Sequence[AnyArray],
-    shape: tuple[int, ...],
-    cast: Sequence[AnyArray],
-) -> Reason | None:
-    """The reason why the options are left to `native`; None if `_as_wanted` follows them."""
-    known = {"optimize", "dtype", "out", "order", "casting"}
-    if type(given[0]) is not ndarray:
-        known = {"optimize", "dtype"}  # CuPy's has no others
-    if not options.keys() <= known:
-        return Reason.OUT
-    if options.get("order", "K") not in ORDERS or options.get("casting", "safe") not in CASTINGS:
-        return Reason.OUT
-    out = options.get("out")
+def _out_reason(out: object, given: Sequence[AnyArray], shape: tuple[int, ...]) -> Reason | None:
+    """The reason why a call with this `out` is left to `native`; None if the result goes there."""
     if out is None:
         return None
-    dtype = np.result_type(*(x.dtype for x in cast))
-    if type(out) is not ndarray or out.shape != shape or out.dtype != dtype:
+    dtype = np.result_type(*(x.dtype for x in given))
+    if type(out) is not ndarray:
         return Reason.OUT
-    overlaps = any(type(x) is ndarray and np.may_share_memory(out, x) for x in given)
+    if out.shape != shape or out.dtype != dtype:
+        return Reason.OUT
+    overlaps = any(np.may_share_memory(out, x) for x in given)
     return None if out.flags.writeable and not overlaps else Reason.OUT
 
 
 def _as_wanted(result: Any, options: Mapping[str, Any]) -> Any:
-    """The result in the program's `out`, or in the memory order that it asks for."""
+    """The result in the program's `out`, or in the memory order of np.einsum."""
     out = options.get("out")
     if out is not None:
         np.copyto(out, result)
         return out
-    order = options.get("order", "K")
-    if type(result) is not ndarray:  # a scalar has no order
-        return result
-    if order == "K" and not are_integers(result):
-        return result
-    return np.asarray(result, order="F" if order == "F" else "C")
+    # A scalar has no order.
+    is_whole = type(result) is ndarray and are_integers(result)
+    return np.ascontiguousarray(result) if is_whole else result
 
 
 def _is_emulated(settings: Settings, found: Problem) -> bool:

@@ -1,6 +1,4 @@
-"""`inner`, `tensordot`, `matvec`, `vecmat` and `vecdot`: NumPy's functions, under the scheme in
-force.
-"""
+"""`inner` and `tensordot`: NumPy's functions, under the scheme in force."""
 
 import math
 from functools import partial
@@ -15,7 +13,6 @@ from mixpert_py.runtime.products.rearranged import (
     INNER,
     TENSORDOT,
     as_arrays,
-    dtype_reason,
     is_replaced,
     not_rearranged,
     pairs_of,
@@ -141,62 +138,3 @@ def tensordot(
     if is_native(context, signature_of(call, settings, takes_tensors=False)):
         keep_native(context, signature)
     return result
-
-
-@trimmed
-def matvec(
-    a: object, b: object, *, native: Native, site: str | None = None, **own: Unpack[Own]
-) -> Any:
-    """np.matvec(a, b): (…, m, k) and (…, k), stacks as in np.matmul. Other arguments, result and
-    errors as in `matmul`.
-    """
-    return _product(native, a, b, (2, 1), site, own)
-
-
-@trimmed
-def vecmat(
-    a: object, b: object, *, native: Native, site: str | None = None, **own: Unpack[Own]
-) -> Any:
-    """np.vecmat(a, b): the conjugate of (…, k), and (…, k, n). The rest as in `matvec`."""
-    return _product(native, a, b, (1, 2), site, own)
-
-
-@trimmed
-def vecdot(
-    a: object, b: object, *, native: Native, site: str | None = None, **own: Unpack[Own]
-) -> Any:
-    """np.vecdot(a, b): the conjugate of (…, k), and (…, k). The rest as in `matvec`."""
-    return _product(native, a, b, (1, 1), site, own)
-
-
-def _product(
-    native: Native, a: object, b: object, ndims: tuple[int, int], site: str | None, own: Own
-) -> Any:
-    """ndims: the fewest dimensions of each operand, and those that its last axes are in a matrix
-    product: a vector becomes a row on the left, a column on the right.
-    """
-    if not own and is_small(a, b) and passes(site):
-        return native(a, b)
-    arrays = as_arrays(a, b)
-    reason = Reason.NOT_AN_ARRAY if arrays is None else dtype_reason(*arrays)
-    if arrays is not None and any(x.ndim < few for x, few in zip(arrays, ndims, strict=True)):
-        reason = Reason.DIMENSIONS
-    settings = Settings(site=site, **own)
-    if arrays is None or reason is not None:
-        assert reason is not None
-        return carry_out(not_rearranged(native, a, b, reason), settings)[0]
-    left, right = arrays
-    axes: tuple[int, ...] = ()  # of length 1 that the matrix product has besides
-    if ndims[0] == 1:
-        left, axes = left.conj()[..., None, :], (-2,)
-    if ndims[1] == 1:
-        right, axes = right[..., None], (*axes, -1)
-
-    def run() -> Any:
-        result = native(a, b)
-        if axes == (-2,):
-            return result[..., None, :]
-        return result[(..., *(None,) * len(axes))]
-
-    result = carry_out(rearranged(run, left, right), settings)[0].squeeze(axes)
-    return result if result.ndim else result[()]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import current, innermost
 from mixpert_py.runtime.products.einsum import einsum
-from mixpert_py.runtime.products.inner import inner, matvec, tensordot, vecdot, vecmat
+from mixpert_py.runtime.products.inner import inner, tensordot
 from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.products.rearranged import as_arrays
 from mixpert_py.runtime.products.tensors import torch_matmul
@@ -41,10 +41,7 @@ KNOWN = {
     "dot": Known(dot, 3, {"out"}),
     "inner": Known(inner, 2, NO_OPTIONS),
     "tensordot": Known(tensordot, 3, {"axes"}),
-    "einsum": Known(einsum, float("inf"), {"out", "optimize", "dtype", "order", "casting"}),
-    "vecdot": Known(vecdot, 2, NO_OPTIONS),
-    "matvec": Known(matvec, 2, NO_OPTIONS),
-    "vecmat": Known(vecmat, 2, NO_OPTIONS),
+    "einsum": Known(einsum, float("inf"), {"out", "optimize"}),
 }
 LINALG = {
     "multi_dot": Known(multi_dot, 1, {"out"}, min_operands=1),

@@ -117,11 +117,6 @@ SPELLINGS: dict[str, tuple[Any, Any, tuple[Any, ...]]] = {
         partial(np.einsum, "ij,kj"),
         (A > 0, B > 2**62),
     ),
-    "einsum with a dtype": (
-        partial(einsum, "ij,jk", dtype="i8"),
-        partial(np.einsum, "ij,jk", dtype="i8"),
-        (T[0], T[1].T),
-    ),
     "einsum, optimized": (
         partial(einsum, "ij,jk", optimize=True),
         partial(np.einsum, "ij,jk"),

@@ -18,7 +18,7 @@ from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
-from mixpert_py.runtime.products.inner import inner, matvec, tensordot, vecdot, vecmat
+from mixpert_py.runtime.products.inner import inner, tensordot
 from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.products.xp import xp_product
 from mixpert_py.runtime.reasons import Reason
@@ -200,12 +200,6 @@ PRODUCTS = {
     "matmul to float32, by name": by_name(np.matmul, (A, B), dtype="f", casting="same_kind"),
     "matmul of axes, by name": by_name(np.matmul, (A, B), axes=[(0, 1), (0, 1), (0, 1)]),
 }
-if hasattr(np, "matvec"):  # they came with NumPy 2.2
-    for own, ours in ((np.matvec, matvec), (np.vecmat, vecmat), (np.vecdot, vecdot)):
-        calls = [(normal(4, 6), normal(6)), (normal(6), normal(6, 4)), (normal(2, 6), normal(6))]
-        calls += [(normal(3, 4, 6), normal(2, 1, 6)), (normal(3, 6), normal(3, 6, 4))]
-        calls += [(a, x) for x in OPERANDS.values() for a in (A[0], A)]
-        PRODUCTS[own.__name__] = Row(partial(ours, native=own), own, calls)
 
 
 @pytest.mark.parametrize("context", FORCES)
