@@ -19,7 +19,7 @@ import mixpert_py
 from mixpert_py.cli import main
 from mixpert_py.runtime.gpu import device
 from tests.benchmarks import machine
-from tests.benchmarks.timing import in_turn, summary
+from tests.benchmarks.timing import in_turn, repeated, summary
 
 SITE = "bench:<module>/matmul~0000#0"
 SCHEMES = ("faithful", "int8x6")
@@ -41,7 +41,9 @@ def measure(rounds: int = 41, calls: int = 20_000) -> dict[str, Any]:
     rounds = min(rounds, 9)
     return {
         "unit": "µs per call",
-        "passing": _passing(_device_pairs(cupy), rounds, calls // 20, _wait(cupy)),
+        "passing": _passing(
+            _device_pairs(cupy), rounds, calls // 20, cupy.cuda.runtime.deviceSynchronize
+        ),
         "emulated": [_emulated(cupy, n, rounds) for n in EMULATED],
         "idle": [_emulated(cupy, n, ENQUEUED * rounds, in_a_row=1) for n in EMULATED],
     }
@@ -63,25 +65,22 @@ def _host_pairs() -> Iterator[tuple[str, Pair]]:
         "Python scalars, `np.dot`",
         (lambda: np.dot(2.0, 3.0), lambda: mixpert_py.dot(2.0, 3.0, site=SITE)),
     )
-    if find_spec("scipy") is not None:
-        sparse = import_module("scipy.sparse")
-        yield "SciPy, sparse", _operator(sparse.csr_matrix(np.eye(8)))
-    if find_spec("dask") is not None:
-        lazy = import_module("dask.array").ones((8, 8), chunks=4)
-        yield "Dask", _operator(lazy)
-    if find_spec("jax") is not None:
-        yield "JAX", _operator(import_module("jax.numpy").ones((8, 8)))
-    if find_spec("torch") is not None:
-        yield "PyTorch, on the host", _operator(import_module("torch").ones(8, 8))
+    others: dict[str, tuple[str, Callable[[Any], Any]]] = {
+        "scipy.sparse": ("SciPy, sparse", lambda sparse: sparse.csr_matrix(np.eye(8))),
+        "dask.array": ("Dask", lambda dask: dask.ones((8, 8), chunks=4)),
+        "torch": ("PyTorch, on the host", lambda torch: torch.ones(8, 8)),
+    }
+    for module, (what, make) in others.items():
+        if find_spec(module.partition(".")[0]) is not None:
+            yield what, _operator(make(import_module(module)))
 
 
 def _device_pairs(cupy: Any) -> Iterator[tuple[str, Pair]]:
     """Kinds of operands on this GPU that are too small to gain: the native product, and ours."""
+    torch = import_module("torch") if find_spec("torch") is not None else None
     for n in (64, 600):
-        a = cupy.ones((n, n), cupy.float32)
-        yield f"CuPy, {n} × {n}", _operator(a)
-        if find_spec("torch") is not None:
-            torch = import_module("torch")
+        yield f"CuPy, {n} × {n}", _operator(cupy.ones((n, n), cupy.float32))
+        if torch is not None:
             yield f"PyTorch, {n} × {n}", _operator(torch.ones(n, n, device="cuda"))
     vector = cupy.ones(4096, cupy.float32)
     yield (
@@ -91,8 +90,7 @@ def _device_pairs(cupy: Any) -> Iterator[tuple[str, Pair]]:
             lambda: mixpert_py.xp_product(vector, vector, site=SITE, native=cupy.dot),
         ),
     )
-    if find_spec("torch") is not None:
-        torch = import_module("torch")
+    if torch is not None:
         matrix = torch.ones(64, 64, device="cuda")
         yield (
             "PyTorch, `torch.mm`, 64 × 64",
@@ -114,7 +112,7 @@ def _passing(
     pairs: Iterator[tuple[str, Pair]],
     rounds: int,
     calls: int,
-    wait: Callable[[], None] = lambda: None,
+    wait: Callable[[], Any] = lambda: None,
 ) -> list[dict[str, Any]]:
     """A row for each pair; wait: until the device is done, after the calls of a round."""
     rows = []
@@ -124,7 +122,7 @@ def _passing(
         wait()
         some = max(1, min(calls, round(calls * 1e-6 / took)))
         times = in_turn(
-            {"native": _repeated(native, some, wait), "ours": _repeated(ours, some, wait)}, rounds
+            {"native": repeated(native, some, wait), "ours": repeated(ours, some, wait)}, rounds
         )
         rows.append({"what": what, **_columns(times, some)})
     return rows
@@ -149,22 +147,6 @@ def _emulated(cupy: Any, n: int, rounds: int, in_a_row: int = ENQUEUED) -> dict[
                     call()
                 times[name].append((perf_counter() - start) / in_a_row)
     return {"n": n, **_columns({name: row[3:] for name, row in times.items()}, 1)}
-
-
-def _wait(cupy: Any) -> Callable[[], None]:
-    def wait() -> None:
-        cupy.cuda.Device().synchronize()
-
-    return wait
-
-
-def _repeated(call: Callable[[], Any], times: int, wait: Callable[[], None]) -> Callable[[], None]:
-    def repeated() -> None:
-        for _ in range(times):
-            call()
-        wait()
-
-    return repeated
 
 
 def _columns(times: Mapping[str, list[float]], calls: int) -> dict[str, dict[str, float]]:

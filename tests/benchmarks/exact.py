@@ -15,7 +15,7 @@ from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.products.einsum import einsum
 from tests.benchmarks import exact_bits, machine
 from tests.benchmarks.machine import table
-from tests.benchmarks.timing import in_turn, summary
+from tests.benchmarks.timing import in_turn, repeated, summary
 
 SIZES, ON_GPU_SIZES = (128, 256, 512), (512, 1024, 2048, 4096)
 BURST = 10  # calls on a GPU, after which the host waits
@@ -83,7 +83,8 @@ def measure(say: Callable[[str], None], cupy: Any = None) -> list[Record]:
                 }
             same = bool((calls["native"]() == calls["exact"]()).all())
             if cupy is not None:
-                calls = {name: partial(burst, cupy, call) for name, call in calls.items()}
+                wait = cupy.cuda.runtime.deviceSynchronize
+                calls = {name: repeated(call, BURST, wait) for name, call in calls.items()}
             times = in_turn(calls, ROUNDS)
             native, ours = (summary(times[name])["median"] for name in calls)
             gain = native / ours
@@ -91,12 +92,6 @@ def measure(say: Callable[[str], None], cupy: Any = None) -> list[Record]:
             found.append({"name": row.name, "n": n, "native": native, "gain": gain, "same": same})
             say(f"{row.name:26} {n:5} {1e3 * native:10.2f} ms {gain:7.2f}× {same}")
     return found
-
-
-def burst(cupy: Any, call: Callable[[], Any]) -> None:
-    for _ in range(BURST):
-        call()
-    cupy.cuda.get_current_stream().synchronize()
 
 
 def markdown(result: Record) -> str:

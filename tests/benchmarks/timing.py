@@ -24,6 +24,19 @@ def in_turn(
     return times
 
 
+def repeated(
+    call: Callable[[], Any], times: int, wait: Callable[[], Any] = lambda: None
+) -> Callable[[], None]:
+    """Calls in a row, and a wait at their end, as that for a device."""
+
+    def loop() -> None:
+        for _ in range(times):
+            call()
+        wait()
+
+    return loop
+
+
 def summary(times: list[float]) -> dict[str, float]:
     """Median, quartiles and number of times in seconds."""
     low, _, high = quantiles(times, n=4) if len(times) > 1 else (times[0],) * 3

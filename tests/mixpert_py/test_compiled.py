@@ -359,10 +359,10 @@ def test_a_program_has_its_compiled_products_in_the_profile(tmp_path: Path) -> N
     assert {site["line"] for site in sites.values()} == {14, 15}
     assert lowered == pytest.approx(native, rel=1e-2)
     assert lowered != native
-
-
-def test_a_plan_chooses_by_site(tmp_path: Path) -> None:
-    _, sites = run(tmp_path, "--scheme", "native")
+    again, others = run(tmp_path, "--scheme", SCHEME)  # by code from the compiler's cache
+    assert again == lowered
+    assert all(set(site["schemes"]) == {SCHEME} for site in others.values())
+    # A plan chooses by site.
     (chosen,) = (id for id, site in sites.items() if site["line"] == 15 and ".backward" not in id)
     (tmp_path / "plan.toml").write_text(
         f'schema = 1\n[[site]]\nid = "{chosen}"\nexpression = "x @ x.T"\nscheme = "int8x1"\n'
@@ -372,13 +372,6 @@ def test_a_plan_chooses_by_site(tmp_path: Path) -> None:
     backward = f"{chosen[:-2]}.backward#0"
     assert ran[chosen] == ran[backward] == {"int8x1"}
     assert all(schemes == {"native"} for id, schemes in ran.items() if id not in {chosen, backward})
-
-
-def test_code_from_the_compilers_cache_finds_the_operators(tmp_path: Path) -> None:
-    first, _ = run(tmp_path, "--scheme", SCHEME)
-    again, sites = run(tmp_path, "--scheme", SCHEME)
-    assert first == again
-    assert all(set(site["schemes"]) == {SCHEME} for site in sites.values())
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning", "error::UserWarning")

@@ -48,6 +48,7 @@ MEANS: Mapping[str, Words] = {
 
 
 NO_CONTEXT = click.Context(cli)
+PYTHON = (("python", "-m"), ("python3", "-m"))
 # Every command of the pages.
 FOUND = dict.fromkeys(
     words
@@ -55,13 +56,14 @@ FOUND = dict.fromkeys(
     for line in typed(path.read_text("utf-8"))
     for words in commands(line)
 )
-MIXPERTS = [words for words in FOUND if words[0] == "mixpert"]
+RUN = [words for words in FOUND if words[0] == "mixpert" or words[:2] in PYTHON]
 
 
-def named(words: Words) -> tuple[click.Command, Words, Words]:
-    """The command of `mixpert …`, the words that name it, and those that follow them."""
-    command: click.Command = cli
-    at = 1
+def named(words: Words) -> tuple[click.Command | None, Words, Words]:
+    """The command of `mixpert …`, or `python -m …`; the words that name it, and those that follow
+    them. None: no command that click reads.
+    """
+    command, at = (cli, 1) if words[0] == "mixpert" else (MODULES[words[2]], 3)
     while isinstance(command, click.Group) and at < len(words):
         below = command.get_command(NO_CONTEXT, words[at])
         if below is None:
@@ -76,9 +78,8 @@ def replaced(words: Sequence[str]) -> Words:
     return tuple(new for word in words for new in MEANS.get(word, (word,)))
 
 
-def is_mention(words: Words) -> bool:
+def is_mention(command: click.Command, rest: Words) -> bool:
     """Whether a command is only named, perhaps with an option, without its operands."""
-    command, _, rest = named(words)
     if isinstance(command, click.Group):
         return True
     needs = [one for one in command.params if isinstance(one, click.Argument)]
@@ -88,54 +89,29 @@ def is_mention(words: Words) -> bool:
         if isinstance(one, click.Option) and not one.is_flag
         for name in one.opts
     }
-    before = ("", *rest)
     operands = [
         word
-        for word, option in zip(rest, before, strict=False)
+        for word, option in zip(rest, ("", *rest), strict=False)
         if not word.startswith("-") and option not in takes_value
     ]
     return not operands and any(not one.make_metavar(NO_CONTEXT).startswith("[") for one in needs)
 
 
-def read(command: click.Command, name: str, arguments: Sequence[str]) -> click.Context:
-    with command.make_context(name, list(arguments)) as context:
-        return context
-
-
-def ids(words: Words) -> str:
-    return " ".join(words)
-
-
-@pytest.mark.parametrize("words", MIXPERTS, ids=ids)
+@pytest.mark.parametrize("words", RUN, ids=" ".join)
 def test_it_is_read(words: Words) -> None:
     command, names, rest = named(words)
+    if command is None:
+        return
     assert not (rest and isinstance(command, click.Group)), f"{rest[0]} is no command"
     try:
-        read(command, " ".join(names), replaced(rest))
+        with command.make_context(" ".join(names), [*replaced(rest)]):
+            pass
     except click.NoSuchOption:
         raise
     except click.UsageError:
         # A sentence may name a command, or an option of it, without what it takes.
-        if not is_mention(words):
+        if not is_mention(command, rest):
             raise
-
-
-@pytest.mark.parametrize(
-    "words",
-    [words for words in FOUND if words[:2] in (("python", "-m"), ("python3", "-m"))],
-    ids=ids,
-)
-def test_the_module_is_read(words: Words) -> None:
-    command = MODULES[words[2]]
-    if command is not None:
-        name, *_ = rest = replaced(words[3:]) or ("",)
-        assert not isinstance(command, click.Group) or command.get_command(NO_CONTEXT, name)
-        try:
-            read(command, words[2], [] if rest == ("",) else rest)
-        except click.NoSuchOption:
-            raise
-        except click.UsageError:
-            assert not words[3:]
 
 
 def options_below(command: click.Command) -> set[str]:
@@ -186,4 +162,5 @@ def test_options_of_samples_exist() -> None:
 
 
 def options_of(words: Words) -> set[str]:
-    return {name for param in named(words)[0].params for name in param.opts}
+    command, _, _ = named(words)
+    return {name for param in (command or cli).params for name in param.opts}

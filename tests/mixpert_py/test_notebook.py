@@ -99,15 +99,6 @@ def test_what_a_cell_defines_stays_rewritten(run: Run, shell: InteractiveShell) 
     assert shell.user_ns["text"] == "def f(x):\n    return x @ x\n"
 
 
-def test_a_plan_file_decides_site_by_site(run: Run, tmp_path: Path) -> None:
-    text = "f = lambda x: (x @ x, x.dot(x))\n"
-    first, second = analyze(text.encode(), "__main__")
-    sites = [Site(id=first.id, scheme="int8x6"), Site(id=second.id, scheme="native")]
-    save(Plan(site=sites), tmp_path / "cell.toml")
-    value(run, f"%%mixpert --plan cell.toml --scheme fp16\n{text}")
-    assert [is_emulated(y) for y in value(run, "f(a)")] == [True, False]
-
-
 CELL = "def f(x):\n    return x @ x, x.dot(x)"
 CELLS = {
     "nbformat": 4,
@@ -216,6 +207,7 @@ WRONG = {
     "--plan none.toml": "none.toml: cannot read the plan",
     "--backend nonsense": "unknown backend 'nonsense'",
     "--shceme int8x6": "unrecognized arguments",
+    "--error 1e-3": "are for --tune",
 }
 
 
@@ -231,23 +223,31 @@ def test_a_wrong_option_is_one_line(
     assert "ran" not in shell.user_ns
 
 
-def test_the_profile_of_a_cell_has_libraries_and_the_lines_that_called_them(
-    run: Run, capsys: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def library(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package with a product, which cells have imported."""
     (tmp_path / "shapes_of_cells.py").write_text("def square(x):\n    return x @ x\n")
     monkeypatch.syspath_prepend(tmp_path)
     with mixpert_py.install(packages=["shapes_of_cells"]):
-        run("from shapes_of_cells import square\ndef twice(x):\n    return square(square(x))\n")
-        capsys.readouterr()
-        run("%%mixpert --profile\nb = twice(a)\nsquare(b) @ a")
-        run("%%mixpert --profile\na @ a")
-    monkeypatch.delitem(sys.modules, "shapes_of_cells")
+        run("from shapes_of_cells import square")
+        yield
+    del sys.modules["shapes_of_cells"]
+
+
+@pytest.mark.usefixtures("library")
+def test_the_profile_of_a_cell_has_libraries_and_the_lines_that_called_them(
+    run: Run, capsys: Read
+) -> None:
+    run("# Of products\ndef twice(x):\n    return square(square(x))\n")
+    capsys.readouterr()
+    run("%%mixpert --profile\nb = twice(a)\nsquare(b) @ a")
+    run("%%mixpert --profile\na @ a")
     first, second = COLOR.sub("", capsys.readouterr().err).split("line", 2)[1:]
     (library,) = (line for line in first.splitlines() if "shapes_of_cells.py:2" in line)
     (own,) = (line for line in first.splitlines() if "square(b) @ a" in line)
-    assert re.search(r"In\[1\]:3 \(2\), +In\[2\]:3 \(1\)", re.sub(r"\s+", " ", first))
+    assert re.search(r"In\[2\]:3 \(2\), +In\[3\]:3 \(1\)", re.sub(r"\s+", " ", first))
     assert library.split()[-1] != "–"
-    assert own.startswith("In[2]:3 ")
+    assert own.startswith("In[3]:3 ")
     assert "called from" not in second
 
 
@@ -376,23 +376,18 @@ def test_all_runs_of_a_tuning_begin_with_the_same_variables(
         ("n = 3\ny = n * (a @ a)", "", {"y"}),
         ("%time y = f(a)", "--compare y", {"y"}),
         ("from __future__ import annotations\nlisted = f(a)", "", {"listed"}),
+        ("y = a @ a\nlen(listed)", "", {"y"}),  # not `unrelated`, which does not run
+        ("b = f(a)\nr = a @ a - b\nb.T @ b", "", {"b", "__main__:<module>"}),
     ],
 )
 def test_what_is_compared(
     run: Run, tmp_path: Path, cell: str, options: str, compared: set[str]
 ) -> None:
     run("import mixpert_py; mixpert_py.observe('earlier', 1); listed = [1]")
-    run("def f(x):\n    return x @ x")
+    run("def f(x):\n    return x @ x\ndef unrelated(x):\n    return x.T @ x")
     run(f"{TUNE} {options} -o p.toml\n{cell}").raise_error()
-    assert {row.name for row in load(tmp_path / "p.toml").criterion} == compared
-
-
-def test_a_product_that_no_variable_shows_is_judged(run: Run, tmp_path: Path, capsys: Read) -> None:
-    run("def f(x):\n    return x @ x\ndef g(x):\n    return x.T @ x")
-    run(f"{TUNE} -o p.toml\nb = f(a)\nr = a @ a - b\nb.T @ b").raise_error()
     names = {row.name.partition("/")[0] for row in load(tmp_path / "p.toml").criterion}
-    assert names == {"b", "__main__:<module>"}
-    assert "Compared: b and 2 products that they do not show." in capsys.readouterr().out
+    assert names == compared
 
 
 def test_plans_of_several_cells_are_one_file(run: Run, tmp_path: Path, capsys: Read) -> None:
@@ -473,12 +468,6 @@ def test_results_in_memory_that_runs_share_are_compared(run: Run, shell: Interac
     assert 0 < error <= 1e-5
 
 
-def test_products_that_did_not_run_are_not_compared(run: Run, capsys: Read) -> None:
-    run("def unrelated(x):\n    return x.T @ x\nlisted = [1]")
-    run(f"{TUNE}\ny = a @ a\nlen(listed)").raise_error()
-    assert "Compared: y." in capsys.readouterr().out
-
-
 NO_TUNING = {
     "": ("y = a @ a", "give --error BUDGET"),
     "--error -1": ("y = a @ a", "--error is a number from 0"),
@@ -516,11 +505,6 @@ def test_what_cannot_be_tuned_is_one_line_and_all_is_as_it_was(
     assert not is_emulated(value(run, "a @ a"))
 
 
-def test_an_option_of_a_tuning_needs_one(run: Run, capsys: Read) -> None:
-    assert not run("%%mixpert --error 1e-3\na @ a").success
-    assert "are for --tune" in capsys.readouterr().err
-
-
 def test_an_interrupted_tuning_leaves_all_as_it_was(
     run: Run, shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -544,17 +528,10 @@ def test_variables_that_cannot_be_copied_are_named(run: Run, capsys: Read) -> No
     assert "no memory for a copy of full" in capsys.readouterr().err
 
 
-def test_products_of_libraries_are_tuned(
-    run: Run, capsys: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "tuned_with_cells.py").write_text("def square(x):\n    return x @ x\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with mixpert_py.install(packages=["tuned_with_cells"]):
-        run("from tuned_with_cells import square")
-        result = run(f"{TUNE}\nsquare(a)")
-    monkeypatch.delitem(sys.modules, "tuned_with_cells")
-    assert is_emulated(result.result)
-    assert re.search(r"tuned_with_cells.py:2 .*x @ x", capsys.readouterr().out)
+@pytest.mark.usefixtures("library")
+def test_products_of_libraries_are_tuned(run: Run, capsys: Read) -> None:
+    assert is_emulated(run(f"{TUNE}\nsquare(a)").result)
+    assert re.search(r"shapes_of_cells.py:2 .*x @ x", capsys.readouterr().out)
 
 
 def test_times_are_measured_where_no_backend_is_named(run: Run, capsys: Read) -> None:

@@ -85,43 +85,26 @@ def test_sums_as_large_as_a_significand(bits: int, beyond: int) -> None:
 
 A, B = (entries(np.random.default_rng(i), "i8", (12, 12), "full") for i in (1, 2))
 T = entries(np.random.default_rng(4), "i4", (3, 4, 5), "full")
+
+
+def of_einsum(subscripts: str, *operands: Any, **given: Any) -> tuple[Any, Any, tuple[Any, ...]]:
+    return partial(einsum, subscripts, **given), partial(np.einsum, subscripts, **given), operands
+
+
+# name → our function, NumPy's, and the operands.
 SPELLINGS: dict[str, tuple[Any, Any, tuple[Any, ...]]] = {
     "dot": (dot, np.dot, (A, B)),
     "method": (dot_method, lambda a, b: a.dot(b), (A, B)),
     "matmul": (partial(matmul, native=np.matmul), np.matmul, (A, B)),
     "X.T @ X": (matmul, operator.matmul, (A[:9].T, A[:9])),
     "inner": (inner, np.inner, (A, B)),
-    "tensordot": (
-        lambda *x, site: tensordot(*x, 2, site=site),
-        np.tensordot,
-        (T, T.transpose(1, 2, 0)),
-    ),
-    "multi_dot": (
-        lambda *x, site: multi_dot(x, site=site),
-        lambda *x: np.linalg.multi_dot(x),
-        (A, B, A),
-    ),
-    "matrix_power": (
-        lambda x, site: matrix_power(x, 11, site=site),
-        lambda x: np.linalg.matrix_power(x, 11),
-        (A,),
-    ),
-    "einsum": (partial(einsum, "ij,jk"), partial(np.einsum, "ij,jk"), (A, B)),
-    "einsum of a stack": (
-        partial(einsum, "bij,kbj->bik"),
-        partial(np.einsum, "bij,kbj->bik"),
-        (T, T.transpose(1, 0, 2)),
-    ),
-    "einsum of booleans": (
-        partial(einsum, "ij,kj"),
-        partial(np.einsum, "ij,kj"),
-        (A > 0, B > 2**62),
-    ),
-    "einsum, optimized": (
-        partial(einsum, "ij,jk", optimize=True),
-        partial(np.einsum, "ij,jk"),
-        (A, B),
-    ),
+    "tensordot": (partial(tensordot, axes=2), np.tensordot, (T, T.transpose(1, 2, 0))),
+    "multi_dot": (multi_dot, np.linalg.multi_dot, ([A, B, A],)),
+    "matrix_power": (partial(matrix_power, n=11), partial(np.linalg.matrix_power, n=11), (A,)),
+    "einsum": of_einsum("ij,jk", A, B),
+    "einsum of a stack": of_einsum("bij,kbj->bik", T, T.transpose(1, 0, 2)),
+    "einsum of booleans": of_einsum("ij,kj", A > 0, B > 2**62),
+    "einsum, optimized": of_einsum("ij,jk", A, B, optimize=True),
 }
 
 

@@ -7,9 +7,47 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.graph import MAX_TEXT, Operator, as_json, dot, mermaid, of_source, shown, text
+from mixpert_py.graph import (
+    MAX_TEXT,
+    Graph,
+    Operator,
+    as_json,
+    dot,
+    mermaid,
+    of_source,
+    shown,
+    text,
+)
 from tests.mixpert_py.command import ROOT, Mixpert, called
-from tests.mixpert_py.graph.graphs import GRAPHS, graph, hard_to_write
+
+
+def graph(source: str) -> Graph:
+    return of_source(f"import numpy as np\n{source}".encode(), "p.py", "p")
+
+
+def hard_to_write() -> Graph:
+    """Names and texts that every format has to escape somehow."""
+    return of_source(
+        'x = {"a\\"<&>\'\x01\\\\": 1}\ndef größe(x):\n'
+        '    y = x["a\\"<&>\'\x01\\\\"] @ x["]]>", "漢字"]\n    return y @ y\n'.encode(),
+        'a "b" <&>\n\udcff\\.py',
+        "p",
+    )
+
+
+LOOPS = """\
+def f(a, b):
+    x = a @ b
+    for _ in range(9):
+        y = x @ (a + bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb)
+        for _ in range(9):
+            x = (y @ x) @ (x @ b)
+    return x.dot(y)
+"""
+
+# Files of different names, so that a path tells which graph something is of.
+GRAPHS = [hard_to_write(), graph("print()\n"), graph(LOOPS)]
+
 
 # A program, and what its table says from the expression on.
 PROGRAMS = {

@@ -51,41 +51,35 @@ def test_short_memory_makes_parts_of_the_same_product(
     assert len(gpu.launches) > 2
 
 
+LOADED = DeviceError("kernel 'gemm' was not loaded")  # as `compile.cuda_kernel` passes this on
+LOADED.__cause__ = CUDADriverError(2)
+NO_SUCH = "no such instruction"
+
+
 @pytest.mark.parametrize(
-    "error",
+    ("error", "reason"),
     [
-        DeviceError("no such instruction"),
-        CUDADriverError(218, "no such instruction"),
-        ImportError("no such instruction"),
+        (DeviceError(NO_SUCH), Reason.KERNEL),
+        (CUDADriverError(218, NO_SUCH), Reason.KERNEL),
+        (ImportError(NO_SUCH), Reason.KERNEL),
+        (CUDADriverError(2), Reason.MEMORY),
+        (LOADED, Reason.MEMORY),
     ],
-    ids=["NVRTC", "driver", "no Numba"],
+    ids=["NVRTC", "driver", "no Numba", "launch", "load"],
 )
-def test_a_kernel_that_does_not_compile_is_asked_for_once(gpu: FakeGpu, error: Any) -> None:
-    gpu.refuses = error
+def test_a_kernel_is_asked_for_again_only_where_it_found_no_memory(
+    gpu: FakeGpu, error: Any, reason: Reason
+) -> None:
+    gpu.refuses, is_full = error, reason is Reason.MEMORY
     a = normal(6, 6)
-    assert multiplied(a, a, "int8x6") is Reason.KERNEL
+    assert multiplied(a, a, "int8x6") is reason
+    assert gpu.freed == is_full  # what the pool keeps is the driver's to have
     gpu.refuses = None
-    assert multiplied(a, a, "int8x6") is Reason.KERNEL
-    assert "no such instruction" in gpu_backend.refusals()[0, "int8x6"]
+    again = multiplied(a, a, "int8x6")
+    assert isinstance(again, Product) if is_full else again is Reason.KERNEL
+    refused = gpu_backend.refusals()
+    assert not refused if is_full else NO_SUCH in refused[0, "int8x6"]
     assert isinstance(multiplied(a, a, "int8x8"), Product)
-
-
-def loaded_by(error: Exception) -> DeviceError:
-    """As `compile.cuda_kernel` passes on what the driver says."""
-    found = DeviceError("kernel 'gemm' was not loaded")
-    found.__cause__ = error
-    return found
-
-
-@pytest.mark.parametrize("how", [lambda error: error, loaded_by], ids=["launch", "load"])
-def test_a_kernel_that_finds_no_memory_is_asked_for_again(gpu: FakeGpu, how: Any) -> None:
-    gpu.refuses = how(CUDADriverError(2))
-    a = normal(6, 6)
-    assert multiplied(a, a, "int8x6") is Reason.MEMORY
-    assert gpu.freed == 1  # what the pool keeps is the driver's to have
-    gpu.refuses = None
-    assert isinstance(multiplied(a, a, "int8x6"), Product)
-    assert not gpu_backend.refusals()
 
 
 @pytest.mark.parametrize("scheme", ["int8x6", "float64"])
@@ -130,6 +124,13 @@ def wide(*shape: int, seed: int = 0, rows: int = 0) -> ndarray:
     return ndarray(x)
 
 
+def is_faithful(a: ndarray, b: ndarray, value: Any) -> bool:
+    """Whether a product keeps the contract of `faithful`."""
+    x, y = a.x.astype(float), b.x.astype(float)
+    allowed = (12 + a.shape[1]) * 2.0**-24 * (np.abs(x) @ np.abs(y))
+    return bool((np.abs(value - x @ y) <= allowed).all())
+
+
 @pytest.mark.parametrize("k", [16, 128])
 @pytest.mark.parametrize("rows", [0, 1, 40])
 @pytest.mark.parametrize("traced", [False, True])
@@ -141,9 +142,7 @@ def test_many_outliers_are_made_by_the_wider_scheme(
     monkeypatch.setattr(gpu_module, "slices_product", seen(schemes))
     a, b = wide(40, k, rows=rows), normal(k, 40, seed=1)
     found = made(a, b, "faithful", traced=traced)
-    size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
-    error = np.abs(found.value.get() - a.x.astype(float) @ b.x.astype(float))
-    assert (error <= (12 + k) * 2.0**-24 * size).all()
+    assert is_faithful(a, b, found.value.get())
     widened = rows == 40
     assert schemes == ["bf16x6" if widened else "fp16x3"]
     assert found.outliers() == (0 if widened or not traced else rows / 80)
@@ -168,10 +167,7 @@ def test_a_wider_scheme_that_does_not_compile_is_not_asked_for_again(
     monkeypatch.setattr(gpu_backend, "cuda_kernels", lambda: kernels)
     a, b = wide(40, 128, rows=40), normal(128, 40, seed=1)
     for _ in range(2):
-        found = made(a, b, "faithful").value.get()
-        size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
-        error = np.abs(found - a.x.astype(float) @ b.x.astype(float))
-        assert (error <= 140 * 2.0**-24 * size).all()
+        assert is_faithful(a, b, made(a, b, "faithful").value.get())
     assert len(tried) == 1
 
 
