@@ -46,7 +46,7 @@ from mixpert_py.runtime.signatures import (
 from mixpert_py.runtime.tracing.counted import NONE, CountedCalls
 from mixpert_py.runtime.tracing.trace import Trace, TracedCall
 from mixpert_py.runtime.warned import again
-from mixpert_py.runtime.worth import LAST_INTEGER, MIN_ELEMENTS_TO_MOVE, is_small, may_be_exact
+from mixpert_py.runtime.worth import MIN_ELEMENTS_TO_MOVE, MIN_PAIRS, is_small, may_be_exact
 
 # Arguments of ours, which no native function takes.
 OWN = frozenset({"scheme", "backend", "block"})
@@ -98,7 +98,7 @@ def matmul(
                     if (
                         a.size < MIN_ELEMENTS_TO_MOVE
                         and (
-                            a.dtype.num > LAST_INTEGER
+                            a.size * b.size < MIN_PAIRS
                             or not may_be_exact(a, b)
                             or next(context.resting.get(site, NONE), False)
                         )
@@ -155,7 +155,7 @@ def dot(
                     if (
                         a.size < MIN_ELEMENTS_TO_MOVE
                         and (
-                            a.dtype.num > LAST_INTEGER
+                            a.size * b.size < MIN_PAIRS
                             or not may_be_exact(a, b)
                             or next(context.resting.get(site, NONE), False)
                         )
@@ -196,7 +196,7 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
                     if (
                         a.size < MIN_ELEMENTS_TO_MOVE
                         and (
-                            a.dtype.num > LAST_INTEGER
+                            a.size * b.size < MIN_PAIRS
                             or not may_be_exact(a, b)
                             or next(context.resting.get(site, NONE), False)
                         )

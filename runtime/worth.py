@@ -25,6 +25,7 @@ from mixpert_py.runtime.gpu.staging import MOST_COPIERS
 from mixpert_py.runtime.kernels.tiny_block import EDGE
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.reasons import Reason, Shape
+from mixpert_py.runtime.reference.emulation import is_transpose
 from mixpert_py.runtime.request import Call, broadcast, result_shape
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import crt, emulation_of
@@ -84,6 +85,8 @@ MIN_BOOLEANS: Final = 240**3
 READ_IN_VAIN: Final = 8
 MIN_EDGE: Final = 8
 MIN_EDGE_OF_STACK: Final = 20
+# The same in elements of one operand times elements of the other, and so quicker still to tell.
+MIN_PAIRS: Final = MIN_EDGE * MIN_INTEGERS
 MIN_IN_EINSUM: Final = 1 << 31
 # To look at integers in vain takes some 40 µs: of products of fewer multiplications, so many are
 # native at a site after one that NumPy makes sooner.
@@ -156,9 +159,10 @@ def may_be_exact(a: Array, b: Array) -> bool:
     """Whether floating point may make the product of two NumPy arrays of integers sooner."""
     if b.ndim < 2 or (multiplications := a.size * b.shape[-1]) < MIN_INTEGERS or a.ndim < 2:
         return False  # first of all: what most calls wait for
+    if a.dtype.num > LAST_INTEGER or b.dtype.num > LAST_INTEGER:
+        return False
     least = MIN_BOOLEANS if a.dtype.num == 0 == b.dtype.num else MIN_INTEGERS
-    is_short = multiplications < least + READ_IN_VAIN * (a.size + b.size)
-    if is_short or a.dtype.num > LAST_INTEGER or b.dtype.num > LAST_INTEGER:
+    if multiplications < least + READ_IN_VAIN * (a.size + b.size):
         return False
     edge = MIN_EDGE if a.ndim == 2 == b.ndim else MIN_EDGE_OF_STACK
     return bool(min(*a.shape[-2:], *b.shape[-2:]) >= edge)
@@ -479,14 +483,6 @@ def _here(a: Array, b: Array, size: int, known: Figures) -> float:
     products = real_products(*dtypes)
     half = products == 1 and is_transpose(a, b)
     return 2 * size * products * (2 if is_wide(*dtypes) else 1) / known.host / (2 if half else 1)
-
-
-def is_transpose(a: Array, b: Array) -> bool:
-    """Return whether B is the transpose of A, for which NumPy calls BLAS's `syrk`."""
-    if a.ndim != 2 or a.shape != b.shape[::-1] or a.itemsize not in a.strides:
-        return False
-    same: bool = a.T.__array_interface__ == b.__array_interface__
-    return same
 
 
 def native_pays(a: Array, b: Array, known: Figures) -> bool:

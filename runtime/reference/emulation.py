@@ -127,8 +127,8 @@ def _narrowed(x: Array, memory: Scratch | None) -> Array:
 
 
 def is_transpose(a: Array, b: Array) -> bool:
-    """Whether B is a view of all of A, transposed."""
-    if a.ndim != 2 or a.dtype != b.dtype or a.shape != b.shape[::-1]:
+    """Whether B is a view of all of A, transposed, and A repeats no row or column."""
+    if a.ndim != 2 or a.dtype != b.dtype or a.shape != b.shape[::-1] or 0 in a.strides:
         return False
     same_start = a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
     return same_start and a.strides == b.strides[::-1]

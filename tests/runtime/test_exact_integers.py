@@ -4,6 +4,7 @@ import operator
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,6 @@ from tests.contract.table import VIEWS
 from tests.runtime.integers import EVERY_SIZE, PAIRS, entries
 from tests.runtime.operands import ran
 
-LAYOUTS = [*VIEWS.values()]
-
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,11 +31,11 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(worth, name, value)
 
 
-def check(product: Callable[..., Any], native: Callable[..., Any], *operands: Any) -> None:
-    """`exact` makes it, with NumPy's bits and type."""
+def check(product: Any, native: Callable[..., Any], *operands: Any, by: str = "exact") -> None:
+    """It is made by `exact`, or by another name, with NumPy's bits and type."""
     wanted = native(*operands)
     result, scheme, _ = ran(product, *operands)
-    assert scheme == "exact"
+    assert scheme == by
     assert type(result) is type(wanted)
     assert result.dtype == wanted.dtype
     np.testing.assert_array_equal(result, wanted)
@@ -66,7 +65,7 @@ def test_a_sweep(monkeypatch: pytest.MonkeyPatch, panel: int) -> None:
         kinds = rng.choice(["small", "full", "ends", "12", "24", "31", "40"], 2)
         a = entries(rng, left, (*one, m, k), kinds[0])
         b = entries(rng, right, (*other, k, n), kinds[1])
-        a, b = (LAYOUTS[rng.integers(len(LAYOUTS))](x) for x in (a, b))
+        a, b = (rng.choice([*VIEWS.values()])(x) for x in (a, b))
         check(matmul, operator.matmul, a, b)
 
 
@@ -144,8 +143,7 @@ def test_out() -> None:
     np.testing.assert_array_equal(y, A @ B)
 
 
-FROZEN = A.copy()
-FROZEN.flags.writeable = False
+FROZEN = np.broadcast_to(A[0], A.shape)
 REFUSED: dict[str, Callable[[Any], Any]] = {
     "shapes": lambda f: f(A, B[:5]),
     "a read-only out": lambda f: f(A, B, out=FROZEN),
@@ -190,31 +188,33 @@ def test_errors_are_numpys(call: Callable[[Any], Any]) -> None:
     ],
 )
 def test_what_is_left_to_numpy(call: Callable[[Any], Any]) -> None:
-    wanted = call(np.matmul)
-    result, scheme, _ = ran(lambda site: call(partial(matmul, site=site, native=np.matmul)))
-    assert scheme == "native"
-    assert type(result) is type(wanted)
-    assert result.dtype == wanted.dtype
-    np.testing.assert_array_equal(result, wanted)
+    ours = partial(matmul, native=np.matmul)
+    check(lambda site: call(partial(ours, site=site)), lambda: call(np.matmul), by="native")
 
 
 LARGE = np.arange(40_000).reshape(200, 200) % 9
 
 
 def test_which_products_take_it() -> None:
-    few = LARGE[:20, :20]
     for a, scheme, wanted in (
         (LARGE, None, ("exact", None)),
         (LARGE, "int8x6", ("exact", None)),
         (LARGE, "exact", ("exact", None)),
         (LARGE, "native", ("native", None)),
-        (few, None, ("native", None)),
-        (few, "exact", ("native", Reason.TOO_SMALL)),
+        (LARGE[:20, :20], None, ("native", None)),
+        (LARGE[:20, :20], "exact", ("native", Reason.TOO_SMALL)),
         (LARGE / 2, "exact", ("native", Reason.NO_INTEGERS)),
         (LARGE / 2, None, ("native", None)),
     ):
         _, *made = ran(matmul, a, a, scheme=scheme)
         assert tuple(made) == wanted
+
+
+def test_sizes_alone_tell_of_no_product_that_may_gain() -> None:
+    edges, stacks = (7, 8, 9, 20, 72, 73, 300, 6000), ("", "5", "51", "13")
+    for m, k, n, left, right in product(edges, edges, edges, stacks, stacks):
+        a, b = np.empty((*map(int, left), m, k), "i1"), np.empty((*map(int, right), k, n), "i1")
+        assert a.size * b.size >= worth.MIN_PAIRS or not worth.may_be_exact(a, b)
 
 
 def test_later_calls_are_decided_by_their_own_values() -> None:
