@@ -126,24 +126,19 @@ class Caller:
                     returned |= self.enter(node, method.node, arguments, itself)
         return returned
 
-    def elements(self, node: ast.AST, owners: Objects) -> Objects:
-        """Return the objects that a loop over these may take, one after another."""
-        owners |= self.call_method(node, owners, "__iter__", {})
-        return self.facts.load(owners) | self.call_method(node, owners, "__next__", {})
-
     def builtin(self, node: ast.AST, name: str, arguments: Arguments) -> Objects:
         if name in effects.BUILTINS_WITHOUT_ARRAYS:
             return NOTHING
         values = NOTHING.union(*arguments.values())
         if name in ("enumerate", "zip") and ANY not in arguments:
-            parts = [self.elements(node, part) for part in arguments.values()]
+            parts = [self.facts.load(part) for part in arguments.values()]
             item = self.container(node, dict(enumerate(parts, name == "enumerate")), "item")
             return self.container(node, {ANY: item})
         if name == "setattr":
             self.facts.store(arguments.get(0, NOTHING), (ANY,), values)
         if name == "getattr":
             values = self.facts.reach(values)
-        elements = self.elements(node, values) | self.callbacks(node, values)
+        elements = self.facts.load(values) | self.callbacks(node, values)
         created = self.container(node, {**arguments, ANY: elements})
         return created | elements | values | self.new(node, self.facts.sites(values))
 

@@ -12,9 +12,6 @@ from mixpert_py.passes.dataflow.facts import ANY, NOTHING, Key, Objects, Variabl
 from mixpert_py.passes.scopes import FUNCTIONS, Scope, written_name
 
 BUILTINS = frozenset(dir(builtins))
-# Methods of operators that are not named after the syntax tree's node, in lower case.
-METHODS = {"matmult": "matmul", "mult": "mul", "div": "truediv", "bitor": "or", "bitand": "and"}
-METHODS |= {"bitxor": "xor", "usub": "neg", "uadd": "pos"}
 
 
 class Evaluator(Caller):
@@ -50,16 +47,12 @@ class Evaluator(Caller):
         parts = product.spelling.parts(node)
         own, out = frozenset({product.site.id}), NOTHING
         named = [keyword.value for keyword in parts.keywords]
-        given = {part: self.evaluate(part) for part in (parts.receiver, *parts.arguments, *named)}
-        for operand, objects in given.items():
+        for operand in (parts.receiver, *parts.arguments, *named):
+            objects = self.evaluate(operand)
             if operand is parts.output:
                 out |= objects
             else:
                 self.facts.feed(self.facts.sites(objects), product.site.id)
-        if isinstance(node, ast.BinOp):  # what a method of the operator returns is this result
-            sides = (node.left, node.right)
-            left, right = (given[x] if x in given else self.evaluate(x) for x in sides)
-            self.operate(node, node.op, left, right)
         self.facts.put(out, own)
         return self.new(node, own) | out
 
@@ -123,40 +116,18 @@ class Evaluator(Caller):
         created = self.new(node, self.facts.sites(left | right))
         if lists := (left | right) & self.facts.containers:  # a sum of lists has their elements
             created |= self.container(node, {ANY: self.facts.load(lists)})
-        return created | self.operate(node, node.op, left, right)
-
-    def eval_UnaryOp(self, node: ast.UnaryOp) -> Objects:
-        operand = self.evaluate(node.operand)
-        returned = self.operate(node, node.op, operand, NOTHING)
-        return self.new(node, self.facts.sites(operand)) | returned
-
-    def operate(self, node: ast.AST, operator: ast.AST, left: Objects, right: Objects) -> Objects:
-        """The result of an operator's method, if a class of this module defines one."""
-        word = type(operator).__name__.lower()
-        name = METHODS.get(word, word)
-        return NOTHING.union(
-            self.call_method(node, left, f"__{name}__", {0: right}),
-            self.call_method(node, left, f"__i{name}__", {0: right}),
-            self.call_method(node, right, f"__r{name}__", {0: left}),
-        )
+        return created
 
     def eval_Attribute(self, node: ast.Attribute) -> Objects:
         owners = self.evaluate(node.value)
         if node.attr in effects.SHAPE_ATTRIBUTES:
             return NOTHING
         found = self.facts.attribute(owners, node.attr)
-        return found | self.decorated(node, found, "property", {}, owners)
-
-    def decorated(
-        self, node: ast.AST, methods: Objects, kind: str, arguments: Arguments, owners: Objects
-    ) -> Objects:
-        """Call those methods that a decorator makes a property, or a setter."""
-        returned = NOTHING
-        for method in methods:
+        for method in found:
             decorators = getattr(method.node, "decorator_list", ())
-            if method.is_function and any(written_name(one).endswith(kind) for one in decorators):
-                returned |= self.enter(node, method.node, arguments, owners)
-        return returned
+            if method.is_function and any(written_name(x).endswith("property") for x in decorators):
+                found |= self.enter(node, method.node, {}, owners)
+        return found
 
     def eval_Subscript(self, node: ast.Subscript) -> Objects:
         """Return what may stand at an index of containers, or views of arrays."""
@@ -166,7 +137,7 @@ class Evaluator(Caller):
             found |= owners
         if sites := self.facts.sites(index):  # a gather by a product's argmax depends on it
             found |= self.new(node, sites)
-        return found | self.call_method(node, owners, "__getitem__", {0: index})
+        return found
 
     def eval_Starred(self, node: ast.Starred) -> Objects:
         return self.facts.load(self.evaluate(node.value))
@@ -195,7 +166,7 @@ class Evaluator(Caller):
     ) -> Objects:
         for generator in node.generators:
             iterated = self.evaluate(generator.iter)
-            self.assign(generator.target, self.elements(generator.iter, iterated))
+            self.assign(generator.target, self.facts.load(iterated))
             for test in generator.ifs:
                 self.evaluate(test)
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
@@ -208,7 +179,7 @@ class Evaluator(Caller):
         """A value that a generator yields is an element of the object that calling it returns."""
         objects = self.evaluate(node.value)
         if isinstance(node, ast.YieldFrom):
-            objects = self.elements(node, objects)
+            objects = self.facts.load(objects)
         self.returns(self.container(self.home.node, {ANY: objects}, "generator"))
         return NOTHING
 
@@ -248,9 +219,7 @@ class Evaluator(Caller):
             case ast.Starred(value=inner):
                 self.assign(inner, self.container(target, {ANY: objects}))
             case ast.Attribute(value=owner, attr=name):
-                owners, methods = self.evaluate(owner), self.facts.methods.get(name, NOTHING)
-                self.facts.store(owners or {self.facts.unknown}, (name,), objects)
-                self.decorated(target, methods, "setter", {0: objects}, owners)
+                self.facts.store(self.evaluate(owner) or {self.facts.unknown}, (name,), objects)
             case ast.Subscript(value=owner, slice=index):
                 owners, place = self.evaluate(owner), self.evaluate(index)
                 # Arrays take the numbers, containers the objects themselves. What a list has at a
@@ -258,7 +227,6 @@ class Evaluator(Caller):
                 self.facts.put(owners - self.facts.containers, self.facts.sites(objects | place))
                 key = _constant(index)
                 self.facts.store(owners, key if isinstance(key, str) else ANY, objects)
-                self.call_method(target, owners, "__setitem__", {0: place, 1: objects})
 
 
 def _constant(index: ast.expr) -> Key:

@@ -65,9 +65,7 @@ class Executor(Evaluator):
         lists = before & self.facts.containers
         self.facts.put(before - lists, self.facts.sites(value))
         self.facts.store(lists, ANY, self.facts.load(value))
-        created = self.new(node, self.facts.sites(value | before))
-        returned = self.operate(node, node.op, before, value)
-        self.assign(node.target, before | created | returned)
+        self.assign(node.target, before | self.new(node, self.facts.sites(value | before)))
 
     def exec_If(self, node: ast.If) -> None:
         self.evaluate(node.test)
@@ -110,7 +108,7 @@ class Executor(Evaluator):
                 self.evaluate(node.test)
                 top = joined(top, self.state)
             else:
-                self.assign(node.target, self.elements(node.iter, iterated))
+                self.assign(node.target, self.facts.load(iterated))
             self.jumps.append(None)
             end = self.block(node.body)
             jumped = self.jumps.pop()
@@ -136,10 +134,8 @@ class Executor(Evaluator):
     def exec_With(self, node: ast.With | ast.AsyncWith) -> None:
         for item in node.items:
             manager = self.evaluate(item.context_expr)
-            entered = self.call_method(item, manager, "__enter__", {})
-            self.call_method(item.context_expr, manager, "__exit__", {})
             if item.optional_vars:
-                self.assign(item.optional_vars, manager | entered)
+                self.assign(item.optional_vars, manager)
         self.block(node.body)
 
     exec_AsyncWith = exec_With
