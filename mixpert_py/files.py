@@ -4,15 +4,12 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from hashlib import sha256
+from contextlib import contextmanager
 from pathlib import Path
 
 IMPORTED_FROM = Path(__file__).resolve().parents[1]  # the folder that holds this package
 NEW_PREFIX = ".mixpert-new-"  # of the names that new bytes have until they replace the old
 RUN_PREFIX = "mixpert-run-"  # of the names of what is in the system's temporary folder
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-LEAST_ROOM = 1 << 16  # bytes: where less is left, a file that did not fit has taken the rest
 
 
 def require_place(path: Path) -> None:
@@ -82,70 +79,7 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def temporary_folder() -> Iterator[str]:
-    """A folder for a run, which is removed with its content afterwards.
-
-    Raises OSError, which names the way out, if there is no room for the folder or its content.
-    """
-    place = tempfile.gettempdir()
-    try:
-        # What left the process group of a run may still be writing there when it is removed.
-        with tempfile.TemporaryDirectory(prefix=RUN_PREFIX, ignore_cleanup_errors=True) as folder:
-            yield folder
-    except OSError as error:
-        if error.errno in NO_ROOM:
-            raise _no_room(place) from None
-        raise
-
-
-def require_room(folder: str | os.PathLike[str]) -> None:
-    """Raise OSError, which names the way out, if nothing can be written to a folder any more.
-
-    Call this after a process that writes there has failed: its own error may not mention the disk.
-    """
-    if hasattr(os, "statvfs"):
-        found = os.statvfs(folder)
-        without_names = found.f_files > 0 and found.f_favail == 0
-        if found.f_bavail * found.f_frsize < LEAST_ROOM or without_names:
-            raise _no_room(tempfile.gettempdir())
-
-
-def _no_room(folder: str) -> OSError:
-    what = f"{os.strerror(errno.ENOSPC)} for what runs leave; let TMPDIR name another folder"
-    return OSError(errno.ENOSPC, what, folder)
-
-
-@contextmanager
-def working_on(path: Path) -> Iterator[bool]:
-    """Announce that this process works on a file; yields whether no other process does.
-
-    Processes of one user on one machine see each other. If no lock can be had, this process counts
-    as the only one.
-    """
-    name = sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
-    place = os.path.join(tempfile.gettempdir(), f"{RUN_PREFIX}on-{name}")
-    try:
-        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except (OSError, AttributeError):
-        yield True
-        return
-    is_alone = _lock(descriptor)
-    try:
-        yield is_alone
-    finally:
-        if is_alone:
-            with suppress(OSError):
-                os.unlink(place)
-        os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    """Lock a file for this process, and return whether no other process has locked it."""
-    try:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):  # Windows, and file systems without locks
-        return True
-    return True
+    """A folder for a run, which is removed with its content afterwards."""
+    # What left the process group of a run may still be writing there when it is removed.
+    with tempfile.TemporaryDirectory(prefix=RUN_PREFIX, ignore_cleanup_errors=True) as folder:
+        yield folder

@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
@@ -223,17 +222,12 @@ def tune(options: Options) -> int:
         if len(set(paths)) < len(paths) or any(map(files.is_stream, [path, *paths])):
             raise PlanError(f"{path}: these budgets would have one plan file")
     trials = Trials(beside(paths[0]), options.resume, say)
-    with ExitStack() as held:
-        for one in paths:
-            if not held.enter_context(files.working_on(one)) and not files.is_stream(one):
-                raise PlanError(f"{one}: another tuning of it is running; -o names another plan")
-            config.require_plan_place(one)
-            if one != path and one.exists() and any(x.locked for x in config.load_plan(one).site):
-                raise PlanError(
-                    f"{one}: it has locked sites; lock them in {path}, or remove the file"
-                )
-        existing = config.load_plan(path) if path.exists() else None
-        return _tune(program, settings, existing, paths, trials, options)
+    for one in paths:
+        config.require_plan_place(one)
+        if one != path and one.exists() and any(x.locked for x in config.load_plan(one).site):
+            raise PlanError(f"{one}: it has locked sites; lock them in {path}, or remove the file")
+    existing = config.load_plan(path) if path.exists() else None
+    return _tune(program, settings, existing, paths, trials, options)
 
 
 def settings_of(options: Options, taken: list[str]) -> "TuningOptions":

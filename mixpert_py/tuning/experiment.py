@@ -13,7 +13,7 @@ from mixpert_py.execution import executor, outputs
 from mixpert_py.execution.executor import ProgramRun, RunFolder, WorkFolder
 from mixpert_py.execution.outputs import Values, WrittenFile
 from mixpert_py.execution.worker import FIRST_PRODUCTS, Alone, Job, Product, Result
-from mixpert_py.files import require_room, temporary_folder
+from mixpert_py.files import temporary_folder
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import project_folder
@@ -206,11 +206,7 @@ class Experiment:
             before = None if self._slowest else executor.folder_state(directory)
             limit = self._limit(is_profile=bool(request.levels))
             ended = executor.execute(job_file, limit)
-            try:
-                result = folder.result(name, ended, limit)
-            except ProgramError:
-                require_room(temporary)
-                raise
+            result = folder.result(name, ended, limit)
             if before is not None and executor.folder_state(directory) != before:
                 result = msgspec.structs.replace(result, wrote=True)
             # A profile shows errors and times of products, not the program's results.

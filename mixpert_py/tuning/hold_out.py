@@ -130,11 +130,7 @@ class _Input:
             # Of many seeds, this tells which one the program does not take.
             raise ProgramError(f"--hold-out {self.arguments}: {failure}") from failure
         values = reference_of(self._experiment, native, self._kind)
-        try:
-            np.savez(self._file, *values.values())
-        except OSError:
-            files.require_room(self._file.parent)
-            raise
+        np.savez(self._file, *values.values())
         self._names = list(values)
         return values
 

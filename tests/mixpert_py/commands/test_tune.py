@@ -16,7 +16,7 @@ from mixpert_py.commands.tune import SEARCHES
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.tuner.report.summary import share_text
 from mixpert_py.tuning.hold_out import highest_rate
-from tests.mixpert_py.command import IMPORTABLE, Mixpert, Shell
+from tests.mixpert_py.command import IMPORTABLE, Shell
 from tests.mixpert_py.tuning.chain import CHAIN
 from tests.mixpert_py.tuning.chain import chain as chain
 
@@ -159,62 +159,6 @@ def test_a_plan_that_cannot_be_saved_is_not_lost(sh: Shell) -> None:
     path.rmdir()
     assert "goes on; runs made: " in sh(f"{tune} --resume chain.py").one_clear_line()
     assert plan.load(path).schemes() == found
-
-
-def test_a_full_temporary_folder_gets_one_line(tmp_path: Path) -> None:
-    """There is no room for a run's job, or for the values that it leaves."""
-    (tmp_path / "s.py").write_text("import numpy as np\na = np.eye(99)\nb = a @ a\n")
-    full = tmp_path / "full"
-    full.mkdir()
-    within = f"mount -t tmpfs -o size=64k none {full} && head -c 56k /dev/zero >{full}/x"
-    command = f"exec {sys.executable} -m mixpert_py tune --error 1 -q s.py"
-    environment = {**os.environ, "PYTHONPATH": IMPORTABLE, "TMPDIR": str(full)}
-    done = subprocess.run(
-        ["unshare", "--mount", "--map-root-user", "sh", "-c", f"{within} || exit 99\n{command}"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    if done.returncode in (1, 99) and "mixpert" not in done.stderr:
-        pytest.skip(f"nothing can be mounted here: {done.stderr}")
-    (line,) = done.stderr.strip().splitlines()
-    assert line.startswith(f"mixpert: {full}: No space left on device for what runs leave; ")
-    assert done.returncode == 2
-
-
-def test_a_second_tuning_of_one_plan_says_so(chain: Path, mixpert: Mixpert) -> None:
-    """The first one of two waits in its first run until the second one has ended."""
-    folder = chain.parent
-    waits = (
-        "import os, sys, time\nif sys.argv[1:]:\n    print('runs', file=open(sys.argv[1], 'a'))\n"
-    )
-    waits += "    while not os.path.exists(sys.argv[1] + '.end'): time.sleep(0.05)\n"
-    chain.write_text(waits + CHAIN.replace("160", "16"))
-    options = "--error", "1", "--backend", "reference", "-q"
-    sign = folder / "sign"
-    first = subprocess.Popen(
-        [sys.executable, "-m", "mixpert_py", "tune", *options, chain.name, "--", str(sign)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": IMPORTABLE},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not sign.exists():
-        assert first.poll() is None
-        time.sleep(0.05)
-    for more in ((), ("--resume",)):
-        second = mixpert("tune", *options, *more, str(chain))
-        assert second.code == 2
-        assert "another tuning of it is running" in second.one_clear_line()
-    elsewhere = mixpert("tune", *options, "-o", str(folder / "other.toml"), str(chain))
-    assert (elsewhere.code, elsewhere.err) == (0, "")
-    Path(f"{sign}.end").touch()
-    assert first.communicate(timeout=60)[1] == ""
-    assert first.returncode == 0
-    again = mixpert("tune", *options, str(chain))  # nobody else is there any more
-    assert (again.code, again.err) == (0, "")
 
 
 def test_half_of_the_budget_is_kept_for_other_data(sh: Shell) -> None:
