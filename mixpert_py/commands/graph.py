@@ -1,16 +1,14 @@
 """The command that shows which products feed which: `mixpert graph`."""
 
 import sys
-from dataclasses import replace
 
 import click
 
-from mixpert_py.commands.program import FILE, package_option, require_paths
+from mixpert_py.commands.program import FILE
 
 
 @click.command()
-@package_option
-@click.argument("paths", nargs=-1, metavar="PATH…|-", type=FILE)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…|-", type=FILE)
 @click.option(
     "--format",
     "form",
@@ -18,22 +16,18 @@ from mixpert_py.commands.program import FILE, package_option, require_paths
     default="text",
     show_default=True,
 )
-def graph(packages: tuple[str, ...], paths: tuple[str, ...], form: str) -> int:
+def graph(paths: tuple[str, ...], form: str) -> int:
     """Show which products' results can reach which others.
 
     `-` reads a program from standard input.
     """
     from mixpert_py import graph as graph_of
     from mixpert_py.sources import project
-    from mixpert_py.sources.modules import files as files_of_packages
 
-    require_paths(paths, packages)
     if paths == ("-",):
         graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
-        libraries = files_of_packages(packages)
-        files = dict.fromkeys([*project.files_of_projects(paths, ()), *libraries])
-        graphs = [replace(graph_of.of_file(path), path=libraries.get(path, path)) for path in files]
+        graphs = [graph_of.of_file(path) for path in project.files_of_projects(paths, ())]
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)

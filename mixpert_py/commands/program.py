@@ -263,12 +263,6 @@ def packages_of(program: "Program", typed: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def require_paths(paths: tuple[str, ...], packages: tuple[str, ...]) -> None:
-    """Raise UsageError if neither a PATH nor a package is named."""
-    if not (paths or packages):
-        raise click.UsageError("Missing argument 'PATH…'.")
-
-
 def plan_place(program: "Program") -> Path:
     """The plan file beside a program's file, or in the current folder if that is above it."""
     from mixpert_py import config

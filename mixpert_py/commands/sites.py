@@ -4,42 +4,24 @@ import json
 
 import click
 
-from mixpert_py.commands.program import (
-    FILE,
-    exclude_option,
-    package_option,
-    require_paths,
-)
+from mixpert_py.commands.program import FILE, exclude_option
 
 
 @click.command()
-@package_option
-@click.argument("paths", nargs=-1, metavar="PATH…", type=FILE)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=FILE)
 @exclude_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-def sites(
-    packages: tuple[str, ...],
-    paths: tuple[str, ...],
-    exclude: tuple[str, ...],
-    as_json: bool,
-) -> int:
+def sites(paths: tuple[str, ...], exclude: tuple[str, ...], as_json: bool) -> int:
     """List the products found, and those left alone, with reasons."""
     from mixpert_py.sources import project, rewriting
-    from mixpert_py.sources.modules import files as files_of_packages
 
-    require_paths(paths, packages)
-    files = list(project.files_of_projects(paths, exclude))
-    libraries = files_of_packages(packages)
-    files += libraries
     records = []
     problems = 0
-    for result in rewriting.rewrite_files(files):
+    for result in rewriting.rewrite_files(list(project.files_of_projects(paths, exclude))):
         if result.problem is not None:
             click.echo(f"mixpert: {result.problem}", err=True)
             problems += 1
-        for record in result.records():
-            path = record["path"]
-            records.append({**record, "path": libraries.get(path, path)})
+        records += result.records()
     if as_json:
         click.echo(json.dumps(records, indent=2))
     else:

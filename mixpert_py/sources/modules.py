@@ -69,38 +69,6 @@ def find(package: str, path: Sequence[str] = ()) -> ModuleSpec | None:
         return None
 
 
-def files(patterns: Iterable[str]) -> dict[str, str]:
-    """The Python files of packages, found without importing them, each named as by `relative`.
-
-    Raises SourceError as `require` does, and for a pattern that no module matches.
-    """
-    patterns = list(patterns)
-    require(patterns)
-    found: dict[str, str] = {}
-    for pattern in patterns:
-        spec = find(top(pattern))
-        assert spec is not None
-        places = list(spec.submodule_search_locations or ())
-        folders = [(place, os.path.dirname(place)) for place in places]
-        mine = [
-            (str(file), file.relative_to(above))
-            for place, above in folders
-            for file in sorted(Path(place).rglob("*.py"))
-        ]
-        if not places and spec.origin:
-            mine = [(spec.origin, Path(os.path.basename(spec.origin)))]
-        named = {file: name.as_posix() for file, name in mine if matches(_module(name), [pattern])}
-        if not named:
-            raise SourceError(f"--package {short(pattern)}: it has no such module")
-        found |= named
-    return found
-
-
-def _module(file: Path) -> str:
-    """The module of a file whose path begins with its package's folder."""
-    return ".".join(file.with_suffix("").parts).removesuffix(".__init__")
-
-
 def described(patterns: Iterable[str]) -> list[Package]:
     """The packages as a plan has them: each with its distribution and version."""
     from importlib import metadata  # not above: it takes longer than all else here

@@ -105,19 +105,6 @@ def test_a_plan_holds_for_one_version(sh: Shell) -> None:
     sh(f"verify --error 1e-2 --strict {place} s.py", 1)
 
 
-def test_sites_and_graph_name_files_from_the_packages_folder(sh: Shell) -> None:
-    lines = sh("sites --package shapes").out.splitlines()
-    assert lines[0] == "shapes/deep.py:2:12: x @ x — is rewritten"
-    assert lines[-1] == "3 rewritten, 0 left alone"
-    assert len(sh.json("sites --json --package shapes.deep")) == 1
-    parts = '"shapes/deep.py"', '"shapes/never.py"'
-    drawn = sh("graph --format json --package shapes.*e*", out=parts).out
-    assert str(sh.folder) not in drawn
-    told = "mixpert: --package shapes.none: it has no such module\n"
-    sh("sites --package shapes.none", 2, out="", err=told)
-    sh("sites", 2)
-
-
 TWICE = """\
 import numpy as np
 from shapes.deep import square
