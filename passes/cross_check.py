@@ -1,25 +1,28 @@
 """The cross-check: LibCST must see the same product in the same place before it is rewritten.
 
-LibCST has its own parser and scope analysis, and reads only the reduced source. Its products are
-paired with those of `ast` in source order, and must have the same text. A product that LibCST finds
-in another order, with other operands, or not at all stays unchanged. LibCST's own positions are not
-used: they belong to the text that it would write, and computing them takes as long as parsing.
+LibCST has its own parser and scope analysis, and reads only the reduced source: the parts of a file
+that the check needs, on their original lines, since it takes ten times as long for a whole file.
+Its products are paired with those of `ast` in source order, and must have the same text. A product
+that LibCST finds in another order, with other operands, or not at all stays unchanged. LibCST's own
+positions are not used: they belong to the text that it would write, and computing them takes as
+long as parsing.
 """
 
 import ast
+import bisect
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
 from libcst import MaybeSentinel
 from libcst.metadata import ExpressionContext, QualifiedNameSource, ScopeProvider
-from libcst.metadata.scope_provider import Scope, ScopeVisitor
+from libcst.metadata.scope_provider import Scope as CstScope
+from libcst.metadata.scope_provider import ScopeVisitor
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes.reduced_source import reduced
-from mixpert_py.passes.scopes import ARRAY_MODULES, Scopes
+from mixpert_py.passes.scopes import ARRAY_MODULES, Scope, Scopes
 from mixpert_py.passes.source import Source, characters, children, has_tokens, one_line, parse
 
 # LibCST takes 2.5 kB and a tenth of a millisecond for each token.
@@ -48,6 +51,9 @@ TRIVIA = (
     *("dot", "operator", "asynchronous", "first_line", "last_line"),
 )
 NO_NODES = frozenset({type(None), str, MaybeSentinel})
+# Of the reduced source.
+LINE_END = re.compile(r"[ \t\f]*;?[ \t\f]*(?:#[^\r\n]*)?(?=[\r\n]|\Z)")
+BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 # Names that LibCST must not find for the call of a method.
 ARRAY_DOTS = frozenset(f"{module}.dot" for module in ARRAY_MODULES)
 
@@ -169,7 +175,7 @@ class _Scopes(ScopeProvider):
     def __init__(self, targets: Collection[cst.CSTNode]) -> None:
         super().__init__()
         self.targets = targets
-        self.of_calls: dict[cst.CSTNode, Scope | None] = {}
+        self.of_calls: dict[cst.CSTNode, CstScope | None] = {}
 
     def get_metadata(self, key: object, node: cst.CSTNode, default: object = None) -> Any:
         """The context of a name, the only metadata that is asked for."""
@@ -216,7 +222,7 @@ class _Tree:
                 elif type(part) not in NO_NODES:
                     stack.append((part, below, in_string))
 
-    def scopes(self) -> dict[cst.CSTNode, Scope | None]:
+    def scopes(self) -> dict[cst.CSTNode, CstScope | None]:
         """The scope in which each call stands."""
         scopes = _Scopes(self.targets)
         scopes.read(self.module)
@@ -288,5 +294,104 @@ def _words(lines: Sequence[str], place: Position) -> list[str]:
 
 def _names(call: cst.Call, scope: object) -> frozenset[str]:
     """The imported names that a called name may mean."""
-    names = scope.get_qualified_names_for(call.func) if isinstance(scope, Scope) else ()
+    names = scope.get_qualified_names_for(call.func) if isinstance(scope, CstScope) else ()
     return frozenset(name.name for name in names if name.source is QualifiedNameSource.IMPORT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Omission:
+    """Omitted statements, and the roots that they bind."""
+
+    start: int
+    end: int
+    names: Collection[str]
+
+
+def reduced(
+    source: Source,
+    scopes: Scopes,
+    products: Sequence[tuple[int, int]],
+    roots: Collection[str] = (),
+) -> str:
+    """The text with one assignment, of the roots bound there, for statements without a product.
+
+    products: their spans. roots: the names that the called functions' names begin with. What
+    remains are the statements with a product, all around them but decorators, and imports of the
+    roots. A string holds the newlines of what is left out: lines and columns of what remains are
+    those of the file. Every newline becomes `\\n`.
+    """
+    reducer = _Reducer(source, scopes, sorted(start for start, _ in products), sorted(roots))
+    pieces = []
+    done = 0
+    for omission in reducer.omissions(getattr(scopes.module.node, "body", ()), scopes.module):
+        lines = source.position(omission.end)[0] - source.position(omission.start)[0]
+        # Of an empty line LibCST makes several nodes, of a string one.
+        value = '"""' + "\n" * lines + '"""' if lines else "0"
+        pieces.append(source.text[done : omission.start])
+        pieces.append(" = ".join([*omission.names, value]))
+        done = omission.end
+    pieces.append(source.text[done:])
+    return "".join(pieces).replace("\r\n", "\n").replace("\r", "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reducer:
+    """Finds what can be left out. starts: offsets of the products, in order."""
+
+    source: Source
+    scopes: Scopes
+    starts: list[int]
+    roots: list[str]
+
+    def omissions(self, block: Iterable[ast.AST], scope: Scope) -> Iterator[_Omission]:
+        """The omissions of a block of statements of a scope, in order."""
+        run: list[_Omission] = []
+        for part in block:
+            decorators = getattr(part, "decorator_list", None)
+            if isinstance(part, ast.stmt):
+                start, end = self.source.span(part)
+                start = self._first_at_sign(decorators) if decorators else start
+                is_branch = self.source.text.startswith("elif", start)
+                if not is_branch and (omission := self._omitted(start, end, scope)):
+                    run.append(omission)
+                    continue
+            if decorators:
+                start, end = self._first_at_sign(decorators), self.source.span(decorators[-1])[1]
+                # Brackets around the last one end behind it.
+                after = LINE_END.match(self.source.text, end)
+                if after and (omission := self._omitted(start, end, scope)):
+                    run.append(omission)
+            yield from self._joined(run)
+            run = []
+            inner = self.scopes.opened_by.get(part, scope)
+            for name in BLOCKS:
+                yield from self.omissions(getattr(part, name, ()), inner)
+        yield from self._joined(run)
+
+    def _joined(self, run: list[_Omission]) -> Iterator[_Omission]:
+        """Consecutive statements as one omission, to the end of the last line."""
+        while run:
+            if end := LINE_END.match(self.source.text, run[-1].end):
+                names = dict.fromkeys(name for omission in run for name in omission.names)
+                yield _Omission(run[0].start, end.end(), names)
+                return
+            run.pop()
+
+    def _omitted(self, start: int, end: int, scope: Scope) -> _Omission | None:
+        """Code of a scope as an omission; None if a product or a root's meaning lies in it."""
+        if bisect.bisect_left(self.starts, start) < bisect.bisect_left(self.starts, end):
+            return None
+        first, last = self.source.position(start)[0], self.source.position(end)[0]
+        names = []
+        for root in self.roots:
+            bound = [b for b in scope.bindings.get(root, ()) if first <= b.line <= last]
+            if root in scope.declarations or any(binding.target for binding in bound):
+                return None
+            if bound:
+                names.append(root)
+        has_star = any(first <= star.line <= last for star in scope.star_imports)
+        return None if has_star else _Omission(start, end, names)
+
+    def _first_at_sign(self, decorators: Sequence[ast.expr]) -> int:
+        """The offset of the `@` of the first decorator; brackets may stand after it."""
+        return self.source.text.rfind("@", 0, self.source.span(decorators[0])[0])

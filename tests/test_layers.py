@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FACE = {"mixpert_py.plan", "mixpert_py.errors", "mixpert_py.toml_lines"}
+FACE = {"mixpert_py.plan", "mixpert_py.errors"}
 
 FORBIDDEN = {
     "passes": {"cupy", "numba", "numpy"},

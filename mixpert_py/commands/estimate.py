@@ -105,7 +105,7 @@ def estimate(options: Options) -> int:
     seconds at most: its speed here and, by device models, on GPUs, and its error. SCRIPT may be a
     notebook; of its `%%` cells, those under `%%time`, `%%capture` and `%%mixpert` are run.
     """
-    from mixpert_py.commands import estimate_table, tables
+    from mixpert_py.commands import tables
     from mixpert_py.tuner.prediction import verdict, worth
     from mixpert_py.tuning.estimate import estimate as estimated
 
@@ -137,6 +137,6 @@ def estimate(options: Options) -> int:
         click.echo(json.dumps({**record, "verdict": sentence, "command": command}, indent=2))
         return 0
     if not options.quiet and not is_all:
-        estimate_table.print_estimate(found, budget, program.filename)
-    estimate_table.print_verdict(sentence, command)
+        tables.print_estimate(found, budget, program.filename)
+    tables.print_verdict(sentence, command)
     return 0

@@ -30,7 +30,7 @@ from mixpert_py.commands.program import (
 from mixpert_py.errors import BudgetError, MixPertError, PlanError
 
 if TYPE_CHECKING:
-    from mixpert_py.interrupts import Interrupt
+    from mixpert_py.execution.process import Interrupt
     from mixpert_py.launch.launcher import Program
     from mixpert_py.plan import Plan
     from mixpert_py.sources.project import TuningDefaults
@@ -286,11 +286,11 @@ def _tune(
     file has the runs of all. Ctrl-C is let through within a run only: what comes of it is written
     to the end.
     """
-    from mixpert_py import interrupts
     from mixpert_py import plan as plan_file
+    from mixpert_py.execution.process import deferred_signals
     from mixpert_py.tuning.search import record
 
-    with interrupts.deferred_signals() as interrupt:
+    with deferred_signals() as interrupt:
         try:
             found = _searched(program, settings, existing, trials, options, interrupt)
         except KeyboardInterrupt:  # before there was any plan

@@ -1,4 +1,7 @@
-"""Child processes with a time limit: their output is read, and their groups end with them."""
+"""Child processes with a time limit: their output is read, and their groups end with them.
+
+Ctrl-C, and the signals that end a job, are deferred where they would leave work half done.
+"""
 
 import contextlib
 import os
@@ -6,16 +9,20 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import IO
 
 from mixpert_py.files import IMPORTED_FROM
-from mixpert_py.interrupts import deferred_signals
 
 TAIL_BYTES = 1 << 16
 LINE = 500  # characters of a line that are quoted
 WORKER = "mixpert_py.execution.worker"
+SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
 
 # -P keeps the current folder off the path, where a user's `random.py` or `runtime.py` would come
 # before Python's and ours; the folder that this package is in goes to the end.
@@ -103,3 +110,63 @@ def _keep_tail(pipe: IO[bytes], tail: bytearray) -> None:
         while chunk := pipe.read1(TAIL_BYTES):  # type: ignore[attr-defined]
             tail += chunk
             del tail[:-TAIL_BYTES]
+
+
+class Interrupt:
+    """Whether a signal arrived while signals were deferred."""
+
+    def __init__(self) -> None:
+        self._came = False
+        self._lets_through = False
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if a signal arrived."""
+        if self._came:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def let_through(self) -> Iterator[None]:
+        """Context manager: a signal inside the block, or pending before it, raises
+        KeyboardInterrupt.
+        """
+        self._lets_through = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._lets_through = False
+
+    def take_over(self, outer: object) -> None:
+        """Take over a signal that the outer block has received."""
+        if isinstance(outer, Interrupt) and outer._came:
+            self._came, outer._came = True, False
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """Signal handler."""
+        self._came = True
+        if self._lets_through:
+            self._lets_through = False  # a second one is not to end what the first one began
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def deferred_signals() -> Iterator[Interrupt]:
+    """Defer the signals until the caller checks for them. Ignored signals stay ignored.
+
+    Only the main thread receives signals and may defer them. A signal that an outer block has
+    deferred and not checked for is left to this block.
+    """
+    interrupt = Interrupt()
+    before = {}
+    try:
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                handler = signal.getsignal(number)
+                if handler not in (signal.SIG_IGN, None):
+                    before[number] = handler
+                    signal.signal(number, interrupt.note)
+                    interrupt.take_over(getattr(handler, "__self__", None))
+        yield interrupt
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -37,8 +37,8 @@ from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context
 from mixpert_py.runtime.tracing.captures import Captures
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.tuning.choice import FLOATS
 from mixpert_py.tuning.experiment import Experiment, RunRequest, RunSettings
+from mixpert_py.tuning.judge import FLOATS
 from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.prepare import prepare
 from mixpert_py.tuning.project_sites import LIBRARY, ProjectSites, without_library

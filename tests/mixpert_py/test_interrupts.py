@@ -10,7 +10,7 @@ import pytest
 
 from mixpert_py import __main__, config
 from mixpert_py.execution import process
-from mixpert_py.interrupts import SIGNALS, Interrupt, deferred_signals
+from mixpert_py.execution.process import SIGNALS, Interrupt, deferred_signals
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 

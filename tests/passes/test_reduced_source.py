@@ -5,8 +5,8 @@ import textwrap
 
 import pytest
 
+from mixpert_py.passes.cross_check import reduced
 from mixpert_py.passes.pipeline import analyze
-from mixpert_py.passes.reduced_source import reduced
 from mixpert_py.passes.scopes import read_scopes
 from mixpert_py.passes.source import decode
 

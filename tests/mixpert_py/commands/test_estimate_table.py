@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.commands import estimate_table
+from mixpert_py.commands import tables
 from mixpert_py.tuner.prediction import Place
 from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
 
@@ -68,7 +68,7 @@ def printed() -> str:
             with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as file:
                 patch.delenv("FORCE_COLOR", raising=False)
                 patch.setenv("COLUMNS", str(width))
-                estimate_table.print_estimate(found, "1e-5", "s.py")
+                tables.print_estimate(found, "1e-5", "s.py")
             lines = [line.rstrip() for line in file.getvalue().splitlines()]
             assert max(map(len, lines)) <= width
             parts.append("\n".join([f"==== {title}, {width} columns", *lines, ""]))

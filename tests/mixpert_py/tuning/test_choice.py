@@ -6,7 +6,7 @@ import pytest
 
 from mixpert_py.launch import launcher
 from mixpert_py.passes.dataflow.graph import dependencies
-from mixpert_py.tuning.choice import Choice, choose
+from mixpert_py.tuning.judge import Choice, choose
 from mixpert_py.tuning.options import TuningOptions, limits_from
 from mixpert_py.tuning.prepare import prepare
 from mixpert_py.tuning.search import TuningResult
