@@ -23,8 +23,16 @@ LATE = (
     "probes",
 )
 RUNTIME = tuple(f"mixpert_py.runtime.{name}" for name in LATE)
-A = "import numpy\nfrom mixpert_py import einsum, matmul\na = numpy.eye(8)\n"
-LARGE = "numpy.ones((1200, 1200), 'f'), numpy.ones((1200, 2), 'f')"
+CALLS = """\
+import numpy
+from mixpert_py import einsum, matmul
+a = numpy.eye(8)
+matmul(a, a, site="m:f/x~1#0")
+matmul(a, a, scheme="int8x6", backend="reference")
+matmul(a, a, scheme="int8x6")
+matmul(numpy.ones((1200, 1200), "f"), numpy.ones((1200, 2), "f"))
+einsum("ij,jk", a, a, scheme="fp16")
+"""
 
 
 @pytest.mark.parametrize(
@@ -36,11 +44,7 @@ LARGE = "numpy.ones((1200, 1200), 'f'), numpy.ones((1200, 2), 'f')"
             "import mixpert_py.runtime.api",
             (*RUNTIME, *SOURCE_TOOLS, *GPU, "dask", "sqlite3", "asyncio"),
         ),
-        (f"{A}matmul(a, a, site='m:f/x~1#0')", (*SOURCE_TOOLS, *GPU)),
-        (f"{A}matmul(a, a, scheme='int8x6', backend='reference')", (*SOURCE_TOOLS, *GPU)),
-        (f"{A}matmul(a, a, scheme='int8x6')", (*SOURCE_TOOLS, *GPU)),
-        (f"{A}matmul({LARGE})", (*SOURCE_TOOLS, *GPU)),
-        (f"{A}einsum('ij,jk', a, a, scheme='fp16')", (*SOURCE_TOOLS, *GPU, "dask")),
+        (CALLS, (*SOURCE_TOOLS, *GPU, "dask")),
     ],
 )
 def test_a_process_loads_what_it_needs(code: str, needless: tuple[str, ...]) -> None:

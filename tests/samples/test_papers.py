@@ -292,6 +292,7 @@ def test_what_is_kept_is_shown() -> None:
     record = run.read(run.RESULT)
     assert not any("failed" in entry for entry in record["exhibits"].values())
     assert run.README.read_text("utf-8") == run.markdown(record)
+    assert run.RESULT.read_text("utf-8") == run.dumps(record)  # a line a row
 
 
 @pytest.mark.gpu

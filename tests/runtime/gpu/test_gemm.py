@@ -1,18 +1,17 @@
-"""The GEMM kernels on a GPU, both families, against the reference engine on the same slices."""
+"""Packing and the GEMM kernels on a GPU, both families, against the reference engine."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mixpert_py.runtime.model.kernel_times import HOPPER, PORTABLE, Family
+from mixpert_py.runtime.packing import by_columns, by_rows, pack
 from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.reference.engine import execute
 from mixpert_py.runtime.scheme import Scheme
 from tests.runtime.certified import kept, multiply
 from tests.runtime.emulations import EMULATIONS
-from tests.runtime.gpu.layout import SLACK, Layout, layouts
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -21,54 +20,16 @@ SHAPES = [(1, 1, 1), (130, 70, 66), (257, 300, 129)]
 FAMILIES = [HOPPER, PORTABLE]
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Of one operand."""
-
-    rows: int
-    rows8: int
-    steps: int
-    blocks: int
-    steps_per_block: int
-    batch: int = 1
-    slices_stride: int = 0
-    scales_stride: int = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Uploaded:
-    """An operand laid out by NumPy, on the device."""
-
-    memory: Any
-    scales_memory: Any
-    layout: Sizes
-
-    @property
-    def slices(self) -> int:
-        return int(self.memory.data.ptr)
-
-    @property
-    def scales(self) -> int:
-        return int(self.scales_memory.data.ptr)
-
-
-def uploaded(it: Layout) -> Uploaded:
-    memory = cupy.zeros(it.slices.size + SLACK, np.uint8)
-    memory[: it.slices.size] = cupy.asarray(it.slices.ravel())
-    steps, _, rows8, _ = it.slices.shape
-    blocks = it.scales.shape[0]
-    sizes = Sizes(it.rows, rows8, steps, blocks, it.steps_per_block)
-    return Uploaded(memory, cupy.asarray(it.scales), sizes)
-
-
 def product(a: Any, b: Any, scheme: Scheme, family: Family) -> Any:
+    """By slices that no row leaves."""
     from mixpert_py.runtime.gpu.gemm import KernelChoice, chip, gemm
 
     if family is HOPPER and chip(0).family is not HOPPER:
         pytest.skip("kernels for compute capability 9.0")
-    left, right = (uploaded(it) for it in layouts(a, b, scheme))
+    whole = kept(scheme)
+    left, right = pack(by_rows(cupy.asarray(a)), by_columns(cupy.asarray(b)), whole)
     out = cupy.full((1, a.shape[0], b.shape[1]), np.nan, a.dtype)
-    gemm(left, right, scheme, out, choice=KernelChoice(family))
+    gemm(left, right, whole, out, choice=KernelChoice(family))
     return out.get()[0]
 
 
