@@ -19,7 +19,6 @@ from mixpert_py.runtime.products.in_place import imatmul
 from mixpert_py.runtime.products.inner import inner, tensordot
 from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.reasons import Reason
-from tests.contract.table import VIEWS
 from tests.runtime.integers import EVERY_SIZE, PAIRS, entries
 from tests.runtime.operands import ran
 
@@ -49,24 +48,6 @@ def test_all_pairs_of_types(left: str, right: str) -> None:
         for m, k, n in ((1, 1, 1), (5, 300, 7), (17, 33, 2), (2, 5000, 3)):
             a, b = entries(rng, left, (m, k), kind), entries(rng, right, (k, n), kind)
             check(matmul, operator.matmul, a, b)
-
-
-@pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("panel", [exact_integers.PANEL, 64], ids=["one panel", "many panels"])
-def test_a_sweep(monkeypatch: pytest.MonkeyPatch, panel: int) -> None:
-    monkeypatch.setattr(exact_integers, "PANEL", panel)
-    rng = np.random.default_rng(panel)
-    for _ in range(300):
-        left, right = PAIRS[rng.integers(len(PAIRS))]
-        m, n = rng.integers(1, 9, 2)
-        k = int(rng.choice([1, 8, 90, 1030]))
-        stacks: list[tuple[Any, Any]] = [((), ()), ((3,), ()), ((), (2,)), ((2, 1), (3,))]
-        one, other = stacks[rng.integers(4)]
-        kinds = rng.choice(["small", "full", "ends", "12", "24", "31", "40"], 2)
-        a = entries(rng, left, (*one, m, k), kinds[0])
-        b = entries(rng, right, (*other, k, n), kinds[1])
-        a, b = (rng.choice([*VIEWS.values()])(x) for x in (a, b))
-        check(matmul, operator.matmul, a, b)
 
 
 @pytest.mark.usefixtures("always")
