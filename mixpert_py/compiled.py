@@ -226,18 +226,17 @@ def _pass(graph: Graph, context: Context, caller: str) -> None:
 
 
 def _choice(product: "GraphProduct", context: Context) -> tuple[Any, ...] | None:
-    """The site, scheme, block and backend of a product to replace, or None if it stays."""
+    """The site, scheme and backend of a product to replace, or None if it stays."""
     from mixpert_py.runtime.products import graphs, torch_sites
 
     given = product.settings
     site = torch_sites.backward_of(product.site) if product.is_backward else product.site
-    scheme, block = (context.modules or Modules()).given(site)
+    scheme = (context.modules or Modules()).given(site)
     if scheme is None and not context.overrides_sites:
-        scheme, block = given.get("scheme"), given.get("block")
+        scheme = given.get("scheme")
     if scheme is None:
         forward = None if given and not product.is_backward else product.site
-        choice = context.choice(site, forward=forward)
-        scheme, block = choice.scheme, choice.block
+        scheme = context.choice(site, forward=forward).scheme
     backend = given.get("backend") or context.backend
     if context.trace is None:
         a, b = (it.meta["val"] for it in product.operands)
@@ -245,11 +244,11 @@ def _choice(product: "GraphProduct", context: Context) -> tuple[Any, ...] | None
         if is_native or not graphs.gains(product.name, a, b, scheme, backend):
             return None
     if not context.has_choices() and (scheme, backend) == (None, None):
-        return "", None, None, None  # so that graphs of all files share what is compiled
+        return "", None, None  # so that graphs of all files share what is compiled
     torch_sites.places.setdefault(
         site, torch_sites.Place(product.path, product.line, product.expression)
     )
-    return site, scheme, block, backend
+    return site, scheme, backend
 
 
 def _program_line() -> str:

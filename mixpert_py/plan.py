@@ -78,7 +78,6 @@ class Site(PlanTable, frozen=True):
     id: SiteId
     scheme: str
     expression: str = ""
-    block: Annotated[int, msgspec.Meta(ge=1)] | None = None
     locked: bool = False
     shapes: Shapes = []
     calls: Count = 0

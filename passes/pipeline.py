@@ -132,7 +132,7 @@ def _substituted(analysis: Analysis, settings: Settings) -> ast.Module:
 
 
 def _settings(analysis: Analysis, plan: Plan | None, scheme: str | None) -> Settings:
-    """Scheme and block length of the sites that have one."""
+    """The schemes of the sites that have one."""
     ids = {product.site.id: product.scheme for product in analysis.rewritten}
     settings: dict[str, Setting] = {}
     for site, own_scheme in ids.items():
@@ -142,8 +142,7 @@ def _settings(analysis: Analysis, plan: Plan | None, scheme: str | None) -> Sett
         entry = plan.find(site) if plan else None
         # An entry found by its hash is stale, unless it is another site of this very file.
         if entry is not None and (entry.id == site or entry.id not in ids):
-            block = {} if entry.block is None else {"block": entry.block}
-            settings[site] = {"scheme": entry.scheme, **block}
+            settings[site] = {"scheme": entry.scheme}
         elif scheme is not None:
             settings[site] = {"scheme": scheme}
     return settings

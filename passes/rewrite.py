@@ -26,7 +26,7 @@ Placed = TypeVar("Placed", ast.expr, ast.keyword)
 
 LOCATED = (ast.stmt, ast.expr, ast.arg, ast.keyword)
 
-Setting = Mapping[str, str | int]  # the scheme and the block length that a call names
+Setting = Mapping[str, str]  # the scheme that a call names
 Settings = Mapping[str, Setting]  # by the ids of the sites
 
 

@@ -37,7 +37,7 @@ class GraphProduct:
     """A product of a graph.
 
     node: the call in the graph. name: "mm" or "bmm". site: the id of its call site. settings: the
-    scheme, block and backend from rewritten code. is_backward: whether the backward pass makes it;
+    scheme and backend from rewritten code. is_backward: whether the backward pass makes it;
     `site` is then that of the product in the forward pass. path, line, expression: the place of the
     call site.
     """

@@ -49,7 +49,7 @@ from mixpert_py.runtime.warned import again
 from mixpert_py.runtime.worth import MIN_ELEMENTS_TO_MOVE, MIN_PAIRS, is_small, may_be_exact
 
 # Arguments of ours, which no native function takes.
-OWN = frozenset({"scheme", "backend", "block"})
+OWN = frozenset({"scheme", "backend"})
 
 # Where a traced call finds the product that was made of its native call below PyTorch's autograd.
 taken_below = threading.local()
@@ -77,7 +77,7 @@ def matmul(
     a site, operands that have no `@` are np.matmul's.
 
     options:
-        scheme, block: override what is in force; without any, float32 and complex64 products on a
+        scheme: overrides what is in force; without any, float32 and complex64 products on a
             GPU run `faithful`, and float64 ones `crt`, where that is faster.
         backend: "reference" (NumPy emulation), "reference:h200" (the same, adding up as that device
             does), "cuda" (NumPy arrays are moved, and small products too are emulated), or None for
@@ -235,12 +235,10 @@ def _settings(
     """The settings of a call, and `out`; both are taken out of the options. Raises TypeError if
     a function, whose name is given, has no other options.
     """
-    scheme, block, backend, out = map(
-        options.pop, ("scheme", "block", "backend", "out"), [None] * 4
-    )
+    scheme, backend, out = map(options.pop, ("scheme", "backend", "out"), [None] * 3)
     for name in options if function is not None else ():
         raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
-    return Settings(scheme, block, backend, site), out
+    return Settings(scheme, backend, site), out
 
 
 def _function(native: Native | None) -> Native:
@@ -263,7 +261,7 @@ def _has_operator(a: object, b: object) -> bool:
 def in_force(settings: Settings, context: Context) -> Settings:
     """The settings of a call, without its scheme where `precision` comes before it."""
     if context.overrides_sites and settings.site is not None:
-        return settings._replace(scheme=None, block=None)
+        return settings._replace(scheme=None)
     return settings
 
 
@@ -276,13 +274,11 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
         return _native(call), None
     context = current()
     settings = in_force(settings, context)
-    context.note_own(settings[:3])
+    context.note_own(settings[:2])
     if settings.scheme is None:
         choice = context.choice(settings.site)
-        if settings.block is not None:
-            choice = Choice(choice.scheme, settings.block)
     else:
-        choice = chosen_by_call(settings.scheme, settings.block)
+        choice = chosen_by_call(settings.scheme)
     if is_dask(call.a, call.b):
         from mixpert_py.runtime.products import dask_array
 
@@ -347,10 +343,10 @@ def _traced(
 
 
 @lru_cache
-def chosen_by_call(scheme: str, block: int | None) -> Choice:
+def chosen_by_call(scheme: str) -> Choice:
     """The choice that a call makes for itself. Raises PlanError for an unknown scheme."""
     get(scheme)
-    return Choice(scheme, block)
+    return Choice(scheme)
 
 
 def _record(

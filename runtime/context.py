@@ -31,7 +31,6 @@ class Choice:
     """
 
     scheme: str | None = None
-    block: int | None = None
     guard: "PlanGuard | None" = None
 
 
@@ -49,10 +48,10 @@ class Modules:
     plan: Plan | None = None
     scheme: str | None = None
 
-    def given(self, site: str | None) -> tuple[str | None, int | None]:
-        """The scheme and block that these arguments have for a site; (None, None) for neither."""
+    def given(self, site: str | None) -> str | None:
+        """The scheme that these arguments have for a site; None for none."""
         entry = None if self.plan is None or site is None else self.plan.find(site)
-        return (self.scheme, None) if entry is None else (entry.scheme, entry.block)
+        return self.scheme if entry is None else entry.scheme
 
 
 @dataclass(slots=True, eq=False)
@@ -173,7 +172,7 @@ class Context:
         return any(it is not None for it in given) or bool(self._own) or self.finds_plans()
 
     def note_own(self, own: tuple[object, ...]) -> None:
-        """Note the scheme, block and backend of one call: then `everywhere` holds no longer."""
+        """Note the scheme and backend of one call: then `everywhere` holds no longer."""
         if own not in self._own and any(it is not None for it in own):
             self._own.add(own)
             self.everywhere.clear()
@@ -198,7 +197,7 @@ class Context:
         if entry is not None and plan is not None:
             is_guarded = entry.error > 0 and plan.guard == "on" and entry.scheme != "native"
             guard = _guard(site, entry) if is_guarded else None
-            choice = checked(Choice(entry.scheme, entry.block, guard))
+            choice = checked(Choice(entry.scheme, guard))
             if entry.id == site:
                 return choice
             warn(f"call site {site} is not in the plan; it runs as {entry.id}, the same expression")

@@ -87,7 +87,6 @@ class Own(TypedDict, total=False):
     """The keyword arguments by which one call overrides the context, see `Settings`."""
 
     scheme: str | None
-    block: int | None
     backend: str | None
 
 
@@ -98,7 +97,6 @@ class Settings(NamedTuple):
     """
 
     scheme: str | None = None
-    block: int | None = None
     backend: str | None = None
     site: str | None = None
     more_follow: bool = False
@@ -108,17 +106,16 @@ class Request(NamedTuple):
     """A product under a scheme, as every backend takes it.
 
     a, b: arrays as np.matmul takes them, float32, float64 or complex, of one dimension or more, in
-    the backend's memory. scheme: an emulation, "faithful", or a cast. block: the segment of K that
-    shares an exponent, None for the scheme's own. out: an array of the result's shape and type.
-    right: the second operand as `pack_right` has packed it in advance. traced: whether a trace asks
-    for the share of outliers and for the time of transfers. native: makes the products of casts.
+    the backend's memory. scheme: an emulation, "faithful", or a cast. out: an array of
+    the result's shape and type. right: the second operand as `pack_right` has packed it in advance.
+    traced: whether a trace asks for the share of outliers and for the time of transfers. native:
+    makes the products of casts.
     accumulation: how the device that the reference backend emulates accumulates products.
     """
 
     a: Any
     b: Any
     scheme: str
-    block: int | None = None
     out: Any = None
     right: Any = None
     traced: bool = False

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
-from mixpert_py.errors import PlanError
 from mixpert_py.runtime.splitter import (
     INT8_RATE,
     Digits,
@@ -113,21 +112,6 @@ class Scheme:
     def fitted(self) -> bool:
         """Whether slices of A or of B carry significands beside their powers of two."""
         return any(isinstance(s, Digits) and s.fitted for s in (self.left, self.right))
-
-    def with_block(self, block: int | None) -> "Scheme":
-        """The same scheme with another segment of K per exponent; None keeps the scheme's own.
-
-        Stretches past 256 are rounded up to a multiple of 256. Raises PlanError where the scheme
-        has no block length to choose.
-        """
-        if block is None:
-            return self
-        left, right = self.left, self.right
-        if not isinstance(left, Digits) or not isinstance(right, Digits) or left.group > 1:
-            raise PlanError(f"scheme {self.name!r} has no block length; int8 schemes have")
-        if block < 1:
-            raise PlanError(f"block length {block} for scheme {self.name!r}: must be 1 or more")
-        return replace(self, left=replace(left, block=block), right=replace(right, block=block))
 
     def lengths(self, k: int) -> tuple[int, int, int]:
         """Lengths for inner dimension k: the chunk of one call of FP32 BLAS, the block that shares

@@ -130,7 +130,6 @@ def resolve_scheme(
         call.a,
         call.b,
         choice.scheme or "native",  # until it is known what the operands are
-        choice.block,
         call.destination,
         traced=traced,
         native=call.native,
@@ -150,8 +149,7 @@ def resolve_scheme(
             )
             if found is Reason.GRADIENT and context.modules is not None:
                 # Below autograd it takes the scheme: one of its own whatever is native for others.
-                own = settings.scheme, settings.block, settings.backend
-                cover_torch(takes_small=own != (None, None, None))
+                cover_torch(takes_small=(settings.scheme, settings.backend) != (None, None))
             if isinstance(found, Reason):
                 is_reported = is_chosen or found in REPORTED
                 return Declined(found if is_reported else None, KNOWN.get(found))

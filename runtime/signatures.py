@@ -5,7 +5,7 @@ of its operands; of other operands, the site and their types. Two NumPy arrays h
 `Context.passing` has the sites that pass, and `execute` decides about other calls. At the first
 call of a signature, `execute` stores one of two things: that its calls are always native, or the
 launches that make its products. Later calls find it here. Each context has its own cache: decisions
-of a plan, a precision or a backend end with it. A scheme, block or backend of the call itself is
+of a plan, a precision or a backend end with it. A scheme or backend of the call itself is
 part of its signature. Nothing is stored for traced calls, or for calls with an `out` that is not on
 a GPU.
 """
@@ -162,8 +162,8 @@ def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
         return None
     if is_dask(call.a, call.b):
         return None  # whether Dask's products take a scheme depends on more than their type
-    own = settings.scheme, settings.block, settings.backend
-    site = settings.site if own == (None, None, None) else (settings.site, *own)
+    own = settings.scheme, settings.backend
+    site = settings.site if own == (None, None) else (settings.site, *own)
     a, b = call.a, call.b
     kind, other = type(a), type(b)
     if kind is other is ndarray:

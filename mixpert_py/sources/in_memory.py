@@ -141,7 +141,7 @@ def _key(
     source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None
 ) -> tuple[bytes, bytes]:
     """The cache key of a file's code, from its place and plan, and the state of its source."""
-    sites = [(site.id, site.scheme, site.block) for site in plan.site] if plan else []
+    sites = [(site.id, site.scheme) for site in plan.site] if plan else []
     # A text has no place, and the current folder, which would be asked for, may have been removed.
     full = os.path.abspath(file) if os.path.exists(file) else file
     place = repr((full, module, _python(), sites, scheme))

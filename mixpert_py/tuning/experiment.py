@@ -72,9 +72,8 @@ class Experiment:
     The first run, in a copy of the current folder, shows whether the program changes the folder
     that it runs in. Then each later run gets a copy too, and the user's folder stays unchanged.
 
-    flow: the program's dependency graph, which says what is compared where options do not. blocks:
-    site → block length, where one is fixed; guarded: site → the error that its plan has, which its
-    products are checked against in planned runs.
+    flow: the program's dependency graph, which says what is compared where options do not. guarded:
+    site → the error that its plan has, which its products are checked against in planned runs.
     """
 
     def __init__(
@@ -84,14 +83,12 @@ class Experiment:
         flow: Dependencies = NO_FLOW,
         settings: RunSettings | None = None,
         *,
-        blocks: Mapping[str, int | None] | None = None,
         guarded: Mapping[str, float] | None = None,
     ) -> None:
         self.program = program
         self.comparison = Comparison.of(program, options, flow)
         self.backend = options.backend
         self.time_limit = options.time_limit
-        self.blocks = dict(blocks or {})
         self.guarded = guarded or {}
         self.settings = settings or RunSettings()
         self.runs = 0  # that were made, or stored
@@ -235,12 +232,7 @@ class Experiment:
             stdin = os.path.join(folder, "stdin")
             Path(stdin).write_bytes(self.settings.stdin)
         sites = [
-            Site(
-                id=site,
-                scheme=scheme,
-                block=self.blocks.get(site),
-                error=self.guarded.get(site, 0.0),
-            )
+            Site(id=site, scheme=scheme, error=self.guarded.get(site, 0.0))
             for site, scheme in request.plan.items()
         ]
         return Job(

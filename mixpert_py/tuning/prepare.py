@@ -189,8 +189,7 @@ def prepare(
     require_gpu_for_ladder(options)
     is_timed = cost is None
     settings.trials.begin(_subject(program, project, options, locked, not is_timed, settings.stdin))
-    blocks = {site: entry.block for site, entry in locked.items()}
-    experiment = make(program, options, project.flow, settings, blocks=blocks)
+    experiment = make(program, options, project.flow, settings)
     first = first_run(experiment)
     if first is None:
         return NOTHING
@@ -198,7 +197,6 @@ def prepare(
     project = with_libraries(project, first.result.rewritten, called)
     project = with_torch(project, first.result.torch, called)
     locked = _locked(existing, project.sites)
-    experiment.blocks.update({site: entry.block for site, entry in locked.items()})
     for package in first.result.unused:
         settings.report(unused_line(package))
     is_by_processor = is_timed and options.ladder in HOST_LADDERS
@@ -313,7 +311,7 @@ def _hold_outs(
     program, others = experiment.program, []
     for arguments in options.hold_outs:
         it = replace(program, argv=(program.argv[0], *arguments))
-        others.append(Experiment(it, options, flow, experiment.settings, blocks=experiment.blocks))
+        others.append(Experiment(it, options, flow, experiment.settings))
         others[-1].compare_as(experiment.comparison)
     return HoldOuts(others, options.reference) if others else None
 
@@ -377,7 +375,7 @@ def _subject(
         "module": program.module,
         "arguments": program.argv[1:],
         "gpu": None if gpu is None else gpu.name,
-        "locked": {site: [entry.scheme, entry.block] for site, entry in locked.items()},
+        "locked": {site: entry.scheme for site, entry in locked.items()},
         "predicted": predicted,
         "cpu": processor.name(),
     }

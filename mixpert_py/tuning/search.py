@@ -1,6 +1,6 @@
 """`mixpert tune` from a prepared program to its plan: search, verification, and the plan."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import isfinite
 
@@ -144,7 +144,7 @@ def tune_program(prepared: Prepared) -> TuningResult:
             options.limits, options.reference, errors, hold_out.values if hold_out else {}
         ),
         site=[
-            *(site_entry(it, experiment.blocks, clock.predicts) for it in outcome.verdicts),
+            *(site_entry(it, clock.predicts) for it in outcome.verdicts),
             *prepared.other_entries,
         ],
     )
@@ -259,7 +259,7 @@ def _changed_decisions(outcome: Outcome, limits: Limits) -> Iterator[str]:
             )
 
 
-def site_entry(verdict: Verdict, blocks: Mapping[str, int | None], predicted: bool) -> Site:
+def site_entry(verdict: Verdict, predicted: bool) -> Site:
     """The entry of an operator that was called, of a native one too.
 
     predicted: whether the search's times are costs; the plan keeps measured milliseconds only.
@@ -271,7 +271,6 @@ def site_entry(verdict: Verdict, blocks: Mapping[str, int | None], predicted: bo
         id=operator.id,
         expression=operator.expression,
         scheme=verdict.after,
-        block=blocks.get(operator.id),
         locked=operator.locked,
         shapes=[list(shape) for shape in operator.shapes[:SHAPES]],
         calls=operator.calls,

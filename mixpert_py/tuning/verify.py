@@ -342,7 +342,6 @@ def check_plan(
         replace(options, compare=compare),
         project.flow,
         RunSettings(on_run, stdin=handed_input(program, project)),
-        blocks={site: entry.block for site, entry in entries.items()},
         guarded={site: entry.error for site, entry in entries.items() if plan.guard == "on"},
     )
     first = first_run(experiment)

@@ -66,7 +66,7 @@ def _compilations(request: Request) -> list[Callable[[], None]]:
     import cupy
 
     device = cupy.cuda.Device()
-    scheme = emulation_of(request.scheme, request.block)
+    scheme = emulation_of(request.scheme)
     if request.scheme == "faithful":
         scheme = safe(scheme, a, b, device.id)
     wider = wider_of(scheme, a, b)

@@ -80,7 +80,7 @@ def multiply(
         return _attempt(a, "float64", _in_float64, xp, request)
     if request.scheme == "exact":
         return _attempt(a, "exact", integers.multiply, request, stream)
-    scheme = packed.scheme if packed else part or emulation_of(request.scheme, request.block)
+    scheme = packed.scheme if packed else part or emulation_of(request.scheme)
     device = a.data.device_id
     if is_complex(a, b):
         return _attempt(a, scheme.name, _complex, kernels, request)

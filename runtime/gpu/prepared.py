@@ -102,7 +102,7 @@ class PreparedProducts:
         layouts = self._layouts(a, b)
         if layouts in self._ready or len(self._ready) == MOST_LAYOUTS:
             return False
-        if emulation_of(request.scheme, request.block).name in state_of(self._device).refused:
+        if emulation_of(request.scheme).name in state_of(self._device).refused:
             return False
         ready = _record(request, with_row=isinstance(self, PreparedTensors))
         if ready is None:
@@ -241,7 +241,7 @@ def _make_context_current(device: int) -> None:
     _thread.has_context = True
 
 
-# By library, scheme, block, whether it was chosen, device, shapes and types: contexts come and go,
+# By library, scheme, whether it was chosen, device, shapes and types: contexts come and go,
 # and the launches are the same.
 _products: dict[tuple[Any, ...], PreparedProducts] = {}
 
@@ -250,7 +250,7 @@ def prepare(library: Library, request: Request, *, is_chosen: bool) -> PreparedP
     """The object that keeps launches for a library's arrays and a request's signature."""
     a, b = request.a, request.b
     key = (
-        *(library, request.scheme, request.block, is_chosen, a.data.device_id),
+        *(library, request.scheme, is_chosen, a.data.device_id),
         *(a.shape, b.shape, a.dtype.char, b.dtype.char),
     )
     found = _products.get(key)
@@ -262,12 +262,10 @@ def prepare(library: Library, request: Request, *, is_chosen: bool) -> PreparedP
     return found
 
 
-def prepared_tensors(
-    scheme: str, block: int | None, a: Any, b: Any, *, is_chosen: bool
-) -> PreparedProducts | None:
+def prepared_tensors(scheme: str, a: Any, b: Any, *, is_chosen: bool) -> PreparedProducts | None:
     """The object that keeps the launches for two tensors, or None."""
     kinds = (np.dtype(str(x.dtype).rpartition(".")[2]).char for x in (a, b))
-    key = ("torch", scheme, block, is_chosen, a.get_device(), a.shape, b.shape, *kinds)
+    key = ("torch", scheme, is_chosen, a.get_device(), a.shape, b.shape, *kinds)
     return _products.get(key)
 
 

@@ -155,7 +155,7 @@ class _How:
 def _by_panels(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Reason:
     """A (m, k) times B (k, n), neither of them empty, both real or both complex."""
     a, b, name = request.a, request.b, request.scheme
-    scheme = emulation_of(name, request.block)
+    scheme = emulation_of(name)
     how = _How(xp, name, scheme, busy)
     value = request.out
     if value is None or any(shares(value, x) for x in (a, b)):

@@ -139,7 +139,7 @@ class Hook:
             value = _carried_out(on_arrays(call), caller)
             return None if value is None else self._torch.from_numpy(value)
         is_traced = context.trace is not None and not caller.is_rewritten
-        if not is_traced and settings.scheme is None and settings.block is None:
+        if not is_traced and settings.scheme is None:
             value = kept_product(context, settings.site, shape_of, True, a, b)
             known = context.known.get(signature_of(call, settings, True))
             if known is NATIVE:

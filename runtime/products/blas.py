@@ -45,7 +45,6 @@ def blas_gemm(
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
-    block: int | None = None,
     **options: Any,
 ) -> Any:
     """alpha · op(a) @ op(b) + beta · c, as native(*arguments, **options) computes it.
@@ -58,7 +57,7 @@ def blas_gemm(
     given = _bound(arguments, options)
     if scheme is None and backend is None and is_small(given.a, given.b) and passes(site):
         return native(*arguments, **options)
-    settings = Settings(scheme, block, backend, site)
+    settings = Settings(scheme, backend, site)
     native_result: list[Any] = []
 
     def run(*_: object) -> Any:

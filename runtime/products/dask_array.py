@@ -131,11 +131,11 @@ class Block:
 
     def __call__(self, *blocks: AnyArray) -> Any:
         trace = None if self.origin is None else self.origin.trace()
-        scheme, length, backend, site, _ = self.settings
+        scheme, backend, site, _ = self.settings
         if scheme is None and not is_single(*(x.dtype.name for x in blocks)):
             scheme = "native"  # as these blocks are where nobody looks on
         with use(Context(scheme, backend=backend, trace=trace)):
-            product = self.function(*blocks, site=site, block=length)
+            product = self.function(*blocks, site=site)
         if self.origin is not None and trace is not None:
             self.origin.send(trace)
         return product[(..., *(None,) * self.summed)]
@@ -286,7 +286,6 @@ def _blockwise(
     choice = context.choice(settings.site)
     there = Settings(
         settings.scheme or choice.scheme,
-        settings.block or (choice.block if settings.scheme is None else None),
         settings.backend or context.backend,
         settings.site,
     )

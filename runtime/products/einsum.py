@@ -70,7 +70,6 @@ def einsum(
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
-    block: int | None = None,
     native: Native = EINSUM,
     **options: Any,
 ) -> Any:
@@ -84,7 +83,7 @@ def einsum(
     try:
         context, signature = innermost.get().context, None
         is_free = scheme is None and backend is None
-        is_plain = is_free and block is None and not options and context.trace is None
+        is_plain = is_free and not options and context.trace is None
         # A stack on a GPU is never small: what is known of it is asked first.
         last: Any = operands[-1] if operands else None
         is_stack = is_plain and type(last) in device_of and last.ndim > 2
@@ -94,7 +93,7 @@ def einsum(
             signature = signature_of_contraction(site, native, operands[0], operands[1:])
             if context.known.get(signature) is NATIVE:
                 return native(*operands)
-        settings = Settings(scheme, block, backend, site)
+        settings = Settings(scheme, backend, site)
         return _einsum(operands, options, native, settings, context, signature)
     except BaseException as error:  # `trimmed` would be one more call
         trim(error)

@@ -34,7 +34,7 @@ from mixpert_py.runtime.select import scheme_on_device
 from mixpert_py.runtime.signatures import NATIVE
 
 NOTE = "mixpert"  # the key of the note in a node's `custom` field
-OWN = ("scheme", "block", "backend")
+OWN = ("scheme", "backend")
 
 # The modules whose functions rewritten code calls.
 MODULES = (
@@ -109,14 +109,13 @@ def _traced(default: Native) -> Native:
         native: Native | None = None,
         site: str | None = None,
         scheme: str | None = None,
-        block: int | None = None,
         backend: str | None = None,
         **named: object,
     ) -> Any:
         function = default if native is None else native
         if not HAS_NOTES:
             return function(*operands, **named)
-        note = {"site": site, "scheme": scheme, "block": block, "backend": backend}
+        note = {"site": site, "scheme": scheme, "backend": backend}
         # Dynamo knows the function by this name alone.
         with torch.fx.traceback.annotate({NOTE: note}):
             return function(*operands, **named)
@@ -125,7 +124,7 @@ def _traced(default: Native) -> Native:
 
 
 DTYPES = frozenset({"float32", "float64"})
-SCHEMA = "{}(Tensor a, Tensor b, str site, str? scheme, int? block, str? backend) -> Tensor"
+SCHEMA = "{}(Tensor a, Tensor b, str site, str? scheme, str? backend) -> Tensor"
 UNKNOWN = 4096  # an extent that the compiler does not know
 
 
@@ -187,27 +186,23 @@ def _fake(a: Tensor, b: Tensor, *settings: object) -> Any:
 def _implementation(native: Native) -> Native:
     is_capturing, shape_of = torch.cuda.is_current_stream_capturing, SHAPES[native.__name__]
 
-    def product(
-        a: Tensor, b: Tensor, site: str, scheme: str | None, block: int | None, backend: str | None
-    ) -> Any:
-        settings = Settings(scheme, block, backend, site or None)
+    def product(a: Tensor, b: Tensor, site: str, scheme: str | None, backend: str | None) -> Any:
+        settings = Settings(scheme, backend, site or None)
         if not a.is_cuda:
             call = on_arrays(Call(native, a, b, (), None, shape_of))
             return torch.from_numpy(np.ascontiguousarray(carry_out(call, settings)[0]))
         if is_capturing():
-            return _captured(native, a, b, scheme, block)
-        return torch_matmul(
-            *(a, b), native=native, scheme=scheme, block=block, backend=backend, site=settings.site
-        )
+            return _captured(native, a, b, scheme)
+        return torch_matmul(a, b, native=native, scheme=scheme, backend=backend, site=settings.site)
 
     return product
 
 
-def _captured(native: Native, a: Any, b: Any, scheme: str | None, block: int | None) -> Any:
+def _captured(native: Native, a: Any, b: Any, scheme: str | None) -> Any:
     """The product by launches that were prepared before the capture, else natively."""
     from mixpert_py.runtime.gpu.prepared import prepared_tensors
 
     taken = scheme or default_scheme(name_of(a.dtype)) or "native"
-    ready = prepared_tensors(taken, block, a, b, is_chosen=scheme is not None)
+    ready = prepared_tensors(taken, a, b, is_chosen=scheme is not None)
     value = None if ready is None else ready(a, b)
     return native(a, b) if value is None or value is NATIVE else value

@@ -85,7 +85,6 @@ def tensordot(
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
-    block: int | None = None,
     native: Native = TENSORDOT,
     **named: object,
 ) -> Any:
@@ -99,14 +98,14 @@ def tensordot(
         return native(a, b, *rest, **named)
     axes = rest[0] if rest else named.get("axes", 2)
     context, signature = current(), None
-    if scheme is None and backend is None and block is None and context.trace is None:
+    if scheme is None and backend is None and context.trace is None:
         signature = signature_of_contraction(site, native, str(axes), (a, b))
         if is_native(context, signature):
             return native(a, b, *rest, **named)
     if is_replaced(native, a, b) or len(rest) + len(named) > 1 or not named.keys() <= {"axes"}:
         return native(a, b, *rest, **named)
     run = partial(native, a, b, *rest, **named)
-    settings = Settings(scheme, block, backend, site)
+    settings = Settings(scheme, backend, site)
     if is_dask(a, b):
         from mixpert_py.runtime.products import dask_array
 

@@ -42,7 +42,6 @@ def multi_dot(
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
-    block: int | None = None,
     native: Native = MULTI_DOT,
     **named: object,
 ) -> Any:
@@ -62,7 +61,7 @@ def multi_dot(
         return native(arrays, **named)
     if is_replaced(native) or not named.keys() <= {"out"}:
         return native(arrays, **named)
-    settings = Settings(scheme, block, backend, site)
+    settings = Settings(scheme, backend, site)
     matrices = _matrices(arrays)
     if isinstance(matrices, tuple):
         operand, reason = matrices

@@ -38,7 +38,6 @@ def torch_matmul(
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
-    block: int | None = None,
 ) -> Any:
     """native(a, b): the product of tensors.
 
@@ -49,14 +48,14 @@ def torch_matmul(
     """
     try:
         shape_of = SHAPES.get(getattr(native, "__name__", ""), matmul_shape)
-        if scheme is None and backend is None and block is None:
+        if scheme is None and backend is None:
             value = kept_product(innermost.get().context, site, shape_of, True, a, b)
             if value is NATIVE or (value is None and _is_on_host(a) and passes(site)):
                 return native(a, b)
             if value is not None:
                 return value
         call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
-        return carry_out(call, Settings(scheme, block, backend, site))[0]
+        return carry_out(call, Settings(scheme, backend, site))[0]
     except BaseException as error:  # `trimmed` would be one more call
         trim(error)
         raise
@@ -68,7 +67,6 @@ def torch_call(
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
-    block: int | None = None,
     **named: Any,
 ) -> Any:
     """native(*operands, **named), whose products of float tensors on a GPU are covered.
@@ -78,8 +76,8 @@ def torch_call(
     """
     try:
         context = innermost.get().context
-        if scheme is not None or block is not None or backend is not None:
-            context.note_own((scheme, block, backend))
+        if scheme is not None or backend is not None:
+            context.note_own((scheme, backend))
         given = scheme, backend, context.scheme, context.plan, context.trace
         takes_small = given != (None, None, None, None, None)
         if takes_small or not is_in_place():
@@ -91,7 +89,7 @@ def torch_call(
         if context.trace is not None:
             context.trace.add_other(site)  # products that are made below have their own records
         if _has_integers((*operands, *named.values(), getattr(native, "__self__", None))):
-            with _integers()(Settings(scheme, block, backend, site)):
+            with _integers()(Settings(scheme, backend, site)):
                 return native(*operands, **named)
         return native(*operands, **named)
     except BaseException as error:  # not by `trimmed`, whose frame would be found instead

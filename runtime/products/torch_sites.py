@@ -61,13 +61,13 @@ class Caller:
 
     def is_chosen(self) -> bool:
         """Whether anybody may have chosen for it, or looks on."""
-        own = self.settings.scheme, self.settings.block, self.settings.backend
-        return own != (None, None, None) or self.context.has_choices()
+        own = self.settings.scheme, self.settings.backend
+        return own != (None, None) or self.context.has_choices()
 
     def choice(self, settings: Settings) -> Choice:
         """The scheme that the call has, or that is in force for its site."""
         if settings.scheme is not None:
-            return chosen_by_call(settings.scheme, settings.block)
+            return chosen_by_call(settings.scheme)
         return self.context.choice(settings.site)
 
 
@@ -210,13 +210,13 @@ class Sites:
 
     def _of_torch_call(self, context: Context, given: Mapping[str, Any]) -> Caller:
         """The caller for a `torch_call` with these local variables."""
-        key = given["site"], given["scheme"], given["block"], given["backend"]
+        key = given["site"], given["scheme"], given["backend"]
         caller = self._rewritten.get(key)
         if caller is None or caller.context is not context:
-            site, scheme, block, backend = key
+            site, scheme, backend = key
             if scheme is None and context.modules is not None:
-                scheme, block = context.modules.given(site)
-            caller = Caller(context, Settings(scheme, block, backend, site))
+                scheme = context.modules.given(site)
+            caller = Caller(context, Settings(scheme, backend, site))
             self._keep(key, caller)
         return caller
 
@@ -249,15 +249,15 @@ class Sites:
         settings: Settings | None = None,
     ) -> Caller:
         """The caller for a site. settings: those of its forward product."""
-        scheme = block = None
+        scheme = None
         if context.modules is not None:
-            scheme, block = context.modules.given(site)
+            scheme = context.modules.given(site)
         if scheme is None and settings is not None:
-            scheme, block = settings.scheme, settings.block
+            scheme = settings.scheme
         if scheme is None:
             context.choice(site, forward=forward)
         backend = None if settings is None else settings.backend
-        return Caller(context, Settings(scheme, block, backend, site))
+        return Caller(context, Settings(scheme, backend, site))
 
 
 def _key(number: int, a: Tensor, b: Tensor) -> int:

@@ -14,7 +14,7 @@ from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.products.rearranged import as_arrays
 from mixpert_py.runtime.products.tensors import torch_matmul
 from mixpert_py.runtime.program_frames import pass_over, trim, trimmed
-from mixpert_py.runtime.request import Native
+from mixpert_py.runtime.request import Native, Own
 from mixpert_py.runtime.worth import is_small_on_device
 
 
@@ -61,7 +61,6 @@ def xp_product(
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
-    block: int | None = None,
     **options: Any,
 ) -> Any:
     """native(*operands, **options), under the scheme in force if `native` is a product.
@@ -75,7 +74,6 @@ def xp_product(
             len(operands) == 2
             and scheme is None
             and backend is None
-            and block is None
             and not options
             and site in innermost.get().context.passing
             and is_small_on_device(operands[0])
@@ -92,9 +90,9 @@ def xp_product(
             return native(*operands, **options)
         if site not in innermost.get().context.passing:
             _look_up(site)
-        if scheme is None and backend is None and block is None:  # few names take little time
+        if scheme is None and backend is None:  # few names take little time
             return known.product(*operands, **options, site=site, native=native)
-        given: dict[str, Any] = {"scheme": scheme, "backend": backend, "block": block}
+        given: Own = {"scheme": scheme, "backend": backend}
         return known.product(*operands, **options, **given, site=site, native=native)
     except BaseException as error:  # `trimmed` would be one more call
         trim(error)
@@ -112,7 +110,6 @@ def reduce_product(
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
-    block: int | None = None,
 ) -> Any:
     """native(function, *operands), where `native` is functools.reduce: products, one after another.
 
@@ -123,8 +120,8 @@ def reduce_product(
         return native(function, *operands)
     if site not in innermost.get().context.passing:
         _look_up(site)
-    given: dict[str, Any] = {"scheme": scheme, "backend": backend, "site": site, "block": block}
-    return native(functools.partial(xp_product, native=function, **given), *operands)
+    given: Own = {"scheme": scheme, "backend": backend}
+    return native(functools.partial(xp_product, native=function, site=site, **given), *operands)
 
 
 def _known(native: Native) -> Known | None:

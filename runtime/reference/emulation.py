@@ -30,9 +30,7 @@ NUMPYS: dict[Native, Native] = {
 HELD = 2.0**-100
 
 
-def emulate(
-    a: Array, b: Array, scheme: str, block: int | None = None, native: Native = np.matmul
-) -> Any:
+def emulate(a: Array, b: Array, scheme: str, native: Native = np.matmul) -> Any:
     """A·B under a scheme; None where it left the scheme's range.
 
     a, b: of TYPES, one dimension or more, stacks broadcast as in np.matmul. The result has the type
@@ -41,7 +39,7 @@ def emulate(
     """
     if scheme == "native":
         return native(a, b)
-    product = multiply(Request(a, b, scheme, block, native=native))
+    product = multiply(Request(a, b, scheme, native=native))
     return product.value if isinstance(product, Product) else None
 
 
@@ -199,7 +197,7 @@ def _reference(request: Request) -> Product | Reason:
             return Reason.SPREAD
         made = _reference(request._replace(scheme=f"crt{count}"))
         return made if isinstance(made, Reason) else made._replace(scheme=name)
-    scheme = emulation_of(name, request.block)
+    scheme = emulation_of(name)
     stack = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
     rows = np.broadcast_to(rows, stack + rows.shape[-2:])
     columns = np.broadcast_to(columns, stack + columns.shape[-2:])

@@ -39,21 +39,18 @@ def multiply(
     b: Array,
     scheme: Scheme,
     *,
-    block: int | None = None,
     like: Accumulations | None = None,
 ) -> ReferenceProduct:
     """C = A·B as the scheme computes it.
 
     a: (m, k), b: (k, n), float32 or float64, any strides and byte order; the result is float64 if
-    either is. block: segment of K per exponent, int8 schemes only. like: a chip, whose
+    either is. like: a chip, whose
     instructions add up floating-point slices; None: FP32 sums. NaN and Inf reach just the elements
     that they reach natively, and only what overflows natively overflows.
-    Raises ShapeError unless the shapes multiply, TypeError on other types, PlanError on a block
-    length where the scheme has none, DeviceError where nothing is known of the chip's instructions
-    for the scheme's element.
+    Raises ShapeError unless the shapes multiply, TypeError on other types, DeviceError where
+    nothing is known of the chip's instructions for the scheme's element.
     """
     a, b = _operands(a, b)
-    scheme = scheme.with_block(block)
     with np.errstate(all="ignore"):
         if scheme.moduli:
             pair = residues.pack(a, b, scheme)

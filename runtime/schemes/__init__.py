@@ -75,13 +75,13 @@ def get(name: str) -> Entry:
         raise PlanError(unknown_scheme(name, SCHEMES)) from None
 
 
-def emulation_of(name: str, block: int | None = None) -> Scheme:
-    """The emulation that a scheme's name stands for: the scheme, with that block length, or the
-    one that `faithful`, or `crt`, begins with. Raises PlanError as `get` and `with_block` do.
+def emulation_of(name: str) -> Scheme:
+    """The emulation that a scheme's name stands for: the scheme, or the one that `faithful`, or
+    `crt`, begins with. Raises PlanError as `get` does.
     """
     entry = get(name)
     if isinstance(entry, Scheme):
-        return entry.with_block(block)
+        return entry
     return CRT14 if name == "crt" else FP16X3
 
 

@@ -49,7 +49,7 @@ def calls(parts: dict[str, Parts]) -> dict[str, Call]:
     return found
 
 
-def of_scheme(name: str, block: int | None = None, backend: str | None = None) -> Contender:
+def of_scheme(name: str, backend: str | None = None) -> Contender:
     """A scheme as a contender: `mixpert_py.matmul(a, b, scheme=name)`.
 
     backend: the backend that makes the product, whether it is profitable or not.
@@ -57,31 +57,29 @@ def of_scheme(name: str, block: int | None = None, backend: str | None = None) -
 
     def prepare(a: Array, b: Array) -> Parts:
         def whole() -> Any:
-            return mixpert_py.matmul(a, b, scheme=name, block=block, backend=backend)
+            return mixpert_py.matmul(a, b, scheme=name, backend=backend)
 
-        return Parts(whole, *_scheme_parts(a, b, name, block))
+        return Parts(whole, *_scheme_parts(a, b, name))
 
     return Contender(name, "scheme", prepare)
 
 
-def ran(a: Array, b: Array, name: str, block: int | None = None) -> str:
+def ran(a: Array, b: Array, name: str) -> str:
     """The name of what runs for these operands, with the reason where it is not the scheme."""
     trace = Trace()
     with use(replace(current(), trace=trace)):
-        mixpert_py.matmul(a, b, scheme=name, block=block)
+        mixpert_py.matmul(a, b, scheme=name)
     (site,) = trace.sites.values()
     (scheme,) = site.schemes
     return f"{scheme} ({', '.join(site.reasons)})" if site.reasons else scheme
 
 
-def _scheme_parts(
-    a: Array, b: Array, name: str, block: int | None
-) -> tuple[Call, Call] | tuple[()]:
+def _scheme_parts(a: Array, b: Array, name: str) -> tuple[Call, Call] | tuple[()]:
     """The calls that pack both operands and that multiply them packed; none without a GPU."""
     scheme = get(name)
     if not isinstance(scheme, Scheme) or isinstance(a, np.ndarray):
         return ()
-    kernels, scheme = gpu_backend.cuda_kernels(), scheme.with_block(block)
+    kernels = gpu_backend.cuda_kernels()
     out = kernels.xp.empty((len(a) if a.ndim == 3 else 1, a.shape[-2], b.shape[-1]), a.dtype)
     stream = kernels.xp.cuda.get_current_stream().ptr
 

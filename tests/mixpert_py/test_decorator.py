@@ -375,7 +375,7 @@ def by_hand(x):
 
 def test_precision_comes_before_what_stands_at_a_site(load: Load) -> None:
     ids = [site.id for site in analyze(PRECEDENCE.encode(), "program")]
-    plan = Plan(site=[Site(id=site, scheme="int8x3", block=64) for site in ids])
+    plan = Plan(site=[Site(id=site, scheme="int8x3") for site in ids])
     module = load(PRECEDENCE)
     for given in ({"plan": plan}, {"scheme": "int8x3"}):
         call, inside, commented = (

@@ -32,7 +32,7 @@ budget = 1e-5
 [[site]]
 id = "mlp:forward/matmul~8f3a#0"
 scheme = "int8x6"  # by hand
-block = 128
+calls = 128
 
 [[site]]
 id = "mlp:forward/matmul~8f3b#0"
@@ -46,13 +46,12 @@ CRITERION_TABLE = '[[criterion]]\nname = "logits"\nmetric = "max"\nbudget = 1.0\
 def test_a_plan_is_read() -> None:
     plan = plan_file.loads(WHOLE, known=KNOWN)
     assert plan.schemes() == {ID: "int8x6", "mlp:forward/matmul~8f3b#0": "native"}
-    assert plan.site[0].block == 128
     assert plan.criterion[0].budget == 1e-5
 
 
 MALFORMED = [
     ("unknown scheme", WHOLE.replace('"int8x6"', '"int9"'), 14, "scheme"),
-    ("unknown key", WHOLE.replace("block = 128", "blocks = 128"), 15, "blocks"),
+    ("unknown key", WHOLE.replace("calls = 128", "block = 128"), 15, "block"),
     ("unknown top-level key", "version = 1\n", 1, "version"),
     ("wrong type", WHOLE.replace('"native"', "3"), 19, "scheme"),
     ("wrong type of a list", WHOLE + "shapes = 7\n", 20, "shapes"),
@@ -149,7 +148,7 @@ CHANGED = [
     Plan(
         provenance=Provenance(source="a", device="b", versions={"numpy": "2", "b c": "1"}),
         criterion=[Criterion("logits", "frobenius", 1e-5), Criterion("x", "max", 1.0)],
-        site=[Site("m:f/matmul~1#0", "y", shapes=[[1, 2, 3]]), Site(ID, "x", block=3)],
+        site=[Site("m:f/matmul~1#0", "y", shapes=[[1, 2, 3]]), Site(ID, "x", calls=3)],
     ),
 ]
 
@@ -233,7 +232,6 @@ sites = st.builds(
     id=st.integers(0, 10**6).map(lambda n: f"m:f/matmul~{n:x}#0"),
     scheme=st.sampled_from(KNOWN),
     expression=names,
-    block=st.none() | st.integers(1, 4096),
     locked=st.booleans(),
     shapes=st.lists(st.lists(st.integers(0, 9999), min_size=3, max_size=3), max_size=2),
     calls=st.integers(0, 99),

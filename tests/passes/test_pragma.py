@@ -49,5 +49,5 @@ def test_scheme() -> None:
     said = rewrite(source, "m", scheme="float32").decode()
     assert f'site="{first.id}", scheme="int8x6")  # mixpert' in said
     assert f'site="{second.id}", scheme="float32")' in said
-    plan = Plan(site=[Site(id=first.id, scheme="int8x3", block=128)])
+    plan = Plan(site=[Site(id=first.id, scheme="int8x3")])
     assert 'scheme="int8x6")' in rewrite(source, "m", plan).decode()

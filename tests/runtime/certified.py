@@ -105,11 +105,11 @@ def kept(scheme: Scheme) -> Scheme:
     return replace(scheme, left=lossless(scheme.left), right=lossless(scheme.right))
 
 
-def multiply(a: Array, b: Array, scheme: Scheme, *, block: int | None = None) -> CertifiedProduct:
+def multiply(a: Array, b: Array, scheme: Scheme) -> CertifiedProduct:
     """The reference backend's product, and the bound that the scheme states of it."""
-    product = reference.multiply(a, b, scheme, block=block)
+    product = reference.multiply(a, b, scheme)
     with np.errstate(all="ignore"):
-        bound = _certificate(a, b, scheme.with_block(block))
+        bound = _certificate(a, b, scheme)
     sides = product.left.outlier, product.right.outlier
     outliers = tuple(int(flags.any(axis=1).sum()) for flags in sides)
     return CertifiedProduct(product.value, product.terms, outliers, product.outliers, bound)

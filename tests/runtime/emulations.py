@@ -1,7 +1,10 @@
 """The registered emulations, by name."""
 
+from dataclasses import replace
+
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
+from mixpert_py.runtime.splitter import Digits
 
 ALL: dict[str, Scheme] = {
     name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)
@@ -9,3 +12,13 @@ ALL: dict[str, Scheme] = {
 # Combined by powers of two, as GPUs have kernels for; and by the remainder theorem.
 EMULATIONS = {name: scheme for name, scheme in ALL.items() if not scheme.moduli}
 RESIDUES = {name: scheme for name, scheme in ALL.items() if scheme.moduli}
+
+
+def with_block(scheme: Scheme, block: int | None) -> Scheme:
+    """A scheme of digits with another segment of K per exponent; None keeps its own."""
+    if block is None:
+        return scheme
+    left, right = scheme.left, scheme.right
+    assert isinstance(left, Digits)
+    assert isinstance(right, Digits)
+    return replace(scheme, left=replace(left, block=block), right=replace(right, block=block))

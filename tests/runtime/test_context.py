@@ -28,8 +28,8 @@ SITE = "m:f/matmul~aa#0"
 OTHER = "m:g/matmul~bb#0"
 
 
-def plan(scheme: str, site: str = SITE, block: int | None = None) -> Plan:
-    return Plan(site=[Site(id=site, scheme=scheme, block=block)])
+def plan(scheme: str, site: str = SITE) -> Plan:
+    return Plan(site=[Site(id=site, scheme=scheme)])
 
 
 def in_thread() -> Context:
@@ -119,12 +119,12 @@ def test_a_generator_may_end_in_another_thread() -> None:
 
 
 def test_a_choice_does_not_outlive_its_plan() -> None:
-    force = Context(plan=plan("int8x6", block=64))
-    assert force.choice(SITE) == Choice("int8x6", 64)
+    force = Context(plan=plan("int8x6"))
+    assert force.choice(SITE) == Choice("int8x6")
     assert replace(force, plan=plan("fp16")).choice(SITE) == Choice("fp16")
     assert replace(force, plan=None).choice(SITE) is UNCHOSEN
     assert replace(force, scheme="float32").choice(SITE) == Choice("float32")
-    assert force.choice(SITE) == Choice("int8x6", 64)
+    assert force.choice(SITE) == Choice("int8x6")
 
 
 @pytest.mark.parametrize(

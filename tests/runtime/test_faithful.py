@@ -17,7 +17,7 @@ from mixpert_py.runtime.schemes.floats import WIDER
 from tests.benchmarks.contract import Sums, allowed, errors
 from tests.benchmarks.judgement import Exact, grades
 from tests.every_check import EVERY_CHECK, some
-from tests.runtime.emulations import EMULATIONS
+from tests.runtime.emulations import EMULATIONS, with_block
 from tests.runtime.families import EVERYDAY, FAMILIES, Array
 from tests.runtime.operands import chained
 
@@ -164,7 +164,7 @@ def integers(m: int, k: int, n: int, left: int, right: int, seed: int = 0) -> tu
 
 
 def check(a: Array, b: Array, scheme: Scheme, dtype: type, block: int | None = None) -> None:
-    product = multiply(a.astype(dtype), b.astype(dtype), scheme, block=block)
+    product = multiply(a.astype(dtype), b.astype(dtype), with_block(scheme, block))
     assert product.outliers == 0
     assert product.value.dtype == dtype
     np.testing.assert_array_equal(product.value, (a @ b).astype(dtype))

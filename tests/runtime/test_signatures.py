@@ -56,7 +56,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Prepared]:
     def prepare(library: str, request: Request, *, is_chosen: bool) -> Prepared:
         """As the real one, which contexts share."""
         a, b = request.a, request.b
-        key = request.scheme, request.block, is_chosen, a.shape, b.shape, a.dtype, b.dtype
+        key = request.scheme, is_chosen, a.shape, b.shape, a.dtype, b.dtype
         if key not in made:
             made[key] = Prepared(library, request, is_chosen=is_chosen)
             found.append(made[key])
@@ -78,10 +78,9 @@ def array(*shape: int, dtype: str = "float32") -> ndarray:
         lambda a, b: matmul(array(64, 64, dtype="complex64"), b, site="s"),
         lambda a, b: dot(a, b, site="s"),
         lambda a, b: matmul(a, b, site="s", scheme="int8x6"),
-        lambda a, b: matmul(a, b, site="s", block=64),
         lambda a, b: matmul(a, b, site="s", backend="cuda"),
     ],
-    ids=["site", "shape", "type", "function", "scheme", "block", "backend"],
+    ids=["site", "shape", "type", "function", "scheme", "backend"],
 )
 def test_another_signature_is_prepared_apart(
     kept: list[Prepared], other: Callable[[Any, Any], Any]

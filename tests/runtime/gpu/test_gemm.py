@@ -11,7 +11,7 @@ from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.reference.engine import execute
 from mixpert_py.runtime.scheme import Scheme
 from tests.runtime.certified import kept, multiply
-from tests.runtime.emulations import EMULATIONS
+from tests.runtime.emulations import EMULATIONS, with_block
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -60,14 +60,14 @@ def test_integer_terms_have_the_same_bits_and_others_their_bound(name: str, fami
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
 @pytest.mark.parametrize("block", [8, 20, 32, 64, 128, 200, 300, 512, 900, 1000, 2048])
 def test_blocks_of_any_length(block: int, family: Family) -> None:
-    scheme = EMULATIONS["int8x6"].with_block(block)
+    scheme = with_block(EMULATIONS["int8x6"], block)
     a, b = normal(100, 5000 if block > 64 else 500, 70)
     np.testing.assert_array_equal(product(a, b, scheme, family), expected(a, b, scheme))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
 def test_k_beyond_what_int32_holds(family: Family) -> None:
-    scheme = EMULATIONS["int8x10"].with_block(40000)
+    scheme = with_block(EMULATIONS["int8x10"], 40000)
     a, b = (np.full(shape, -128.0, np.float32) for shape in ((65, 33000), (33000, 40)))
     np.testing.assert_array_equal(product(a, b, scheme, family), expected(a, b, scheme))
 
@@ -78,7 +78,7 @@ def test_k_beyond_what_int32_holds(family: Family) -> None:
 def test_units_whose_product_overflows(power: int, name: str, family: Family) -> None:
     """The largest entries of a block, or of a tile, meet none of each other's."""
     entry = EMULATIONS[name]
-    scheme = entry if "mixpert" in name else entry.with_block(64)
+    scheme = entry if "mixpert" in name else with_block(entry, 64)
     a, b = normal(70, 200, 40)
     a[::3, 5], b[9, ::3] = 2.0**power, -(2.0**power)
     value, wanted = product(a, b, scheme, family), expected(a, b, scheme)

@@ -20,7 +20,7 @@ from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.floats import WIDER
 from mixpert_py.runtime.splitter import BF16, FP16, TF32, Digits, FloatSlices
 from tests.every_check import EVERY_CHECK
-from tests.runtime.emulations import EMULATIONS
+from tests.runtime.emulations import EMULATIONS, with_block
 from tests.runtime.families import FAMILIES, Array
 
 KERNELS: dict[Reader, Callable[..., PackingConfig]] = {
@@ -50,7 +50,7 @@ class Case(NamedTuple):
 
     @property
     def made_of(self) -> Scheme:
-        return SCHEMES[self.scheme].with_block(self.block)
+        return with_block(SCHEMES[self.scheme], self.block)
 
     def pair(self) -> tuple[Array, Array]:
         """A (m, k) and B (k, n)."""

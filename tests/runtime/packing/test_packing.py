@@ -33,7 +33,7 @@ from mixpert_py.runtime.packing.readers import (
     strip_config,
 )
 from mixpert_py.runtime.splitter import FloatSlices
-from tests.runtime.emulations import EMULATIONS
+from tests.runtime.emulations import EMULATIONS, with_block
 from tests.runtime.packing.cases import (
     CASES,
     CASES_OF_A_GPU,
@@ -129,7 +129,7 @@ def test_launches_fit_the_device(orders: str, name: str, shared: int) -> None:
     sizes = itertools.product(
         [1, 100, 4096, 16384, 40000],
         [("float32",) * 2, ("float64",) * 2, ("float32", "float64")],
-        [scheme, scheme.with_block(256)] if name.startswith("int8") else [scheme],
+        [scheme, with_block(scheme, 256)] if name.startswith("int8") else [scheme],
     )
     for k, memories, one in sizes:
         forms = tuple(form(500 - 200 * i, k, orders[i], memories[i]) for i in (0, 1))
@@ -162,7 +162,7 @@ def test_what_suits_the_kernels_of_whole_rows() -> None:
     names |= {name for name, x in EMULATIONS.items() if isinstance(x.left, FloatSlices)}
     task = PackingTask(INT8X6, "both", (form(64, 1000), form(40, 1000)), "float32")
     assert {n for n, x in EMULATIONS.items() if rows_suit(task._replace(scheme=x))} == names
-    assert not rows_suit(task._replace(scheme=INT8X6.with_block(512)))
+    assert not rows_suit(task._replace(scheme=with_block(INT8X6, 512)))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_nothing_is_not_packed(kernel: Reader, empty: tuple[int, int, int]) -> N
 def test_no_instruction_multiplies_two_blocks(
     block: int, padded: int, steps_per_block: int
 ) -> None:
-    task = PackingTask(INT8X6.with_block(block), "left", (form(5, 250),), "float32")
+    task = PackingTask(with_block(INT8X6, block), "left", (form(5, 250),), "float32")
     (place,) = strip_config(task).layouts
     assert (place.padded_block, place.steps_per_block) == (padded, steps_per_block)
 
@@ -251,7 +251,7 @@ def test_what_is_packed_lies_in_one_allocation(
     """And the kernel is told where."""
     order = ORDERS[kernel][0][0]
     forms = (form(70, 900, order, batch=3), form(50, 900, order))[:count]
-    scheme = INT8X6.with_block(block)
+    scheme = with_block(INT8X6, block)
     which: Any = "both" if count == 2 else "left"
     config = KERNELS[kernel](PackingTask(scheme, which, forms, "float32"))
     operands = tuple(Operand(64 << i, x, 0, None) for i, x in enumerate(forms))

@@ -171,7 +171,7 @@ def test_unknown_chunks_stay_unknown() -> None:
 
 
 def test_the_plan_of_the_site_travels() -> None:
-    plan = Plan(site=[Site(id=SITE, scheme="int8x3", block=128)])
+    plan = Plan(site=[Site(id=SITE, scheme="int8x3")])
     a = lazy(60, 300, cuts=2)
     trace = Trace()
     with use(Context(plan=plan, backend="reference", trace=trace)):
@@ -184,7 +184,7 @@ def test_the_plan_of_the_site_travels() -> None:
     (schemes,) = (record.schemes for site, record in trace.sites.items() if site == SITE)
     assert schemes == {"int8x3": 8}
     expected = [
-        matmul(x, x.T, scheme="int8x3", block=128, backend="reference")
+        matmul(x, x.T, scheme="int8x3", backend="reference")
         for x in (a.blocks[0, i].compute() for i in range(2))
     ]
     np.testing.assert_array_equal(made.blocks[0, 0].compute(), expected[0] + expected[1])

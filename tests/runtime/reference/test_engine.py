@@ -10,7 +10,7 @@ from mixpert_py.runtime.model.known_devices import find as model_of
 from mixpert_py.runtime.model.numerics import Accumulation, accumulate
 from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.reference.reference import multiply
-from tests.runtime.emulations import EMULATIONS
+from tests.runtime.emulations import EMULATIONS, with_block
 from tests.runtime.families import Array
 
 
@@ -76,7 +76,7 @@ def test_int8_schemes_by_definition(
             partial = partial / dtype(256) + np.asarray(exact).astype(dtype)
         partial = partial * (ga[:, t][:, None] * gb[:, t][None, :])
         expected += np.ldexp(partial, (ea[:, t][:, None] - 15) + (eb[:, t][None, :] - 15))
-    value = multiply(a, b, EMULATIONS[name], block=block).value
+    value = multiply(a, b, with_block(EMULATIONS[name], block)).value
     np.testing.assert_array_equal(value, expected)
     assert (0 < np.abs(value).max() < np.finfo(dtype).smallest_normal) == subnormal
 
@@ -135,7 +135,7 @@ def test_sums_longer_than_int32_holds(name: str) -> None:
     """Past 2^31 the partial sums of one exponent block are promoted, none is lost."""
     k = 40_000
     a, b = np.full((2, k), np.float32(0.99)), np.full((k, 3), np.float32(0.99))
-    value = multiply(a, b, EMULATIONS[name], block=k).value
+    value = multiply(a, b, with_block(EMULATIONS[name], k)).value
     np.testing.assert_allclose(value, k * float(np.float32(0.99)) ** 2, rtol=3e-7)
 
 

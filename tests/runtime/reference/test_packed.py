@@ -5,7 +5,7 @@ import pytest
 
 from mixpert_py.runtime.reference.slices import times_power_of_two
 from tests.runtime.certified import kept, multiply
-from tests.runtime.emulations import EMULATIONS
+from tests.runtime.emulations import EMULATIONS, with_block
 from tests.runtime.families import Array, crowded, normal
 
 
@@ -49,13 +49,13 @@ def lossy_rows() -> tuple[Array, Array]:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_lossy_rows_leave_and_come_back_in_the_results_precision(dtype: type) -> None:
     a, b = (x.astype(dtype) for x in lossy_rows())
-    product = multiply(a, b, EMULATIONS["int8x6"], block=8192)
+    product = multiply(a, b, with_block(EMULATIONS["int8x6"], 8192))
     assert product.outliers == (1, 1)
     assert product.share == pytest.approx(2 / 32)
     exact = a.astype(np.float64) @ b
     error = np.abs(product.value - exact)
     assert (error <= product.certificate.bound()).all()
-    whole = multiply(a, b, kept(EMULATIONS["int8x6"]), block=8192)
+    whole = multiply(a, b, with_block(kept(EMULATIONS["int8x6"]), 8192))
     assert whole.share == 0
     worse = np.abs(whole.value - exact)
     better = 4 if dtype is np.float64 else 1  # a chain of 8192 in FP32 rounds as often
@@ -84,8 +84,8 @@ def test_rows_whose_dropped_terms_would_matter_leave(
     a[3], b[:, 5] = row[0].min(), column.min()
     a[3, :100], b[:100, 5] = row[0], column[:, 0]
     scheme = EMULATIONS["int8x6"]
-    product = multiply(a, b, scheme, block=block)
-    whole = multiply(a, b, kept(scheme), block=block)
+    product = multiply(a, b, with_block(scheme, block))
+    whole = multiply(a, b, with_block(kept(scheme), block))
     exact = a.astype(np.float64) @ b
     for result in (product, whole):
         assert (np.abs(result.value - exact) <= result.certificate.bound()).all()
