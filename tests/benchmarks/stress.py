@@ -350,7 +350,6 @@ achieved = 9.1e-6
 id = "mlp:forward/matmul~8f3a#0"
 scheme = "int8x6"
 expression = "x @ w1"
-block = 128
 locked = true
 shapes = [[4096, 1024, 4096], [1, 1024, 10]]
 calls = 12

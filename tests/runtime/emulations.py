@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
-from mixpert_py.runtime.splitter import Digits
 
 ALL: dict[str, Scheme] = {
     name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)
@@ -18,7 +17,5 @@ def with_block(scheme: Scheme, block: int | None) -> Scheme:
     """A scheme of digits with another segment of K per exponent; None keeps its own."""
     if block is None:
         return scheme
-    left, right = scheme.left, scheme.right
-    assert isinstance(left, Digits)
-    assert isinstance(right, Digits)
-    return replace(scheme, left=replace(left, block=block), right=replace(right, block=block))
+    left, right = (replace(x, block=block) for x in (scheme.left, scheme.right))
+    return replace(scheme, left=left, right=right)
