@@ -1,4 +1,4 @@
-"""Stress: random products, threads, late operands, mutated files and cold starts.
+"""Stress: random products, threads, late operands and mutated files.
 
 `python -m tests.benchmarks.stress --minutes 60` runs every kind in turn, on the GPU if there is
 one; `test_stress.py` runs each kind for some seconds. Everything is drawn from a seed, and a fault
@@ -7,8 +7,6 @@ names its seed: `--seed N --only KIND` shows it again.
 
 import json
 import random
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -35,7 +33,6 @@ from mixpert_py.runtime.schemes import SCHEMES, get
 from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
 from mixpert_py.sources import project
 from mixpert_py.sources.notebook_file import rewrite_notebook
-from tests import fresh_home
 from tests.benchmarks import machine
 from tests.benchmarks.arrays import Array, Numbers, narrow, wide
 from tests.benchmarks.families import EVERYDAY, FAMILIES
@@ -58,7 +55,6 @@ ELEMENT_MARGIN = 64.0  # how far beyond its error on normal data a scheme may be
 NORM_MARGIN = 4.0  # the same of the whole product, on tame families
 THREADS = 8
 DELAY = 10e-3  # seconds by which operands are written late
-PROCESSES = 8  # that start at once
 SPIN = r"""
 extern "C" __global__ void spin(long long nanoseconds) {
     unsigned long long now, end;
@@ -446,49 +442,11 @@ def mutated_files(place: Place, seed: int) -> Iterator[Fault]:
             path.unlink()
 
 
-COLD = """\
-import sys, numpy as np
-from mixpert_py.launch import launcher
-import mixpert_py
-xp = __import__(sys.argv[1])
-a = xp.ones((256, 256), "float32")
-print(float(mixpert_py.matmul(a, a, scheme="int8x6", backend=sys.argv[2]).sum()))
-"""
-
-
-def cold(place: Place, seed: int) -> Iterator[Fault]:
-    """Processes that start at once with empty caches: each ends well, with the same number."""
-    with tempfile.TemporaryDirectory(prefix="mixpert-stress-") as folder:
-        program = Path(folder, "program.py")
-        program.write_text("import numpy as np\nprint((np.eye(9) @ np.eye(9)).sum())\n")
-        words = [
-            [sys.executable, "-c", COLD, place.xp.__name__, place.backend],
-            fresh_home.command("mixpert_py", "run", str(program)),
-        ]
-        started = [
-            subprocess.Popen(
-                words[number % 2],
-                cwd=fresh_home.ROOT,
-                env=fresh_home.environment(Path(folder)),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for number in range(PROCESSES)
-        ]
-        ended = [process.communicate(timeout=300) for process in started]
-    wanted = [str(float(256**3)), "9.0"]
-    for number, (process, (out, error)) in enumerate(zip(started, ended, strict=True)):
-        if process.returncode or out.strip() != wanted[number % 2]:
-            yield f"process {number} printed {out!r}, {error.strip()[-300:]!r}"
-
-
 KINDS: dict[str, Callable[[Place, int], Iterator[Fault]]] = {
     "products": products,
     "threads": threads,
     "streams": streams,
     "files": mutated_files,
-    "cold": cold,
 }
 
 

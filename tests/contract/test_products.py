@@ -207,7 +207,6 @@ def test_out(out: str, spelling: str) -> None:
 @pytest.mark.parametrize("stack", [(), (3,)], ids=["matrices", "stacks"])
 @pytest.mark.parametrize("out", OUTS.values(), ids=OUTS)
 def test_bits_in_out(backend: Backend, out: Any, stack: Any) -> None:
-    """A product has the same bits wherever it goes, if that is an array of its shape and type."""
     schemes = ("int8x6", "fp16x3", "crt14", "float64")
     for scheme, dtype in (*((name, "f") for name in schemes), ("int8x6", "F")):
         a, b = normal(*stack, M, K, dtype=dtype), normal(K, N, dtype=dtype, seed=1)
@@ -234,7 +233,6 @@ def test_out_that_is_an_operand(backend: Backend, scheme: str, dtype: str) -> No
 
 @pytest.mark.parametrize("scheme", EMULATIONS)
 def test_precision_and_accelerate(backend: Backend, scheme: str) -> None:
-    """A rewritten function under `precision` makes the same bits as a call with that scheme."""
     if scheme == "crt" and not backend.has_crt:
         return
     a, b = normal(M, K), normal(K, N, seed=1)

@@ -127,7 +127,6 @@ def options_below(command: click.Command) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_option_exists(page: str) -> None:
-    """Those in sentences, too, where no command stands with them."""
     option = re.findall(r"`[^`\n]*?(--[a-z][a-z-]+)", PAGES[page].read_text("utf-8"))
     modules = [command for command in MODULES.values() if command is not None]
     magic = re.findall("--[a-z]+", MixPertMagics.mixpert.parser.format_help())

@@ -12,8 +12,11 @@ import pytest
 from tests.every_check import some
 from tests.mixpert_py.command import IMPORTABLE
 
-MODULES = ["numpy._core.tests.test_multiarray", "numpy._core.tests.test_einsum"]
-MODULES += ["numpy._core.tests.test_numeric", "numpy.linalg.tests.test_linalg"]
+# Whole modules have thousands of other tests to collect.
+CLASSES = ("Dot", "Inner", "Matmul", "MatmulInplace", "MatmulOperator", "Methods", "Vdot")
+MODULES = [f"numpy._core.tests.test_multiarray::Test{name}" for name in CLASSES]
+MODULES += ["numpy._core.tests.test_einsum", "numpy._core.tests.test_numeric::TestTensordot"]
+MODULES += ["numpy.linalg.tests.test_linalg::TestMultiDot"]
 
 WAYS = [("by name", None), ("by name", "float64"), ("rewritten", None)]
 

@@ -146,7 +146,6 @@ MISUSED = [
 
 
 def test_misuse_gets_a_clear_line(run: Run, pytester: pytest.Pytester) -> None:
-    """One run of a file for each."""
     texts = {f"test_{number}": HEAD + tests for number, (_, tests, _) in enumerate(MISUSED)}
     pytester.makepyfile(**texts)
     done = run("")

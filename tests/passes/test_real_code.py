@@ -21,7 +21,7 @@ from tests.every_check import EVERY_CHECK
 from tests.passes.properties import require_safe
 
 PACKAGES = ("numpy", "scipy", "sklearn", "networkx", "sympy")
-SAMPLE_BYTES = 800_000 if EVERY_CHECK else 400_000
+SAMPLE_BYTES = 800_000 if EVERY_CHECK else 250_000
 
 
 def folder(name: str) -> str | None:

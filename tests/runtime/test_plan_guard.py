@@ -165,7 +165,6 @@ def test_every_row_has_its_turn() -> None:
 @pytest.mark.parametrize("family", OPERANDS)
 @pytest.mark.parametrize("scheme", ["float32", "int8x1", "int8x6", "crt9"])
 def test_the_data_that_a_plan_was_tuned_on_is_fine(family: str, scheme: str) -> None:
-    """Whatever entries are looked at."""
     for seed in range(3):
         with np.errstate(all="ignore"):
             a, b = OPERANDS[family](np.random.default_rng(seed), 112, 128, 96)
@@ -181,7 +180,6 @@ def test_the_data_that_a_plan_was_tuned_on_is_fine(family: str, scheme: str) -> 
 
 @pytest.mark.parametrize("family", OPERANDS)
 def test_products_that_are_off_are_found_in_every_family(family: str) -> None:
-    """Where its largest entries lie, and wherever it is off."""
     rng = np.random.default_rng(7)
     a, b = OPERANDS[family](rng, 112, 128, 96)
     exact = a @ b

@@ -69,7 +69,6 @@ STEPS = "Create AddKernelNode_v2 AddMemsetNode InstantiateWithFlags ExecKernelNo
 
 @pytest.mark.parametrize("refuses", ["None", "ExecMemsetNodeSetParams", "Launch", *STEPS.split()])
 def test_launches_are_made_at_the_addresses_of_each_call(refuses: str) -> None:
-    """Whatever comes again, and whatever the driver refuses."""
     driver, tape = Driver(SIZES, f"cuGraph{refuses}"), recorded()
     assert tape.bytes == 1024 + UNIT
     replay = Replay(tape, driver)
@@ -96,7 +95,6 @@ def test_addresses_that_come_again_have_graphs_that_need_no_update() -> None:
 
 
 def test_a_launch_may_interrupt_another() -> None:
-    """Each has arguments of its own."""
     driver = Driver(SIZES)
     launch = driver.cuLaunchKernelEx
     kernel = Kernel("words", 1, None, driver, early=True)

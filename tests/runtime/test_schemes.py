@@ -53,7 +53,6 @@ def holds(slices: Array, element: str) -> bool:
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_slice_products(name: str, dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that is multiplied are slices of the element type, as many as the table says."""
     m, k, n = 48, 512, 40
     scheme = ALL[name]
     made = 0

@@ -288,7 +288,6 @@ def test_fragments_are_kept_as_words(monkeypatch: pytest.MonkeyPatch, reference:
 
 
 def test_what_is_kept_is_shown() -> None:
-    """The page beside the results is that of the results."""
     record = run.read(run.RESULT)
     assert not any("failed" in entry for entry in record["exhibits"].values())
     assert run.README.read_text("utf-8") == run.markdown(record)

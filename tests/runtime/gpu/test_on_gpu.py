@@ -5,6 +5,7 @@ stream, graph, thread or process.
 import itertools
 import multiprocessing
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,7 +20,7 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.schemes.floats import FP16X3
 from mixpert_py.runtime.tracing.trace import Trace
-from tests.fresh_home import ROOT, command
+from tests.mixpert_py.command import ROOT
 from tests.runtime.certified import multiply
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.gpu.fake import pays_from
@@ -366,7 +367,7 @@ def test_sums_near_the_largest_number(name: str, stack: Any) -> None:
 
 def printed(*arguments: str) -> str:
     ended = subprocess.run(
-        command("tests.runtime.gpu.shipped_products", *arguments),
+        [sys.executable, "-m", "tests.runtime.gpu.shipped_products", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
