@@ -26,8 +26,7 @@ import numpy as np
 from mixpert_py.runtime.arrays import AnyArray, is_single
 from mixpert_py.runtime.backends import is_on_gpu, require_backend
 from mixpert_py.runtime.context import Context, current, use
-from mixpert_py.runtime.products.contraction import expand, read
-from mixpert_py.runtime.products.rearranged import pairs_of
+from mixpert_py.runtime.products.rearranged import expand, pairs_of, read
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Native, Settings, dot_shape, is_dask, matmul_shape
 from mixpert_py.runtime.schemes import get

@@ -18,13 +18,19 @@ from mixpert_py.runtime.arrays import PRECISION, AnyArray, are_whole, is_wide, n
 from mixpert_py.runtime.backends import is_on_gpu
 from mixpert_py.runtime.context import Context, current, innermost, passes
 from mixpert_py.runtime.gpu.foreign import on_host
-from mixpert_py.runtime.products.contraction import Pair, Step, Sum, contraction, expand, path, read
 from mixpert_py.runtime.products.rearranged import (
     EINSUM,
+    Pair,
+    Step,
+    Sum,
     as_arrays,
+    contraction,
     dtype_reason,
+    expand,
     is_replaced,
     not_rearranged,
+    path,
+    read,
 )
 from mixpert_py.runtime.program_frames import pass_over, trim, trimmed
 from mixpert_py.runtime.reasons import Reason

@@ -1,13 +1,18 @@
 """Calls of products whose operands are rearranged into matrices, or that stay native.
 
-A function that the program has replaced by its own is called instead.
+An einsum is a sum of products, with a letter for each index; where two operands have a sum in
+common, it is a product of matrices (`contraction`), or of stacks of them. A function that the
+program has replaced by its own is called instead.
 """
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from importlib import import_module
+from math import prod
+from string import ascii_letters, ascii_uppercase
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -120,3 +125,194 @@ def is_replaced(native: Native, *operands: object) -> bool:
     if function is EINSUM or function is TENSORDOT or function is INNER or function is MULTI_DOT:
         return False
     return str(getattr(function, "__module__", "")).partition(".")[0] not in OTHERS
+
+
+# The exceptions of np.einsum_path for an invalid path, which np.einsum reports itself.
+NO_PATH = (IndexError, KeyError, RuntimeError, TypeError, ValueError)
+
+
+class Sum(NamedTuple):
+    """A sum of products: a letter for every axis of each operand, and of the result."""
+
+    inputs: tuple[str, ...]
+    output: str
+
+
+class Contraction(NamedTuple):
+    """A sum over products that is (stack, rows, sum) @ (stack, sum, columns).
+
+    Each is the letters of some indices; left, right and output are as they were given.
+    """
+
+    left: str
+    right: str
+    output: str
+    stack: str
+    rows: str
+    sum: str
+    columns: str
+
+
+class Step(NamedTuple):
+    """A contraction of a path: the remaining operands that it takes. Its result is appended to
+    the operands.
+    """
+
+    positions: tuple[int, ...]
+    terms: Sum
+
+
+def read(operands: Sequence[object]) -> tuple[str | None, tuple[Any, ...]]:
+    """Subscripts and arrays from the arguments of np.einsum, in either form.
+
+    Subscripts are None where lists of indices hold anything but numbers below 26 and Ellipsis.
+    """
+    if operands and isinstance(operands[0], str):
+        return operands[0], tuple(operands[1:])
+    count = len(operands) // 2
+    arrays, lists = operands[: 2 * count : 2], operands[1 : 2 * count : 2]
+    parts = [_letters(indices) for indices in (*lists, *operands[2 * count :])]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None, tuple(arrays)
+    inputs, output = ",".join(known[:count]), known[count:]
+    return "->".join([inputs, *output]), tuple(arrays)
+
+
+def _letters(indices: object) -> str | None:
+    if not isinstance(indices, (list, tuple)):
+        return None
+    if not all(i is Ellipsis or (type(i) is int and 0 <= i < 26) for i in indices):
+        return None
+    return "".join("..." if i is Ellipsis else ascii_uppercase[i] for i in indices)
+
+
+@lru_cache(maxsize=256)
+def expand(subscripts: str, ndims: tuple[int, ...]) -> Sum | None:
+    """Subscripts with letters in place of every ellipsis, and with their output.
+
+    ndims: how many dimensions each operand has. None where np.einsum has to judge them.
+    """
+    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
+    parts = inputs.split(",")
+    named = [part.replace("...", "", 1) for part in (*parts, output)]
+    if len(parts) != len(ndims) or not all(i in ascii_letters for part in named for i in part):
+        return None
+    extra = [ndim - len(part) for ndim, part in zip(ndims, named, strict=False)]
+    if any(e < 0 or (e and "..." not in part) for e, part in zip(extra, parts, strict=True)):
+        return None
+    longest = max(extra)
+    spare = "".join(i for i in ascii_letters if i not in subscripts)
+    if longest > len(spare) or (arrow and longest and "..." not in output):
+        return None
+    dots = spare[:longest]
+    terms = tuple(
+        part.replace("...", dots[longest - e :]) for part, e in zip(parts, extra, strict=True)
+    )
+    letters = "".join(named[:-1])
+    if not arrow:
+        output = "..." + "".join(i for i in sorted(set(letters)) if letters.count(i) == 1)
+    output = output.replace("...", dots)
+    if len(set(output)) < len(output) or not set(output) <= set("".join(terms)):
+        return None
+    return Sum(terms, output)
+
+
+@lru_cache(maxsize=256)
+def contraction(terms: Sum) -> Contraction | None:
+    """The matrix product that a sum is; None if it is not one.
+
+    It is not one if an index stands twice in one operand or is summed in one operand alone, if no
+    index is summed over both operands, or if both operands are vectors, which give one number each.
+    """
+    if len(terms.inputs) != 2:
+        return None
+    (left, right), output = terms
+    once = set(left) ^ set(right)
+    if any(len(set(part)) < len(part) for part in (left, right)) or not once <= set(output):
+        return None
+    found = Contraction(
+        left,
+        right,
+        output,
+        stack="".join(i for i in output if i not in once),
+        rows="".join(i for i in output if i in once and i in left),
+        sum="".join(i for i in left if i not in output),
+        columns="".join(i for i in output if i in once and i in right),
+    )
+    return found if found.sum and once else None
+
+
+def path(
+    terms: Sum, shapes: tuple[tuple[int, ...], ...], optimize: object
+) -> tuple[Step, ...] | None:
+    """The order in which np.einsum contracts its operands; None if it does not accept `optimize`.
+
+    shapes: of the operands, no index of two sizes. optimize: as in np.einsum; False: "greedy".
+    """
+    wanted = tuple(optimize) if isinstance(optimize, list) else optimize
+    try:
+        return _path(terms, shapes, "greedy" if wanted is False else wanted)
+    except NO_PATH:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _path(terms: Sum, shapes: tuple[tuple[int, ...], ...], optimize: object) -> tuple[Step, ...]:
+    if isinstance(optimize, tuple) and optimize and optimize[0] == "einsum_path":
+        optimize = list(optimize)
+    written = f"{','.join(terms.inputs)}->{terms.output}"
+    stand_ins: Any = [np.broadcast_to(0.0, shape) for shape in shapes]
+    accepted: Any = optimize
+    (_, *order), _ = np.einsum_path(written, *stand_ins, optimize=accepted)
+    remaining = list(terms.inputs)
+    steps = []
+    for positions in order:
+        taken = tuple(remaining[at] for at in positions)
+        remaining = [part for at, part in enumerate(remaining) if at not in positions]
+        needed = set(terms.output).union(*remaining)
+        result = "".join(dict.fromkeys(i for part in taken for i in part if i in needed))
+        steps.append(Step(tuple(positions), Sum(taken, result if remaining else terms.output)))
+        remaining.append(result)
+    return tuple(steps)
+
+
+class Pair:
+    """Two arrays as stacks of matrices, and the call of their product.
+
+    run: makes their contraction as the program does. is_loop: as in `Call`. native_result: its
+    result, after it has run.
+    """
+
+    def __init__(
+        self, terms: Sum, arrays: Sequence[AnyArray], run: Callable[[], Any], *, is_loop: bool
+    ) -> None:
+        found = contraction(terms)
+        assert found is not None
+        a, b = arrays
+        size = dict(zip(found.left + found.right, a.shape + b.shape, strict=True))
+        stack = [size[index] for index in found.stack]
+        m, k, n = (prod(size[i] for i in part) for part in (found.rows, found.sum, found.columns))
+        self.output = found.output
+        self.letters = found.stack + found.rows + found.columns
+        self.shape = tuple(size[index] for index in self.letters)
+        self.native_result: Any = None
+
+        def native() -> Any:
+            self.native_result = run()
+            return _moved(self.native_result, self.output, self.letters).reshape(*stack, m, n)
+
+        rows = _moved(a, found.left, found.stack + found.rows + found.sum).reshape(*stack, m, k)
+        columns = _moved(b, found.right, found.stack + found.sum + found.columns)
+        call = rearranged(native, rows, columns.reshape(*stack, k, n))
+        self.call = call._replace(is_loop=is_loop and type(a) is np.ndarray)
+
+    def result(self, product: AnyArray) -> Any:
+        """The contraction's result, from the product of the matrices unless `run` has made it."""
+        if self.native_result is not None:
+            return self.native_result
+        return _moved(product.reshape(self.shape), self.letters, self.output)
+
+
+def _moved(x: AnyArray, indices: str, order: str) -> Any:
+    return x.transpose(*(indices.index(index) for index in order))

@@ -4,7 +4,7 @@ import ctypes
 import struct
 from typing import Any
 
-from mixpert_py.runtime.kernels.launch_graphs import KERNEL_NODE, MEMSET_NODE, RELAXED
+from mixpert_py.runtime.kernels.recording import KERNEL_NODE, MEMSET_NODE, RELAXED
 
 
 class Driver:

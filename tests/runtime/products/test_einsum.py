@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.products.contraction import contraction, expand
 from mixpert_py.runtime.products.einsum import einops_einsum, einsum
 from mixpert_py.runtime.products.multi_dot import multi_dot, steps
+from mixpert_py.runtime.products.rearranged import contraction, expand
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.every_check import sweep
