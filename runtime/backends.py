@@ -24,8 +24,7 @@ def accumulations(backend: str | None) -> "Accumulations | None":
     device_name = (backend or "").partition(":")[2]
     if not device_name:
         return None
-    from mixpert_py.runtime.model.device_model import Accumulations
-    from mixpert_py.runtime.model.known_devices import find
+    from mixpert_py.runtime.model.device_model import Accumulations, find
 
     found = find(device_name).accumulation
     if found == Accumulations():

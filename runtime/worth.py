@@ -390,7 +390,7 @@ def figures(device: str) -> Figures:
     The known device may be in another machine, so the host's figures follow the cores of this one.
     """
     # Not at the start: only who multiplies something large needs a model.
-    from mixpert_py.runtime.model.known_devices import model_of
+    from mixpert_py.runtime.model.device_model import model_of
 
     model = model_of(device)
     cores = processor.cores()
@@ -430,8 +430,8 @@ def _times(
 
 @cache
 def _kernel_times(device: str) -> "KernelTimes":
+    from mixpert_py.runtime.model.device_model import model_of
     from mixpert_py.runtime.model.kernel_times import KernelTimes
-    from mixpert_py.runtime.model.known_devices import model_of
 
     return KernelTimes(model_of(device))
 

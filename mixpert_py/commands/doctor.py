@@ -191,15 +191,15 @@ def _device_model(gpu: "Device | Absent") -> str:
     """The device model in use, and its origin."""
     from mixpert_py.runtime import own_files
     from mixpert_py.runtime.gpu.device import Absent
-    from mixpert_py.runtime.model import known_devices
+    from mixpert_py.runtime.model import device_model
 
     if isinstance(gpu, Absent):
-        return f"none in use; known are {', '.join(known_devices.names())}"
+        return f"none in use; known are {', '.join(device_model.names())}"
     try:
-        model = known_devices.find(gpu.name)
+        model = device_model.find(gpu.name)
     except DeviceError as error:
-        nearest = known_devices.slug(known_devices.model_of(gpu.name).device)
+        nearest = device_model.slug(device_model.model_of(gpu.name).device)
         return f"{nearest} stands in: {error} (`mixpert probe` makes one)"
-    path = known_devices.path_of(gpu.name)
+    path = device_model.path_of(gpu.name)
     place = path if path in own_files.files(path.parent) else "shipped"
     return f"{place}, {model.origin}, of {model.date}"

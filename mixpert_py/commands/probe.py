@@ -41,11 +41,11 @@ def probe(output: Path | None, as_json: bool) -> None:
 
 def _written(found: "dict[str, Found]", output: Path | None) -> Path:
     from mixpert_py import files
-    from mixpert_py.runtime.model import device_model, known_devices
+    from mixpert_py.runtime.model import device_model
     from mixpert_py.runtime.probes import measured_model
 
     model = measured_model(found.values(), datetime.date.today())
     if output is None:
-        return known_devices.keep(model)
+        return device_model.keep(model)
     files.replace(output, device_model.dumps(model).encode())
     return output

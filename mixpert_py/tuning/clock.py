@@ -251,10 +251,10 @@ class DeviceCost:
 
         Raises DeviceError where the device has no model, or no kernels.
         """
-        from mixpert_py.runtime.model import known_devices, prediction
+        from mixpert_py.runtime.model import device_model, prediction
         from mixpert_py.runtime.model.kernel_times import KernelTimes
 
-        times = KernelTimes(known_devices.find(name))
+        times = KernelTimes(device_model.find(name))
         prediction.require(times)
         return cls(times.model.device, times)
 

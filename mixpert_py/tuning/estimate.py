@@ -16,7 +16,7 @@ from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import places_of
 from mixpert_py.plan import is_in_source, module_of
 from mixpert_py.runtime.arrays import are_whole
-from mixpert_py.runtime.model import known_devices
+from mixpert_py.runtime.model import device_model
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.sources.modules import matches
 from mixpert_py.tuner import prediction as gains
@@ -222,7 +222,7 @@ def _times(
             if isinstance(ratio, Ratio)
         }
     places: dict[str | None, Times] = {None: here}
-    for name in known_devices.names():
+    for name in device_model.names():
         try:
             cost = DeviceCost.of(name)
         except DeviceError:  # no kernels for it

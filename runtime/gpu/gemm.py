@@ -12,6 +12,7 @@ from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Kernel
 from mixpert_py.runtime.kernels.recording import Recording, Stream, allocate, clear
+from mixpert_py.runtime.model.device_model import model_of
 from mixpert_py.runtime.model.kernel_times import (
     HOPPER,
     MOST_STEPS,
@@ -25,7 +26,6 @@ from mixpert_py.runtime.model.kernel_times import (
     cut,
     is_grouped,
 )
-from mixpert_py.runtime.model.known_devices import model_of
 from mixpert_py.runtime.packing.repair import ResultForm
 from mixpert_py.runtime.scheme import Scheme
 

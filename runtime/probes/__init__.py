@@ -13,8 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.model.device_model import FORMAT, DeviceModel, dumps, loads
-from mixpert_py.runtime.model.known_devices import model_of
+from mixpert_py.runtime.model.device_model import FORMAT, DeviceModel, dumps, loads, model_of
 from mixpert_py.runtime.probes import products
 from mixpert_py.runtime.probes.gpu import Found, Gpu, aligned, quantity
 

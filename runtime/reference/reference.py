@@ -6,8 +6,7 @@ import numpy as np
 
 from mixpert_py.errors import DeviceError, ShapeError
 from mixpert_py.runtime.arrays import Array
-from mixpert_py.runtime.model.device_model import Accumulations
-from mixpert_py.runtime.model.numerics import IntegerAccumulation
+from mixpert_py.runtime.model.device_model import Accumulations, IntegerAccumulation
 from mixpert_py.runtime.reference import residues
 from mixpert_py.runtime.reference.engine import execute, execute_like
 from mixpert_py.runtime.reference.slices import Packed, into_digits, into_floats

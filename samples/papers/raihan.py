@@ -6,8 +6,7 @@ from statistics import correlation as pearson
 from statistics import median
 
 from mixpert_py.runtime.model import STANDS_IN
-from mixpert_py.runtime.model.device_model import DeviceModel
-from mixpert_py.runtime.model.known_devices import find
+from mixpert_py.runtime.model.device_model import DeviceModel, find
 from mixpert_py.runtime.probes.gpu import Gpu
 from samples.papers import timed_products
 from samples.papers.exhibit import (

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from mixpert_py.runtime.model.device_model import DeviceModel
-from mixpert_py.runtime.model.known_devices import model_of
+from mixpert_py.runtime.model.device_model import DeviceModel, model_of
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from samples.papers.columns import Measure

@@ -13,7 +13,7 @@ import pytest
 
 from mixpert_py import matmul
 from mixpert_py.commands.doctor import MISSING, arithmetic_of, examine
-from mixpert_py.runtime.model import known_devices
+from mixpert_py.runtime.model import device_model
 from tests.runtime.gpu.fake import CUDARuntimeError, FakeGpu
 
 
@@ -79,10 +79,10 @@ def test_the_device_model_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     FakeGpu().install(monkeypatch)
-    shipped = known_devices.find("NVIDIA H200")
+    shipped = device_model.find("NVIDIA H200")
     assert said("device model") == f"shipped, {shipped.origin}, of {shipped.date}"
     today = datetime.date.today()
-    path = known_devices.keep(msgspec.structs.replace(shipped, date=today))
+    path = device_model.keep(msgspec.structs.replace(shipped, date=today))
     assert said("device model") == f"{path}, {shipped.origin}, of {today}"
     path.write_text("format = 3")
     assert "this version reads 1" in said("device model")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mixpert_py import matmul
-from mixpert_py.runtime.model.known_devices import model_of
+from mixpert_py.runtime.model.device_model import model_of
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of

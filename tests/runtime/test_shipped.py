@@ -14,8 +14,8 @@ from mixpert_py.runtime.gpu import gemm, residues
 from mixpert_py.runtime.kernels import compile as compiling
 from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.compile import entry, source_text
+from mixpert_py.runtime.model.device_model import find
 from mixpert_py.runtime.model.kernel_times import KernelTimes, chip_of
-from mixpert_py.runtime.model.known_devices import find
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.packing import launch, readers
 from mixpert_py.runtime.packing import residues as residue_packing

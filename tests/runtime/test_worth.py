@@ -9,7 +9,7 @@ import pytest
 
 from mixpert_py.runtime import own_files, processor, worth
 from mixpert_py.runtime.arrays import Array
-from mixpert_py.runtime.model.known_devices import model_of
+from mixpert_py.runtime.model.device_model import model_of
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, matmul_shape
 from mixpert_py.runtime.worth import (

@@ -6,7 +6,7 @@ GPUs: 108 multiprocessors.
 
 import pytest
 
-from mixpert_py.runtime.model.known_devices import find
+from mixpert_py.runtime.model.device_model import find
 from samples.papers.legemm_tiles import Tiling, chosen, enough
 
 A800 = find("NVIDIA A100-SXM4-80GB")

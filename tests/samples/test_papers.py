@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import MixPertError, PlanError
-from mixpert_py.runtime.model.known_devices import find
+from mixpert_py.runtime.model.device_model import find
 from mixpert_py.runtime.probes.gpu import Gpu
 from samples.papers import (
     baselines,

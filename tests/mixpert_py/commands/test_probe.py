@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from mixpert_py.commands.probe import probe
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import probes
-from mixpert_py.runtime.model import known_devices
+from mixpert_py.runtime.model import device_model
 from mixpert_py.runtime.model.device_model import Kernel, load
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 from tests.mixpert_py.command import Mixpert
@@ -95,10 +95,10 @@ def test_without_a_gpu_it_is_one_line(mixpert: Mixpert) -> None:
 def test_all_of_them_make_a_model_that_is_found_again(ran: list[str]) -> None:
     result = call()
     assert ran == list(FOUND)
-    path = known_devices.path_of(NAME)
+    path = device_model.path_of(NAME)
     assert str(path) in result.output
     assert "memory\n\nfast\n" in result.output
-    model = known_devices.find(NAME)
+    model = device_model.find(NAME)
     assert model == load(path)
     assert (model.origin, model.device, model.cuda) == ("measured", NAME, "13.0")
     assert model.date == datetime.date.today()
@@ -107,7 +107,7 @@ def test_all_of_them_make_a_model_that_is_found_again(ran: list[str]) -> None:
     assert model.shared.per_block == 232448
     assert model.dram.copy == 4.2e12
     assert model.rates.int8 == 1.9e15
-    assert model.accumulation == known_devices.find("h200").accumulation  # of one capability
+    assert model.accumulation == device_model.find("h200").accumulation  # of one capability
     assert model.kernel == [Kernel("int8x6", 128, 64, 0.0, 2e-6, 1e-6)]
 
 
@@ -115,7 +115,7 @@ def test_a_file_instead(ran: list[str], tmp_path: Path) -> None:
     path = tmp_path / "model.toml"
     assert call("-o", str(path)).exit_code == 0
     assert load(path).device == NAME
-    assert not known_devices.path_of(NAME).exists()
+    assert not device_model.path_of(NAME).exists()
 
 
 def test_json_is_all_that_stands_on_stdout(ran: list[str], tmp_path: Path) -> None:

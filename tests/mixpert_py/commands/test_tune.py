@@ -13,7 +13,7 @@ import pytest
 
 from mixpert_py import plan
 from mixpert_py.commands.tune import SEARCHES
-from mixpert_py.runtime.model import known_devices
+from mixpert_py.runtime.model import device_model
 from mixpert_py.tuner.report.summary import share_text
 from mixpert_py.tuning.hold_out import highest_rate
 from tests.mixpert_py.command import IMPORTABLE, Shell
@@ -78,9 +78,9 @@ def test_a_gpu_that_is_not_here(sh: Shell, monkeypatch: pytest.MonkeyPatch) -> N
     """Times are those of its model: here one whose vendor's products are slow, small ones too."""
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(sh.folder))
-    known = known_devices.find("h200")
+    known = device_model.find("h200")
     slow = msgspec.structs.replace(known.vendor, float32=1e10, float64=1e10)
-    known_devices.keep(msgspec.structs.replace(known, vendor=slow))
+    device_model.keep(msgspec.structs.replace(known, vendor=slow))
     said = sh("tune --error 1e-4 --device h200 chain.py")
     assert said.out.startswith("Predicted for the products on NVIDIA H200: ")
     found = sh.json("report chain.mixpert.toml --json")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
-from mixpert_py.runtime.model import known_devices
+from mixpert_py.runtime.model import device_model
 from mixpert_py.tuning.clock import DeviceCost
 from mixpert_py.tuning.estimate import estimate, short_name
 
@@ -44,8 +44,8 @@ def test_predictions_are_those_of_the_devices_models(tmp_path: Path) -> None:
 
 
 def test_every_device_is_found_by_its_short_name() -> None:
-    for name in known_devices.names():
-        device = known_devices.find(name).device
-        assert known_devices.find(short_name(device).lower()).device == device
+    for name in device_model.names():
+        device = device_model.find(name).device
+        assert device_model.find(short_name(device).lower()).device == device
     assert short_name("NVIDIA A100-SXM4-80GB") == "A100"
     assert short_name("NVIDIA GeForce RTX 3090") == "RTX 3090"

@@ -8,14 +8,15 @@ import pytest
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model.device_model import (
     SHIPPED,
+    Accumulation,
     Accumulations,
     DeviceModel,
     Instruction,
+    IntegerAccumulation,
     dumps,
     load,
     loads,
 )
-from mixpert_py.runtime.model.numerics import Accumulation, IntegerAccumulation
 
 T4 = (SHIPPED / "tesla-t4.toml").read_text(encoding="utf-8")
 

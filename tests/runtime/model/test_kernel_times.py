@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.model.device_model import Kernel
+from mixpert_py.runtime.model.device_model import Kernel, find, names
 from mixpert_py.runtime.model.kernel_times import (
     HOPPER,
     PORTABLE,
@@ -18,7 +18,6 @@ from mixpert_py.runtime.model.kernel_times import (
     chip_of,
     is_grouped,
 )
-from mixpert_py.runtime.model.known_devices import find, names
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.scheme import Scheme, triangle
 from mixpert_py.runtime.schemes import get

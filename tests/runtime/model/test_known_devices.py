@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.model import known_devices
-from mixpert_py.runtime.model.known_devices import find, keep, names, path_of
+from mixpert_py.runtime.model import device_model
+from mixpert_py.runtime.model.device_model import find, keep, names, path_of
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_others_are_not_known(name: str) -> None:
     ],
 )
 def test_an_unknown_device_goes_by_the_nearest(name: str, device: str) -> None:
-    assert known_devices.model_of(name).device == device
+    assert device_model.model_of(name).device == device
 
 
 def test_words_of_several_devices() -> None:
@@ -117,7 +117,7 @@ def test_exact_names_are_not_taken_for_words_of_others() -> None:
     assert find("NVIDIA H200").device == "NVIDIA H200"
     with pytest.raises(DeviceError, match="several"):
         find("h200")
-    assert known_devices.slug("NVIDIA H200 NVL") in names()
+    assert device_model.slug("NVIDIA H200 NVL") in names()
 
 
 def test_a_user_without_a_home_has_the_shipped_models(monkeypatch: pytest.MonkeyPatch) -> None:

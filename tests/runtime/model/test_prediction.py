@@ -7,8 +7,8 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model import prediction
+from mixpert_py.runtime.model.device_model import find
 from mixpert_py.runtime.model.kernel_times import KernelTimes
-from mixpert_py.runtime.model.known_devices import find
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from tests.mixpert_py.command import ROOT

@@ -6,9 +6,10 @@ import pytest
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.gpu.device import Absent, find
-from mixpert_py.runtime.model.known_devices import find as model_of
-from mixpert_py.runtime.model.numerics import Accumulation, accumulate
+from mixpert_py.runtime.model.device_model import Accumulation
+from mixpert_py.runtime.model.device_model import find as model_of
 from mixpert_py.runtime.reference import reference
+from mixpert_py.runtime.reference.engine import accumulate
 from mixpert_py.runtime.reference.reference import multiply
 from tests.runtime.emulations import EMULATIONS, with_block
 from tests.runtime.families import Array

@@ -6,12 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.model.numerics import (
-    Accumulation,
-    Array,
-    IntegerAccumulation,
-    accumulate,
-)
+from mixpert_py.runtime.arrays import Array
+from mixpert_py.runtime.model.device_model import Accumulation, IntegerAccumulation
+from mixpert_py.runtime.reference.engine import accumulate
 
 VOLTA = Accumulation(4, 23)
 AMPERE = Accumulation(8, 24, floor=-132)
