@@ -24,11 +24,6 @@ import numpy as np
 
 def forward(x):
     return x @ x
-
-def root(x):  # of what is negative as soon as the product is inexact
-    exact = (x[:, :, None] * x).sum(1)
-    with np.errstate(invalid="ignore"):
-        return np.sqrt(1e-9 - abs(forward(x) - exact))
 """
 
 # Found here: pytester has every module forgotten that a test imports first, LibCST's among them,
@@ -130,14 +125,6 @@ MISUSED = [
      "mixpert_budget() missing 1 required positional argument: 'plan'; mixpert_budget(plan, *"),
     ("an unknown argument", '@budget("good.toml", eror=1)\ndef test_it(x): return net.forward(x)',
      "mixpert_budget() got an unexpected keyword argument 'eror'*"),
-    ("an unknown criterion", '@budget("good.toml", criterion="x", error=1)\ndef test_it(x): '
-     "return net.forward(x)", "unknown criterion 'x'; known: frobenius*"),
-    ("nothing to compare", '@budget("good.toml")\ndef test_it(x): net.forward(x)',
-     "nothing to compare: return an array*"),
-    ("no product of the plan", '@budget("good.toml")\ndef test_it(x): return x @ x',
-     "*none of its call sites ran*"),
-    ("unsteady", '@budget("good.toml")\ndef test_it(): return net.forward(np.random.rand(9,9))',
-     "result: two native calls differ*"),
     ("async", '@budget("good.toml")\nasync def test_it(x): return net.forward(x)',
      "mixpert_budget marks plain test functions, not async ones"),
     ("unittest", 'import unittest\nclass TestIt(unittest.TestCase):\n    @budget("good.toml")\n'
