@@ -26,9 +26,7 @@
 //
 // Shared memory of a launch: STAGES · 64 · (COUNT_A · TILE_M + COUNT_B · TILE_N) bytes.
 
-#include "problem.cuh"
-#include "scheme.cuh"
-#include "rounded.cuh"
+#include "gemm.cuh"
 
 #ifndef TILE_M
 #define TILE_M 128

@@ -20,9 +20,7 @@
 // added once, in the end.
 // GROUPED 1: units are powers of two, shared by 16 rows of A and by 8 columns of B.
 
-#include "problem.cuh"
-#include "scheme.cuh"
-#include "rounded.cuh"
+#include "gemm.cuh"
 
 #ifndef TILE_N
 #define TILE_N 128
