@@ -2,13 +2,14 @@
 
 import datetime
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from mixpert_py.runtime.probes.gpu import Found
+    from mixpert_py.runtime.probes.gpu import Tables
 
 
 @click.command()
@@ -32,14 +33,25 @@ def probe(output: Path | None, as_json: bool) -> None:
     found = {}
     for name, made_by in PROBES.items():
         found[name] = made_by(gpu)
-        if not as_json:
-            click.echo(f"{name}\n\n{found[name].text}\n")
+        for line in () if as_json else _lines(found[name]):
+            click.echo(line)
     if as_json:
-        click.echo(json.dumps({name: one.tables for name, one in found.items()}, indent=2))
+        click.echo(json.dumps(found, indent=2))
     click.echo(f"device model written to {_written(found, output)}", err=as_json)
 
 
-def _written(found: "dict[str, Found]", output: Path | None) -> Path:
+def _lines(tables: "Tables") -> Iterator[str]:
+    """The figures of some tables, in the units of a device model."""
+    for name, table in tables.items():
+        if isinstance(table, list):
+            yield f"{name}: {len(table)} rows"
+        elif isinstance(table, dict):
+            yield from (f"{name}.{key} = {value:.4g}" for key, value in table.items())
+        else:
+            yield f"{name} = {table}"
+
+
+def _written(found: "dict[str, Tables]", output: Path | None) -> Path:
     from mixpert_py import files
     from mixpert_py.runtime.model import device_model
     from mixpert_py.runtime.probes import measured_model

@@ -15,7 +15,7 @@ import msgspec
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model.device_model import FORMAT, DeviceModel, dumps, loads, model_of
 from mixpert_py.runtime.probes import products
-from mixpert_py.runtime.probes.gpu import Found, Gpu, aligned, quantity
+from mixpert_py.runtime.probes.gpu import Gpu, Tables
 
 SHARED_PER_BLOCK = 97  # cudaDeviceAttr, of what a kernel can ask for
 # Nanoseconds of a busy thread: until the clock has risen, and in which it is read.
@@ -31,23 +31,16 @@ DEVICE_TO_DEVICE = 3  # cudaMemcpyKind
 READ_BYTES = 1 << 32  # of DRAM, so that what the cache still holds does not show
 
 
-def resources(gpu: Gpu) -> Found:
+def resources(gpu: Gpu) -> Tables:
     """The size of the chip, its highest clock, and the versions of driver and CUDA."""
-    count, shared, clock = gpu.multiprocessors, gpu.attribute(SHARED_PER_BLOCK), highest_clock(gpu)
-    tables = {
+    return {
         "device": gpu.device.name,
         "capability": gpu.device.capability,
         "driver": driver_version(),
         "cuda": version(gpu.cupy.cuda.runtime.runtimeGetVersion()),
-        "chip": {"multiprocessors": count, "clock": clock},
-        "shared": {"per_block": shared},
+        "chip": {"multiprocessors": gpu.multiprocessors, "clock": highest_clock(gpu)},
+        "shared": {"per_block": gpu.attribute(SHARED_PER_BLOCK)},
     }
-    rows = [
-        ("multiprocessors", f"{count}"),
-        ("shared memory of a block", f"{shared} bytes"),
-        ("clock", quantity(clock, "Hz")),
-    ]
-    return Found(aligned(rows), tables)
 
 
 def highest_clock(gpu: Gpu) -> float:
@@ -76,14 +69,12 @@ def driver_version() -> str:
     return buffer.value.decode()
 
 
-def memory(gpu: Gpu) -> Found:
+def memory(gpu: Gpu) -> Tables:
     """The bandwidth of the device's memory: of reads by all threads, and of copies."""
     size = min(READ_BYTES, gpu.cupy.cuda.runtime.memGetInfo()[0] // 4)
     dram = {"bandwidth": _read(gpu, size), "copy": _copy(gpu, size)}
     gpu.cupy.get_default_memory_pool().free_all_blocks()
-    rows = [("DRAM", quantity(dram["bandwidth"], "B/s"))]
-    rows.append(("a copy in DRAM", quantity(dram["copy"], "B/s")))
-    return Found(aligned(rows), {"dram": dram})
+    return {"dram": dram}
 
 
 def _read(gpu: Gpu, size: int) -> float:
@@ -114,7 +105,7 @@ def _filled(gpu: Gpu, size: int) -> Any:
     return memory
 
 
-Probe = Callable[[Gpu], Found]
+Probe = Callable[[Gpu], Tables]
 
 PROBES: Final[Mapping[str, Probe]] = {
     "resources": resources,
@@ -124,7 +115,7 @@ PROBES: Final[Mapping[str, Probe]] = {
 }
 
 
-def measured_model(found: Iterable[Found], today: datetime.date) -> DeviceModel:
+def measured_model(found: Iterable[Tables], today: datetime.date) -> DeviceModel:
     """A measured model from what all probes found; how the device's instructions add up is taken
     from a known model of the same compute capability.
 
@@ -132,7 +123,7 @@ def measured_model(found: Iterable[Found], today: datetime.date) -> DeviceModel:
     """
     tables: dict[str, Any] = {"format": FORMAT, "date": today, "origin": "measured"}
     for one in found:
-        for key, value in one.tables.items():
+        for key, value in one.items():
             old = tables.get(key)
             tables[key] = {**old, **value} if isinstance(old, dict) else value
     known = model_of(tables.get("device", ""))

@@ -1,10 +1,10 @@
-"""The GPU that probes run on: kernels of this folder, launches, and the text of what a probe finds.
+"""The GPU that probes run on: kernels of this folder, launches and times.
 
 Times are measured with events: of calls, with a filled queue.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 from types import ModuleType
@@ -33,6 +33,7 @@ extern "C" __global__ void spin(unsigned long long nanoseconds) {
 """
 
 Call = Callable[[], Any]
+Tables = Mapping[str, Any]  # a part of the device model, which a probe finds
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,44 +94,6 @@ class Gpu:
             stop.synchronize()
             times.append(self.cupy.cuda.get_elapsed_time(start, stop) / 1e3)
         return min(times)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The results of a probe. text: for a person. tables: its part of the device model."""
-
-    text: str
-    tables: Mapping[str, Any]
-
-
-PREFIXES = (
-    (1e15, "P"),
-    (1e12, "T"),
-    (1e9, "G"),
-    (1e6, "M"),
-    (1e3, "k"),
-    (1.0, ""),
-    (1e-3, "m"),
-    (1e-6, "µ"),
-    (1e-9, "n"),
-)
-
-
-def quantity(value: float, unit: str) -> str:
-    """A number with three digits, and the unit with its prefix: 4.82 TB/s."""
-    scale, prefix = next((pair for pair in PREFIXES if value >= pair[0]), PREFIXES[-1])
-    return f"{value / scale:.3g} {prefix}{unit}"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns one below the other, the first to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *others in rows:
-        cells = [first.ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

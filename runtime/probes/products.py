@@ -33,12 +33,10 @@ from mixpert_py.runtime.packing import by_columns, by_rows, pack
 from mixpert_py.runtime.probes.gpu import (
     Clock,
     EventClock,
-    Found,
     Gpu,
     Sample,
-    aligned,
+    Tables,
     in_turn,
-    quantity,
 )
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Request
@@ -58,7 +56,7 @@ MOVED = 4096  # edge of the NumPy arrays that are moved
 HOSTS = 2048  # edge of those that the host multiplies
 
 
-def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Found:
+def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Tables:
     """Tables `kernel`, `packing`, `vendor` and `rates`.
 
     schemes: names, all that the kernels make where there are none. Kernels are compiled first, by
@@ -74,13 +72,12 @@ def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Found:
         kernels += some
         packing.append(beside)
     vendor = _vendor(gpu.cupy, clock)
-    tables = {
+    return {
         "kernel": [to_builtins(row) for row in kernels],
         "packing": [to_builtins(row) for row in packing],
         "vendor": to_builtins(vendor),
         "rates": rates(kernels, gpu.multiprocessors) | to_builtins(vendor),
     }
-    return Found(_text(kernels, packing, vendor), tables)
 
 
 def _has_tiles(entry: Scheme | Alternative) -> bool:
@@ -103,17 +100,6 @@ def _rate(row: Kernel) -> tuple[str, float]:
     assert isinstance(scheme, Scheme)
     element = scheme.element.name
     return element, 2 * row.m * row.n * STEP // ELEMENTS[element].size * scheme.products / row.step
-
-
-def _text(kernels: list[Kernel], packing: list[Packing], vendor: Vendor) -> str:
-    rows = [("scheme", "tile", "steps, TOP/s", "packing, TB/s")]
-    packing_rates = {row.scheme: row.rate for row in packing}
-    for row in kernels:
-        speed, packed = _rate(row)[1] / 1e12, packing_rates[row.scheme] / 1e12
-        rows.append((row.scheme, f"{row.m} × {row.n}", f"{speed:.3f}", f"{packed:.2f}"))
-    table = aligned(rows)
-    large = quantity(vendor.float32 or 0.0, "op/s"), quantity(vendor.float64 or 0.0, "op/s")
-    return f"Of one multiprocessor\n{table}\nThe vendor's float32 {large[0]}, float64 {large[1]}"
 
 
 def line(x: tuple[float, float], y: tuple[float, float]) -> tuple[float, float]:
@@ -228,15 +214,10 @@ def _compile_one(name: str) -> None:
     cupy.cuda.Device().synchronize()
 
 
-def transfer(gpu: Gpu) -> Found:
+def transfer(gpu: Gpu) -> Tables:
     """Tables `transfer` and `host`."""
-    moved, host = staged(), host_rate()
-    rows = [
-        ("NumPy arrays, there and back", quantity(moved, "B/s")),
-        ("NumPy's float32 product", quantity(host, "op/s")),
-    ]
-    on_host = {"float32": host, "cores": processor.cores()}
-    return Found(aligned(rows), {"transfer": {"staged": moved}, "host": on_host})
+    host = {"float32": host_rate(), "cores": processor.cores()}
+    return {"transfer": {"staged": staged()}, "host": host}
 
 
 def staged() -> float:

@@ -15,7 +15,7 @@ def gpu() -> Gpu:
 
 
 def test_resources(gpu: Gpu) -> None:
-    tables = resources(gpu).tables
+    tables = resources(gpu)
     assert tables["device"] == gpu.device.name
     assert tables["chip"]["multiprocessors"] > 1
     assert 5e8 < tables["chip"]["clock"] < 4e9
@@ -24,12 +24,12 @@ def test_resources(gpu: Gpu) -> None:
 
 
 def test_memory(gpu: Gpu) -> None:
-    tables = memory(gpu).tables
+    tables = memory(gpu)
     assert 1e9 < tables["dram"]["bandwidth"] < 1e14
     assert 1e9 < tables["dram"]["copy"] < 1e14
 
 
 def test_transfer(gpu: Gpu) -> None:
-    tables = transfer(gpu).tables
+    tables = transfer(gpu)
     assert 1e8 < tables["transfer"]["staged"] < 1e12
     assert tables["host"]["float32"] > 1e9

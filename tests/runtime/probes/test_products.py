@@ -39,7 +39,7 @@ def test_rates_are_those_of_the_quickest_kernels() -> None:
 
 @pytest.mark.gpu
 def test_measuring_one_scheme() -> None:
-    tables = products(Gpu.current(), ["int8x6"]).tables
+    tables = products(Gpu.current(), ["int8x6"])
     assert tables["rates"].keys() == {"int8", "float32", "float64"}
     assert {(k["scheme"], k["m"]) for k in tables["kernel"]} == {("int8x6", 128)}
     assert all(1e-8 < k["step"] < 1e-5 for k in tables["kernel"])
