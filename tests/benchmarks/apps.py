@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from time import perf_counter, sleep
+from time import sleep
 from typing import Any
 
 import click
@@ -19,7 +19,6 @@ import numpy as np
 
 from mixpert_py import config
 from mixpert_py.cli import main
-from mixpert_py.errors import PlanError
 from mixpert_py.execution import process as child
 from tests.benchmarks import machine
 from tests.benchmarks.app_list import APPS, App, Size
@@ -199,23 +198,12 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, name="end with parent", daemon=True).start()
 
 
-def merged(before: Sequence[Record], after: Sequence[Record]) -> list[Record]:
-    """Records by name, in the order of APPS: the newer one of two, unless it alone failed."""
-    found = {record["name"]: record for record in before}
-    for record in after:
-        previous = found.get(record["name"])
-        if previous is None or "failed" in previous or "failed" not in record:
-            found[record["name"]] = record
-    return [found[name] for name in APPS if name in found]
-
-
 @click.command()
 @click.option("--size", type=click.Choice(["small", "paper"]), default="paper", show_default=True)
 @click.option("--budget", type=float, help="Of tuned plans. Default: 1e-4; with --host 1e-5.")
-@click.option("--only", multiple=True, metavar="NAME")
+@click.option("--only", multiple=True, type=click.Choice([*APPS]))
 @click.option("--host", is_flag=True, help="Instead: NumPy programs, which take the GPU unasked.")
 @click.option("--backend", type=click.Choice(["cuda", "reference"]), default="cuda")
-@click.option("--seconds", default=900.0, show_default=True, help="No program begins after these.")
 @machine.save_option
 def command(
     size: str,
@@ -223,38 +211,30 @@ def command(
     only: tuple[str, ...],
     host: bool,
     backend: str,
-    seconds: float,
     save: bool,
 ) -> int:
     """Whole programs: native, in TF32, as the default, and tuned; exit code 1 if one failed."""
-    unknown = [name for name in only if name not in APPS]
-    if unknown:
-        raise PlanError(f"unknown application {unknown[0]!r}; known: {', '.join(APPS)}")
     if save and (size, backend) != ("paper", "cuda"):
         raise click.UsageError("--save keeps results of a GPU at the papers' sizes")
-    end, kind = perf_counter() + seconds, "host" if host else "apps"
+    kind, limit = ("host", HOST_LIMIT) if host else ("apps", LIMIT)
     facts = machine.facts_of_gpu() if backend == "cuda" else machine.machine()
-    result: Record = {"machine": facts, "apps": [], "host": []}
-    before = machine.load(NAME) if save else None
     options = {"size": size, "host": host, "backend": None if backend == "cuda" else backend}
     options["budget"] = (1e-5 if host else 1e-4) if budget is None else budget
-    names = [
-        name for name, app in APPS.items() if (not only or name in only) and (app.host or not host)
-    ]
-    for name in names:
-        limit = min(HOST_LIMIT if host else LIMIT, end - perf_counter())
-        if limit <= 0:
-            click.echo(f"{name}: not measured, the time given was over", err=True)
+    result = (machine.load(NAME) if save else None) or {"apps": [], "host": []}
+    rows = {record["name"]: record for record in result[kind]}
+    failed = False
+    for name, app in APPS.items():
+        if (only and name not in only) or (host and not app.host):
             continue
         record = apart(name, options, limit)
         traceback = record.pop("traceback", "")
         click.echo(f"{name}: {record.get('failed', 'measured')}\n{traceback}", err=True)
-        result[kind].append({**record, "date": facts["date"]})
-        if save:
-            kept = {k: merged(before[k] if before else (), result[k]) for k in ("apps", "host")}
-            machine.save(NAME, {**result, **kept})
-    click.echo(markdown(result))
-    return int(any("failed" in record for record in result[kind]) or len(result[kind]) < len(names))
+        failed |= "failed" in record
+        if "failed" not in record or name not in rows:  # a failure takes no result's place
+            rows[name] = {**record, "date": facts["date"]}
+        result |= {"machine": facts, kind: [rows[one] for one in APPS if one in rows]}
+        machine.finish(NAME, result, save, markdown)
+    return int(failed)
 
 
 def measure_here(options: str, output: str) -> None:

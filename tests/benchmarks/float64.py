@@ -1,6 +1,5 @@
 """Schemes of float64 beside cuBLAS FP64 on a GPU."""
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 from typing import Any
@@ -24,18 +23,16 @@ ROUNDS = 7
 Record = dict[str, Any]
 
 
-def measure(
-    cupy: Any, sizes: Sequence[int], schemes: Sequence[str], say: Callable[[str], None]
-) -> list[Record]:
+def measure(cupy: Any) -> list[Record]:
     """A row for each size and contender: seconds, TFLOP/s, over cuBLAS FP64's, and the error."""
     clock, rows = EventClock(cupy), []
-    for n in sizes:
+    for n in SIZES:
         rng = cupy.random.default_rng(n)
         a, b = rng.standard_normal((n, n)), rng.standard_normal((n, n))
         wanted = exact(cupy, a, b)
         calls = {NATIVE: contenders.of_vendor(contenders.MODES[NATIVE]).prepare(a, b).whole}
         calls |= {
-            name: partial(mixpert_py.matmul, a, b, scheme=name, backend="cuda") for name in schemes
+            name: partial(mixpert_py.matmul, a, b, scheme=name, backend="cuda") for name in SCHEMES
         }
         errors = {name: relative(cupy, call(), *wanted) for name, call in calls.items()}
         samples = in_turn(clock, calls, ROUNDS if n < 16384 else 3)
@@ -46,7 +43,7 @@ def measure(
             row: Record = {"n": n, "name": name, "seconds": seconds, "tflops": rate}
             row |= {"over_native": ratio, "error": errors[name]}
             rows.append(row)
-            say(
+            click.echo(
                 f"{n:6} {name:12} {1e3 * seconds['median']:9.3f} ms {rate:6.1f} TFLOP/s "
                 f"{ratio:5.2f}× error {errors[name]:.1e}"
             )
@@ -92,13 +89,11 @@ def _cell(row: Record) -> str:
 
 
 @click.command()
-@click.option("--size", "sizes", multiple=True, type=int, default=SIZES, show_default=True)
-@click.option("--scheme", "schemes", multiple=True, default=SCHEMES, show_default=True)
 @machine.save_option
-def command(sizes: Sequence[int], schemes: Sequence[str], save: bool) -> None:
+def command(save: bool) -> None:
     """Schemes of float64 beside cuBLAS FP64."""
     facts, cupy = machine.facts_of_gpu(), machine.gpu()
-    result = {"machine": facts, "rows": measure(cupy, sizes, schemes, click.echo)}
+    result = {"machine": facts, "rows": measure(cupy)}
     machine.finish("float64", result, save, markdown)
 
 

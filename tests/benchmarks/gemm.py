@@ -18,7 +18,6 @@ import numpy as np
 
 import mixpert_py
 from mixpert_py.cli import main
-from mixpert_py.errors import PlanError
 from mixpert_py.runtime.probes.gpu import Clock, EventClock
 from mixpert_py.runtime.probes.gpu import in_turn as events_in_turn
 from tests.benchmarks import contenders, machine
@@ -48,7 +47,7 @@ DRAWS = 3
 ERROR_SIZE = 2048
 KNOWN: Mapping[str, Family] = {**FAMILIES, **EVERYDAY}
 LOOP_SIZES = (64, 128, 256, 512, 768, 1024, 1536, 2048, 4096, 8192)
-LOOP_ROUNDS = 15
+GPU_ROUNDS, LOOP_ROUNDS = 20, 15
 MULTIPLICATIONS = 1e11  # of a loop, within the limits of its number of steps
 MIN_STEPS, MAX_STEPS = 8, 2000
 SITE = "bench:<module>/matmul~0000#0"
@@ -391,30 +390,18 @@ def _over(value: float | str | None) -> str:
 
 
 @click.command()
-@click.option("--size", "sizes", type=int, multiple=True, default=SIZES, show_default=True)
-@click.option("--family", "families", multiple=True, metavar="NAME", help="Of operands.")
-@click.option("--rounds", default=20, show_default=True, type=click.IntRange(2))
 @click.option("--only", multiple=True, metavar="WORD", help="Sections that begin so.")
 @click.option("--save", is_flag=True, help="Write each section into the result as it comes.")
-def command(
-    sizes: tuple[int, ...],
-    families: tuple[str, ...],
-    rounds: int,
-    only: tuple[str, ...],
-    save: bool,
-) -> int:
+def command(only: tuple[str, ...], save: bool) -> int:
     """Schemes against every mode of cuBLAS on this GPU: time, error, grade."""
-    unknown = [name for name in families if name not in KNOWN]
-    if unknown:
-        raise PlanError(f"unknown family {unknown[0]!r}; known: {', '.join(KNOWN)}")
-    bench, missing = standard(machine.gpu(), rounds)
+    bench, missing = standard(machine.gpu(), GPU_ROUNDS)
     facts = {**machine.facts_of_gpu(), "not offered": missing}
     result: Record = {"machine": facts, "sections": {}}
     before = machine.load("gemm") if save and only else None
     if before is not None and before["machine"]["device"] == facts["device"]:
         result["sections"] = before["sections"]
     failed = False
-    for name, measure in sections(bench, sizes, families or tuple(KNOWN)).items():
+    for name, measure in sections(bench, SIZES, KNOWN).items():
         if only and not name.startswith(only):
             continue
         try:

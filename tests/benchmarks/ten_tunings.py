@@ -8,9 +8,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import Queue
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -93,25 +91,15 @@ def _one_of_each_core(processors: Sequence[int]) -> list[int]:
     return list(found.values())
 
 
-def measure(scripts: Sequence[Path], tries: int, at_a_time: int, budget: str) -> list[Record]:
-    """All tunings, the tries of each script spread over the time that all of them take."""
-    usable = _one_of_each_core(sorted(os.sched_getaffinity(0)))
-    free: Queue[list[int]] = Queue()
-    for first in range(0, min(2 * at_a_time, len(usable)), 2):
-        free.put(usable[first : first + 2])
-
-    def one(script: Path) -> Record:
+def measure(scripts: Sequence[Path], tries: int, budget: str) -> list[Record]:
+    """All tunings on two cores, the tries of each script spread over the time that all take."""
+    cores = _one_of_each_core(sorted(os.sched_getaffinity(0)))[:2]
+    found = []
+    for script in [script for _ in range(tries) for script in scripts]:
         words, own = SCRIPTS.get(str(script), ([], budget))
-        cores = free.get()
-        try:
-            found = {"script": script.stem, **tuned(ROOT / script, words, own, cores)}
-        finally:
-            free.put(cores)
-        click.echo(json.dumps(found), err=True)
-        return found
-
-    with ThreadPoolExecutor(at_a_time) as pool:
-        return list(pool.map(one, [script for _ in range(tries) for script in scripts]))
+        found.append({"script": script.stem, **tuned(ROOT / script, words, own, cores)})
+        click.echo(json.dumps(found[-1]), err=True)
+    return found
 
 
 def markdown(result: Record) -> str:
@@ -151,18 +139,15 @@ def first_sentence(result: Record) -> str:
 
 @click.command()
 @click.option("--tries", type=click.IntRange(1), default=10, show_default=True)
-@click.option("--at-a-time", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--error", "budget", default="1e-5", show_default=True, help="For SCRIPTS.")
 @click.option("--first", is_flag=True, help="The README's first example, at its full size.")
 @machine.save_option
 @click.argument("scripts", nargs=-1, type=click.Path(exists=True, path_type=Path))
-def command(
-    scripts: tuple[Path, ...], tries: int, at_a_time: int, budget: str, first: bool, save: bool
-) -> None:
-    """Estimate and tune SCRIPTS, or five programs, again and again, on two cores of their own."""
+def command(scripts: tuple[Path, ...], tries: int, budget: str, first: bool, save: bool) -> None:
+    """Estimate and tune SCRIPTS, or five programs, again and again, on two cores."""
     named = [FIRST] if first else [Path(os.path.relpath(path, ROOT)) for path in scripts]
     wanted = named or [Path(name) for name in SCRIPTS]
-    tunings = measure(wanted, tries, at_a_time, budget)
+    tunings = measure(wanted, tries, budget)
     result = {"machine": machine.machine(), "tunings": tunings}
     if first:
         machine.finish("first-example", result, save, first_sentence)

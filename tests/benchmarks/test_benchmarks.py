@@ -4,7 +4,6 @@ import ast
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from mixpert_py.runtime import exact_integers, worth
 from tests.benchmarks import (
@@ -109,18 +108,6 @@ def test_every_application_is_a_sample() -> None:
         assert (apps.SAMPLES / f"{app.sample}.py").is_file()
         assert app.arguments("small")
         assert app.arguments("paper")
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (apps.command, ["--only", "chess"]),
-        (gemm.command, ["--family", "odd"]),
-    ],
-)
-def test_unknown_names_are_refused(command: Any, words: list[str]) -> None:
-    done = CliRunner().invoke(command, words)
-    assert words[1] in str(done.exception)
 
 
 def test_every_total_of_the_size_is_stated() -> None:
