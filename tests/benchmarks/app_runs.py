@@ -141,44 +141,30 @@ def _wide(value: Any) -> Any:
     return value if dtype is None else value.astype(dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds between two events on the device, and on the host until it saw the second event."""
-
-    device: float
-    wall: float
+# Times one call in seconds, and raises what the call raises.
+Timer = Callable[[Callable[[], Any]], tuple[Any, float]]
 
 
-# Times one call, and raises what the call raises.
-Timer = Callable[[Callable[[], Any]], tuple[Any, Times]]
+def on_device(cupy: ModuleType) -> Timer:
+    """Times calls between two events of CuPy's current stream; a call may wait for the device."""
 
-
-class DeviceTimer:
-    """Times calls on CuPy's current device and stream; a call may wait for the device."""
-
-    def __init__(self, cupy: ModuleType) -> None:
-        self._event = cupy.cuda.Event
-        self._elapsed = cupy.cuda.get_elapsed_time
-        self._stream = cupy.cuda.get_current_stream()
-
-    def __call__(self, call: Callable[[], Any], /) -> tuple[Any, Times]:
-        start, stop = self._event(), self._event()
-        self._stream.synchronize()
-        begin = perf_counter()
+    def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+        cupy.cuda.get_current_stream().synchronize()
         start.record()
         value = call()
         stop.record()
-        self._stream.synchronize()
-        wall = perf_counter() - begin
-        return value, Times(self._elapsed(start, stop) / 1e3, wall)
+        stop.synchronize()
+        return value, cupy.cuda.get_elapsed_time(start, stop) / 1e3
+
+    return timed
 
 
-def on_host(call: Callable[[], Any], /) -> tuple[Any, Times]:
+def on_host(call: Callable[[], Any]) -> tuple[Any, float]:
     """Time a call on NumPy arrays, for which the host's clock is the only one."""
     begin = perf_counter()
     value = call()
-    wall = perf_counter() - begin
-    return value, Times(wall, wall)
+    return value, perf_counter() - begin
 
 
 BAND = 1 << 26  # bytes
@@ -203,12 +189,12 @@ class Runs:
             values = wide.work()
         return cls(app, problem, timer, values[: app.judged])
 
-    def once(self, context: Context) -> tuple[Values, Times]:
+    def once(self, context: Context) -> tuple[Values, float]:
         """One run of the work. Raises what it raises."""
         with use(context):
             return self.timer(self.problem.work)
 
-    def traced(self, context: Context) -> tuple[Values, Times, dict[str, SiteResult]]:
+    def traced(self, context: Context) -> tuple[Values, float, dict[str, SiteResult]]:
         """One run and the records of its products; `context` has a trace, which makes it slower."""
         values, times = self.once(context)
         assert context.trace is not None
@@ -250,13 +236,11 @@ class PlanMeasurer:
     backend: str | None
     warm: set[tuple[str, str]]
     end: float = math.inf
-    count: int = 0
 
     def __call__(self, plan: Mapping[str, str], /) -> Measurement:
         """Measure one plan, after a run that loads its kernels; a failure is a measurement, too."""
         if perf_counter() > self.end:
             return Measurement(0.0, math.nan, {}, "the time for tuning was over")
-        self.count += 1
         try:
             if not self.warm.issuperset(plan.items()):
                 self.runs.once(under_plan(plan, self.backend))
@@ -266,14 +250,14 @@ class PlanMeasurer:
             return Measurement(0.0, math.nan, {}, f"{type(error).__name__}: {error}")
 
     def _measured(self, plan: Mapping[str, str]) -> Measurement:
-        values, times, sites = self.runs.traced(under_plan(plan, self.backend, Trace()))
+        values, seconds, sites = self.runs.traced(under_plan(plan, self.backend, Trace()))
         not_taken = {
             site: ", ".join(sites[site].reasons)
             for site, scheme in plan.items()
             if site in sites and scheme not in sites[site].schemes
         }
         return Measurement(
-            times.wall,
+            seconds,
             self.runs.error(values),
             {site: found.seconds for site, found in sites.items()},
             not_taken=not_taken,
@@ -283,8 +267,8 @@ class PlanMeasurer:
 
 def tuned_plan(
     runs: Runs, budget: float, backend: str | None, native: Measurement | None = None
-) -> tuple[Outcome, int]:
-    """The plan within a budget, and how many plans were tried.
+) -> Outcome:
+    """The plan within a budget.
 
     native: the native run of a program that is slow natively, and not run so again: its operands
     are then looked at in a run of the most accurate slices. None: native runs are made.
@@ -298,7 +282,6 @@ def tuned_plan(
     else:
         unlowered = [native]
         found = _profile(runs, backend, MOST_ACCURATE)
-    before = trials.count
     clock = Clock(unlowered, found, int8_products if emulates(backend) else None)
     # Not before: profiles are long where kernels compile.
     trials.end = perf_counter() + MOST_SECONDS + unlowered[0].seconds
@@ -320,8 +303,7 @@ def tuned_plan(
     fed = {(before, site) for site, trace in found.items() for before in trace.fed_by}
     edges = frozenset(sample.edges | fed)
     problem = TunedProblem(tuple(operators), edges, Ladder(ladder(LADDER)), budget, clock.noise)
-    outcome = tune(measure, problem, search=predictive)
-    return outcome, trials.count - before
+    return tune(measure, problem, search=predictive)
 
 
 def _profile(runs: Runs, backend: str | None, scheme: str = "native") -> dict[str, SiteResult]:
@@ -372,7 +354,7 @@ def measure(
     }
     failed = None
     try:
-        outcome, record["trials"] = tuned_plan(runs, app.budget or budget, platform.backend)
+        outcome = tuned_plan(runs, app.budget or budget, platform.backend)
         ways[TUNED] = under_plan(outcome.plan, platform.backend), nullcontext
     except Exception as error:
         failed = {"name": TUNED, **failure(error)}
@@ -403,7 +385,7 @@ def _in_turn(runs: Runs, ways: Mapping[str, tuple[Context, Around]]) -> list[Rec
                 with around():
                     values, taken = runs.once(context)
                 if turn:
-                    times[name].append(taken.device)
+                    times[name].append(taken)
                 else:
                     records[name]["error"] = runs.error(values)
                 del values
@@ -428,14 +410,14 @@ def measure_host(
     traced = replace(NATIVE, trace=Trace())
     values, native, sites = Runs(app, problem, platform.timer, ()).traced(traced)
     runs = Runs(app, problem, platform.timer, values[: app.judged])
-    record["native"] = native.wall
+    record["native"] = native
     spent = {site: found.seconds for site, found in sites.items()}
-    before = Measurement(native.wall, 0.0, spent)
-    outcome, record["trials"] = tuned_plan(runs, budget, platform.backend, before)
+    before = Measurement(native, 0.0, spent)
+    outcome = tuned_plan(runs, budget, platform.backend, before)
     context = under_plan(outcome.plan, platform.backend)
     walls: list[float] = []
     while len(walls) < HOST_ROUNDS and sum(walls) < LONG:
-        walls.append(runs.once(context)[1].wall)
+        walls.append(runs.once(context)[1])
     values, _, sites = runs.traced(replace(context, trace=Trace()))
     record |= {"rewritten": median(walls), "error": runs.error(values), "plan": dict(outcome.plan)}
     record["speedup"] = record["native"] / record["rewritten"]

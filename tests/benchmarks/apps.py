@@ -27,11 +27,11 @@ from tests.benchmarks.app_runs import (
     FP32,
     TF32,
     TUNED,
-    DeviceTimer,
     Platform,
     failure,
     measure,
     measure_host,
+    on_device,
     on_host,
 )
 
@@ -165,7 +165,7 @@ def made(app: App, *, size: Size, budget: float, backend: str | None, host: bool
             return measure_host(app, app.host_arguments(size), SAMPLES, budget, platform)
         if backend is None:
             cupy = machine.gpu()
-            platform = Platform(cupy, DeviceTimer(cupy), None)
+            platform = Platform(cupy, on_device(cupy), None)
         else:
             platform = Platform(np, on_host, backend)
         return measure(app, app.arguments(size), SAMPLES, budget, platform)
