@@ -24,26 +24,24 @@ from tests.benchmarks.timing import in_turn, repeated, summary
 SITE = "bench:<module>/matmul~0000#0"
 SCHEMES = ("faithful", "int8x6")
 EMULATED = (512, 1024, 2048, 4096)
+CALLS = 20_000
 ENQUEUED = 20  # calls in a row that the host need not wait for
 
 Pair = tuple[Callable[[], Any], Callable[[], Any]]
 
 
-def measure(rounds: int = 41, calls: int = 20_000) -> dict[str, Any]:
-    """Native calls and ours. calls: of the quickest, in one round; others make as many as last as
+def measure() -> dict[str, Any]:
+    """Native calls and ours: in one round CALLS of the quickest; of others, as many as last as
     long.
     """
-    here = device.find()
-    if isinstance(here, device.Absent):
-        return {"unit": "µs per call", "passing": _passing(_host_pairs(), rounds, calls)}
+    if isinstance(device.find(), device.Absent):
+        return {"unit": "µs per call", "passing": _passing(_host_pairs(), 41, CALLS)}
     import cupy
 
-    rounds = min(rounds, 9)
+    pairs, rounds, wait = _device_pairs(cupy), 9, cupy.cuda.runtime.deviceSynchronize
     return {
         "unit": "µs per call",
-        "passing": _passing(
-            _device_pairs(cupy), rounds, calls // 20, cupy.cuda.runtime.deviceSynchronize
-        ),
+        "passing": _passing(pairs, rounds, CALLS // 20, wait),
         "emulated": [_emulated(cupy, n, rounds) for n in EMULATED],
         "idle": [_emulated(cupy, n, ENQUEUED * rounds, in_a_row=1) for n in EMULATED],
     }

@@ -411,21 +411,10 @@ def command(only: tuple[str, ...], save: bool) -> int:
             click.echo(f"{name}: {error_line(error)}", err=True)
             continue
         for row in result["sections"][name]:
-            click.echo(f"{name}: {_said(row)}")
+            click.echo(f"{name}: {machine.rounded(row)}")
         if save:
             machine.save("gemm", result)
     return int(failed)
-
-
-def _said(row: Record) -> str:
-    """A row as a line for the terminal."""
-    if "failed" in row:
-        return f"{row['name']} {row['failed']}"
-    if "tflops" in row:
-        return f"{row['name']} {1e3 * row['seconds']['median']:.3f} ms, {_cell(row)}"
-    if "frobenius" in row:
-        return f"{row['name']} {row['frobenius']} {row.get('grade', '')}"
-    return f"{row['n']} {row['ratio']:.2f}×"
 
 
 if __name__ == "__main__":

@@ -110,12 +110,24 @@ def test_generators_that_end_out_of_turn_leave_nothing_behind() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_a_generator_may_end_in_another_thread() -> None:
-    held = [generator("int8x6")]
-    thread = threading.Thread(target=lambda: (next(held[0]), held))
+    held, seen = [generator("int8x6")], []
+    began, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        next(held[0])
+        began.set()
+        assert ended.wait(10)
+        with use(current()):
+            pass
+        seen.append(current().scheme)
+
+    thread = threading.Thread(target=work)
     thread.start()
-    thread.join()
+    assert began.wait(10)
     held.clear()
-    assert current().scheme is None
+    ended.set()
+    thread.join()
+    assert (seen, current().scheme) == ([None], None)
 
 
 def test_a_choice_does_not_outlive_its_plan() -> None:
