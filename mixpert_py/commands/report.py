@@ -35,15 +35,13 @@ def report(folder: str | None, as_json: bool, plan: str) -> None:
         return
     if record.schemes != schemes:
         record.notes.append("The plan file has changed since: this is what the tuning found.")
-    if folder is None:
-        from mixpert_py.commands import tables
+    from mixpert_py.commands import tables
 
+    if folder is None:
         tables.print_report(record)
         return
-    from mixpert_py.tuner.report.page import page
-
     target = Path(folder, "index.html")
-    content = page(record)
+    content = tables.report_page(record)
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         files.replace(target, content.encode())

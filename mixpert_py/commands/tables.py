@@ -1,5 +1,6 @@
 """Output of the commands for people: tables on stdout, progress on stderr."""
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from mixpert_py.errors import counted
+from mixpert_py.errors import counted, visible
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
@@ -48,6 +49,21 @@ OPERANDS = {
 }
 
 NARROWEST = 20  # characters
+PAGE_WIDTH = 120
+PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="color-scheme" content="light dark">
+<title>A tuning</title>
+</head>
+<body>
+<pre>{code}</pre>
+</body>
+</html>
+"""
 # Of the tables of `mixpert estimate`.
 PLACE, HERE = 14, 20  # characters that columns of places, and of gains or reasons, keep
 MOST_PRODUCTS = 4  # products; of more, those that take least are summed up
@@ -71,8 +87,10 @@ class _Console(Console):
     Where the environment says COLUMNS=0, or another width that no terminal has, it has 80.
     """
 
-    def __init__(self, stderr: bool = False, file: TextIO | None = None) -> None:
-        super().__init__(stderr=stderr, file=file)
+    def __init__(
+        self, stderr: bool = False, file: TextIO | None = None, *, record: bool = False
+    ) -> None:
+        super().__init__(stderr=stderr, file=file, record=record)
         if self.width < NARROWEST:
             self.width = 80
 
@@ -114,9 +132,11 @@ def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[s
         yield on_run
 
 
-def print_tuned(record: Record, runs: str = "fresh processes") -> None:
+def print_tuned(
+    record: Record, runs: str = "fresh processes", console: Console | None = None
+) -> None:
     """Print the result of a tuning: headline, operators, verification. runs: of the latter."""
-    console = _Console()
+    console = console or _Console()
     console.print(summary(record, console.width))
     console.print()
     if said := verified(record, runs):
@@ -130,10 +150,23 @@ def print_tuned(record: Record, runs: str = "fresh processes") -> None:
 
 def print_report(record: Record) -> None:
     """Print the summary of `mixpert report`: the result of a tuning, and every plan that ran."""
-    console = _Console()
-    print_tuned(record)
+    _print_report(record, _Console())
+
+
+def _print_report(record: Record, console: Console) -> None:
+    print_tuned(record, console=console)
     console.print()
     console.print(trials(record, console.width))
+
+
+def report_page(record: Record) -> str:
+    """What `print_report` prints as one HTML page. It loads nothing, and its content security
+    policy forbids browsers to.
+    """
+    console = _Console(file=io.StringIO(), record=True)
+    console.width = PAGE_WIDTH
+    _print_report(record, console)
+    return visible(console.export_html(code_format=PAGE, inline_styles=True))
 
 
 def print_budgets(records: Sequence[Record]) -> None:

@@ -1,7 +1,7 @@
 """The papers beside what was measured, as one page: HTML with styles and pictures inside."""
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -44,7 +44,7 @@ OPEN_ROWS = 12  # tables that are longer, beside a picture, are folded
 
 def page(papers: Sequence[Paper], record: Record) -> str:
     """The whole page of a result. It loads nothing, and its policy forbids browsers to."""
-    css = files("mixpert_py.tuner.report").joinpath("page.css").read_text(encoding="utf-8")
+    css = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     text = template("page.html.jinja").render(
         papers=papers,
         exhibits=record["exhibits"],

@@ -1,12 +1,11 @@
-"""The words and numbers of a tuning that its printed summary and its page share.
+"""The words and numbers of a tuning that its reports share.
 
 All times of a report are in one unit.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import inf, isclose, isfinite
-from statistics import median
+from math import isclose, isfinite
 
 from mixpert_py.errors import counted
 from mixpert_py.tuner.ratio import Pace
@@ -25,7 +24,6 @@ START_UP = "Not counted: `mixpert run` starts about 0.1 s later than Python."
 # Bits of exponent spread from which words point it out: most entries of a row then keep some 30 of
 # their 53 bits under crt14, and 4 of 24 under int8x6.
 SPREAD_SHOWN_FROM = 20.0
-COLORS = 6  # of levels below native, most accurate first; the style sheet has them
 
 # The meaning of a reason: for a trial, or for the level below the one that an operator has.
 MEANING: Mapping[str, str] = {
@@ -140,24 +138,6 @@ def callers_text(lines: Mapping[str, int]) -> str:
     """The program's lines that came to a library's product, those with most calls first."""
     several = len(lines) > 1
     return ", ".join(f"{line} ({n})" if several else line for line, n in lines.items())
-
-
-def levels(record: Record) -> dict[str, int]:
-    """Level → its colour: 0 for native, then 1 to COLORS from most to least accurate.
-
-    A level's accuracy is the median of its local errors over the operators.
-    """
-    used = {level for trial in record.trials for level in trial.plan.values()}
-    used |= set(record.plan.values())
-    used.discard("native")
-
-    def error(level: str) -> float:
-        known = [entry.local_errors.get(level) for entry in record.operators]
-        return median([e for e in known if e is not None] or [inf])
-
-    ordered = sorted(used, key=lambda level: (error(level), level))
-    step = (COLORS - 1) / max(len(ordered) - 1, 1)
-    return {"native": 0} | {level: 1 + round(at * step) for at, level in enumerate(ordered)}
 
 
 def chosen(record: Record) -> TrialEntry | None:
@@ -303,26 +283,6 @@ def brief(problem: str) -> str:
     """A problem on one line: the last, which says most of a traceback."""
     lines = [line for line in problem.splitlines() if line.strip()]
     return lines[-1].strip() if lines else ""
-
-
-def tuning_facts(record: Record) -> list[tuple[str, str]]:
-    """Names and values of the known facts about how the tuning was made."""
-    origin = record.provenance
-    versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items())
-    threads = f"{origin.blas_threads} BLAS threads" if origin.blas_threads else ""
-    machine = ", ".join(part for part in (origin.device, origin.backend, threads) if part)
-    worst = record.verification.worst if record.verification and reached(record) else ""
-    facts = [
-        ("Machine", machine),
-        ("Date", origin.date),
-        ("Versions", versions),
-        ("Command", origin.command),
-        ("Plan file", record.plan_file),
-        ("Error measure", record.criterion or ""),
-        *(("Value", value_line(entry)) for entry in record.values if not record.criterion),
-        ("Value with the largest error", worst),
-    ]
-    return [(name, value) for name, value in facts if value]
 
 
 def rate_text(inputs: int, rate: float) -> str:

@@ -1,6 +1,5 @@
 """Records of searches that took no time."""
 
-from math import inf
 from typing import Any
 
 from mixpert_py.tuner.report.record import Record, record
@@ -34,13 +33,3 @@ def many(count: int) -> Record:
         {site: {"int8x6": 1e-8, "int8x3": 1e-7} for site in sites},
     )
     return record(tune(program, program.operators(), [], LADDER, 1e-4, noise=0.0))
-
-
-def not_finite() -> Record:
-    """A plan whose error is infinite, and a start of unknown time."""
-    program = TableProgram(
-        {A: {"native": inf, "int8x6": 2.0, "int8x3": 1.0}},
-        {A: {"int8x6": 1e-7, "int8x3": inf}},
-    )
-    outcome = tune(program, program.operators(), [], LADDER, 1e-4, noise=0.0, search="greedy")
-    return record(outcome, predicted=True)

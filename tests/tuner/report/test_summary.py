@@ -1,20 +1,17 @@
-"""The sentences and numbers that the summary and the page of a tuning share."""
+"""The sentences and numbers of a tuning."""
 
 import msgspec
 import pytest
 
 from mixpert_py.errors import visible
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report.page import page
 from mixpert_py.tuner.report.record import Gain, InputEntry, Record, ValueEntry, VerificationEntry
 from mixpert_py.tuner.report.summary import (
-    COLORS,
     MEANING,
     NO_GAIN,
     UNCLEAR,
     headline,
-    levels,
-    tuning_facts,
+    value_line,
     verified,
     whole_program,
 )
@@ -57,7 +54,6 @@ def test_every_form_shows_the_same_gain(gain: Gain, text: str) -> None:
     record = changed(small(), gain=gain, verification=FRESH)
     assert f"Program: {text.removesuffix(NO_GAIN)}, frobenius" in headline(record)
     assert headline(record).count("No measurable gain. ") == (NO_GAIN in text)
-    assert headline(record) in page(record)
 
 
 def test_what_a_verification_showed() -> None:
@@ -78,9 +74,10 @@ def test_what_a_verification_showed() -> None:
         "Verified in runs: errors at most 0.002 % of their budgets, on 59 other inputs at most "
         f"30 % (0 of 59 over: at most 5 % of such inputs, with 95 % confidence), {times}"
     )
-    facts = tuning_facts(several)
-    assert ("Value", "y: max error 5.0e-04 of 1e-3 allowed") in facts
-    assert ("Value", "z: mred error – of any allowed") in facts
+    assert [*map(value_line, values)] == [
+        "y: max error 5.0e-04 of 1e-3 allowed",
+        "z: mred error – of any allowed",
+    ]
     predicted = changed(record, unit="products")
     assert verified(predicted) == "Verified in fresh processes: error 2.0e-05."
     assert "was not verified" in verified(changed(record, interrupted=True))
@@ -102,11 +99,6 @@ def test_what_a_verification_showed() -> None:
 )
 def test_a_program_may_not_gain_what_its_products_do(after: float, said: str) -> None:
     assert whole_program(Gain(before=2.0, after=after), 0.2) == said
-
-
-def test_levels_are_coloured_from_most_to_least_accurate() -> None:
-    assert levels(small()) == {"native": 0, "int8x6": 1, "int8x3": COLORS}
-    assert levels(many(0)) == {"native": 0}
 
 
 @pytest.mark.parametrize(
