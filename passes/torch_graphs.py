@@ -161,15 +161,6 @@ def _site(operator: str, place: _Place) -> str:
 
 
 @lru_cache(maxsize=64)
-def ends_of_sites(path: str) -> frozenset[str]:
-    """The ends of the ids that products of PyTorch's own may have in a file: hash and number, which
-    stay where a function is renamed.
-    """
-    sites = (torch_site("", names, "mm", text, n) for names, text, n in _expressions(path).values())
-    return frozenset(site.partition("~")[2] for site in sites)
-
-
-@lru_cache(maxsize=64)
 def _expressions(path: str) -> Mapping[tuple[int, int], tuple[str, str, int]]:
     """Line and column of each expression of a file, as a `_Place` has them → the qualified name of
     its function, its text, and how many of the same text come before it there.

@@ -33,7 +33,6 @@ class Options:
     scheme: str | None
     backend: str | None
     profile: bool
-    strict: bool
     json_path: str | None
     module: str | None
     arguments: tuple[str, ...]
@@ -58,11 +57,6 @@ class Options:
     help="reference: emulate tensor cores in NumPy.",
 )
 @click.option("--profile", is_flag=True, help="Print what ran at each product, and why.")
-@click.option(
-    "--strict",
-    is_flag=True,
-    help="Exit with 1 if a call did not take its planned scheme, or the plan is stale.",
-)
 @click.option("--json", "json_path", metavar="FILE", type=FILE, help="Write the profile as JSON.")
 @module_option
 @program_argument
@@ -80,11 +74,10 @@ def run(options: Options) -> int:
     program = program_of(options.module, options.script, arguments)
     hook = running.project_hook(options.script, options.packages)
     plan = config.plan_for(program.filename, options.plan_path)
-    others: list[str] = []
     if plan is not None and plan.package:
         hook.add_packages(package.name for package in plan.package)
         plan, others = applicable(plan)
-    _say(others)
+        _say(others)
     trace = _trace(options, program, hook)
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()
@@ -103,8 +96,7 @@ def run(options: Options) -> int:
     # A trace has the reason for each product.
     if uses is not None and missing is None and trace is None and (why_not := uses.why_not()):
         _say([f"--scheme {options.scheme}: {why_not}"])
-    unread = [*map(unused_line, hook.without_modules()), *hook.refused_lines()]
-    _say(unread)
+    _say([*map(unused_line, hook.without_modules()), *hook.refused_lines()])
     if trace is None:
         return exit_code
     from mixpert_py.runtime.tracing.cost import without_cost
@@ -117,12 +109,7 @@ def run(options: Options) -> int:
         tables.print_profile(records, script=program.filename)
     if json_file:
         running.write_json(records, json_file)
-    deviations = running.fallback_lines(program, records) if options.strict else []
-    if options.strict:
-        deviations += running.stale_lines(program, hook, trace)
-        deviations += running.refused_lines(program)
-    _say(deviations)
-    return exit_code or int(bool(deviations or (options.strict and (others or unread))))
+    return exit_code
 
 
 def _say(lines: Iterable[str]) -> None:
@@ -131,14 +118,13 @@ def _say(lines: Iterable[str]) -> None:
 
 
 def _trace(options: Options, program: "Program", hook: "ImportHook") -> "Trace | None":
-    """The trace that records the products; None if no option shows or checks them."""
-    shows = options.profile or options.json_path
-    if not shows and not options.strict:
+    """The trace that records the products; None if no option shows them."""
+    if not (options.profile or options.json_path):
         return None
     from mixpert_py.launch.running import Callers, files_of
     from mixpert_py.runtime.tracing.trace import Trace
 
-    trace = Trace(()) if shows else Trace()
+    trace = Trace(())
     if hook.packages:
         trace.caller = Callers(files_of(program, hook.folder), hook.packages)
     return trace

@@ -12,12 +12,11 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from mixpert_py import compiled, config, files
-from mixpert_py.errors import SourceError, counted, named, writing
+from mixpert_py.errors import SourceError, writing
 from mixpert_py.import_hook import ImportHook, SourceModule
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
-from mixpert_py.plan import Plan, is_in_source, module_of
-from mixpert_py.runtime import context as contexts
+from mixpert_py.plan import Plan, module_of
 from mixpert_py.runtime.backends import require_backend
 from mixpert_py.runtime.context import Context, Modules, SchemeUse
 from mixpert_py.runtime.modules import covered_for
@@ -229,100 +228,6 @@ def write_json(records: list[dict[str, Any]], path: Path) -> None:
     """Write the profile to a file. Raises SourceError if that fails."""
     with writing(path):
         files.replace(path, json.dumps(records, indent=2).encode())
-
-
-def stale_lines(program: Program, hook: ImportHook, trace: "Trace") -> list[str]:
-    """Lines about called sites without an entry in their module's plan, entries without a site, and
-    a plan that knows no module of the program.
-
-    The plans are those in force at the program's end; one scheme for all products has none. If
-    there are several modules, modules that no plan knows are passed over.
-    """
-    context = contexts.current()
-    if context.scheme is not None:
-        return []
-    planned = {module_of(entry.id) for entry in context.plan.site} if context.plan else set()
-    places = places_of(program, hook.rewritten.values(), modules_of(trace) | planned)
-    sites = [site for site, (_, place) in places.items() if place.reason is None]
-    others = places.keys() | _torch_places().keys()  # of which no plan need know
-    sites += [site for site in trace.sites if site not in others]  # in a file that `rewrite` wrote
-    modules = [program.module, *(module for _, module in hook.rewritten.values())]
-    lines = []
-    modules = [*dict.fromkeys([*modules, *map(module_of, sites)])]
-    files = {module: path for path, module in hook.rewritten.values()}
-    files[program.module] = program.filename
-    given = context.plan
-    if given is not None and given.site and not any(contexts.knows(given, it) for it in modules):
-        names = {entry.id.partition(":")[0] for entry in given.site}
-        lines.append(f"the plan is for another program: {', '.join(sorted(names))}")
-    for module in modules:
-        plan = context.plan_of(module)
-        if plan is None or not contexts.knows(plan, module):
-            continue
-        found = {site: plan.find(site) for site in sites if site.startswith(f"{module}:")}
-        for site in trace.sites:
-            if site in found and found[site] is None:
-                lines.append(f"{_shown(program, places, site)}: not in the plan (stale?)")
-        known = {entry.id for entry in found.values() if entry is not None}
-        for entry in plan.site:
-            forward = entry.id.replace(".backward#", "#")
-            written = forward.encode() in program.source  # a call in a rewritten file
-            if entry.id in known or written or module_of(entry.id) != module:
-                continue
-            if is_in_source(entry.id) or not _has_torch_site(found, files.get(module), forward):
-                expression = f" ({entry.expression})" if entry.expression else ""
-                lines.append(f"{entry.id}{expression}: in the plan, and not in the program")
-    return lines
-
-
-def _has_torch_site(sites: Iterable[str], path: str | None, forward: str) -> bool:
-    """Whether a module still has the product `forward`, to which a call site of PyTorch's own
-    products belongs.
-
-    It is one of the module's call sites, or an expression of its file if PyTorch makes it too. True
-    for notebooks and archives, which are not searched. A renamed function does not matter.
-    """
-    from mixpert_py.passes.torch_graphs import ends_of_sites
-
-    tail = forward.partition("/")[2]
-    if is_in_source(forward):
-        return any(site.endswith(f"/{tail}") for site in sites)
-    is_text = path is not None and path.endswith(".py") and os.path.isfile(path)
-    return not is_text or forward.partition("~")[2] in ends_of_sites(path or "")
-
-
-def _shown(program: Program, places: Places, site: str) -> str:
-    """A site by its place and expression, or by its id if no more is known."""
-    if site not in places:
-        return site
-    path, place = places[site]
-    file = program.argv[0] if path == program.filename else path
-    return f"{file}:{place.line}: {place.expression}"
-
-
-def refused_lines(program: Program) -> list[str]:
-    """A line if the program's own file cannot be rewritten, so that its products are native."""
-    from mixpert_py.passes.pipeline import analyze
-
-    try:
-        with named(program.argv[0], program.module):
-            analyze(program.source, program.module)
-    except SourceError as error:
-        return [f"{error}: it runs as it is"]
-    return []
-
-
-def fallback_lines(program: Program, records: list[dict[str, Any]]) -> list[str]:
-    """Lines about sites with calls that did not take their planned scheme."""
-    lines = []
-    for record in records:
-        if record["reasons"].keys() - {Reason.FUNCTION}:  # which is no product of a plan
-            reasons = record["reasons"].items()
-            why = ", ".join(f"{reason} ({counted(n, 'call')})" for reason, n in reasons)
-            path = program.argv[0] if record["path"] == program.filename else record["path"]
-            place = f"{path}:{record['line']}" if record["line"] else record["id"]
-            lines.append(f"{place}: {record['expression']}: ran native: {why}")
-    return lines
 
 
 class Callers:

@@ -173,8 +173,8 @@ def test_words_behind_the_script(sh: Shell) -> None:
     assert (said.code, '"error": 0.001' in said.out) == (0, True), said
     said = sh.mixpert(*TUNE.split(), "own.py", "--json", "x", "--help")
     assert (said.code, '"budget"' in said.out) == (0, True), said
-    sh("run s.py --strict --help", out="3.0 ['--help']\n")
-    sh("run s.py -- --strict", out="3.0 ['--strict']\n")
+    sh("run s.py --scheme native --help", out="3.0 ['--help']\n")
+    sh("run s.py -- --scheme", out="3.0 ['--scheme']\n")
     sh("run s.py -m x", out="3.0 ['-m', 'x']\n")
     told = "--profile was taken as an option of mixpert, and told.py has it, too"
     sh("run told.py --profile", out="False []\n", err=told)

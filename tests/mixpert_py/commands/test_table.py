@@ -55,12 +55,8 @@ graph s.py open.py | 2 | open.py: line 1
 graph app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 graph --format png s.py | 2 | 'png' is not one of
 run s.py | 0 |
-run --strict older.py | 0 | none
-run --strict --scheme float32 long.py | 1 | ran native: dtype without a scheme (1 call)
 run open.py | 1 | open.py: line 1: '(' was never closed
 run old.py | 1 | old.py: line 2: Missing parentheses
-run --strict odd.py | 1 | LibCST does not read line 2; the file is skipped
-run --strict uses_odd.py | 1 | LibCST does not read line 2; the file is skipped
 run folder | 2 | folder: is a directory
 run --json nowhere/x.json s.py | 2 | nowhere/x.json: cannot write
 run --backend abacus s.py | 2 | unknown backend 'abacus'

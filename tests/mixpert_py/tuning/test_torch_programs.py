@@ -55,7 +55,7 @@ def test_one_plan_serves_a_module_eager_and_compiled(tmp_path: Path) -> None:
     planned = {site.id: {site.scheme} for site in plan.site}
     assert {"native"} not in planned.values()
     for words in ((), ("compiled",)):
-        run(tmp_path, "run", *emulated, "--strict", "--json", "profile.json", "p.py", *words)
+        run(tmp_path, "run", *emulated, "--json", "profile.json", "p.py", *words)
         profile = json.loads((tmp_path / "profile.json").read_text("utf-8"))
         assert {site["id"]: set(site["schemes"]) for site in profile} == planned
         assert {site["line"] for site in profile} == {LINE}
@@ -67,24 +67,3 @@ def test_an_estimate_lists_the_products_of_modules(tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text(text, "utf-8")
     found = json.loads(run(tmp_path, "estimate", "--json", "p.py", "compiled"))
     assert {product["line"] for product in found["products"]} == {LINE}
-
-
-def test_strict_names_entries_of_products_that_pytorch_no_longer_makes(tmp_path: Path) -> None:
-    text = PROGRAM + "other = y.detach() @ y.detach().T\n"
-    (tmp_path / "p.py").write_text(text, "utf-8")
-    emulated = ("--backend", "reference", "--strict")
-    run(tmp_path, "run", *emulated, "--scheme", "native", "--json", "profile.json", "p.py")
-    ids = {site["id"] for site in json.loads((tmp_path / "profile.json").read_text("utf-8"))}
-    ids |= {id.replace("#", ".backward#") for id in ids if ".backward#" not in id}
-    assert len(ids) == 4
-    entries = (f'[[site]]\nid = "{id}"\nscheme = "native"\n' for id in sorted(ids))
-    (tmp_path / "p.mixpert.toml").write_text("\n".join(entries), "utf-8")
-    run(tmp_path, "run", *emulated, "p.py")
-    renamed = text.replace("predicted", "answer").replace("net = ", "# Moved.\nnet = ")
-    (tmp_path / "p.py").write_text(renamed, "utf-8")
-    run(tmp_path, "run", *emulated, "p.py")
-    (tmp_path / "p.py").write_text(PROGRAM.replace("net(x)", "net(x * 2)"), "utf-8")
-    ended = done(tmp_path, "run", *emulated, "p.py")
-    stale = {line.split()[1].rstrip(":") for line in ended.stderr.splitlines() if "not in" in line}
-    assert ended.returncode == 1
-    assert stale == ids, ended.stderr
