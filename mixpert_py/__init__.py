@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from mixpert_py.errors import ProgramError as ProgramError
     from mixpert_py.errors import ShapeError as ShapeError
     from mixpert_py.errors import SourceError as SourceError
+    from mixpert_py.execution.outputs import observe as observe
     from mixpert_py.import_hook import install as install
-    from mixpert_py.observation import observe as observe
     from mixpert_py.runtime.api import dot as dot
     from mixpert_py.runtime.api import dot_method as dot_method
     from mixpert_py.runtime.api import matmul as matmul
@@ -66,7 +66,7 @@ _NAMES = {
     "mixpert_py.errors": "BudgetError DeviceError MixPertError PlanError ProgramError ShapeError "
     "SourceError",
     "mixpert_py.import_hook": "install",
-    "mixpert_py.observation": "observe",
+    "mixpert_py.execution.outputs": "observe",
     "mixpert_py.runtime.api": "dot dot_method matmul",
     "mixpert_py.runtime.modules": "precision",
     "mixpert_py.runtime.products.blas": "blas_gemm",

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mixpert_py import config
 from mixpert_py.decorator import rewritten_modules
 from mixpert_py.errors import BudgetError, MixPertError, PlanError, ProgramError
-from mixpert_py.observation import observe, observed
+from mixpert_py.execution.outputs import observe, observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.backends import of_this_machine
 from mixpert_py.runtime.context import Context, use

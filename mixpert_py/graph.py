@@ -18,8 +18,8 @@ from rich.text import Text
 
 from mixpert_py import config
 from mixpert_py.errors import MixPertError, counted, named, visible
-from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies, dependencies
+from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.sources import notebook_file, project
 

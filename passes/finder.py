@@ -1,20 +1,24 @@
-"""The finder: parses a file once, and finds, describes and confirms its products."""
+"""The finder: parses a file once, and finds, describes and confirms its products.
+
+A product that is described is a call site, whose id survives edits around it.
+"""
 
 import ast
+import hashlib
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes.call_site import CallSite, Product, expression_hash, number
 from mixpert_py.passes.scopes import COMPILERS, COMPILING, Operation, Scope, Scopes, read_scopes
 from mixpert_py.passes.source import (
     Pragmas,
     Source,
     decode,
     parse_with_warnings,
+    preorder,
     read_pragmas,
     refusing_depth,
     require_few_tokens,
@@ -26,6 +30,7 @@ from mixpert_py.plan import module_in_ids
 
 # A product is hashed with all that it multiplies, so products within products are read often.
 MAX_CHARACTERS = 8 << 20
+HASH_DIGITS = 6
 
 
 def _any_of(words: Collection[str]) -> str:
@@ -59,6 +64,34 @@ F_STRING = re.compile(r"\b(?:[rR]?[fFtT]|[fFtT][rR])\Z")
 # What stands before an `@` that begins a line and does not continue the line before.
 BEGINS_LINE = re.compile(r"(?:\A|(?:\A|[^\\\r\n])[\r\n]+)[ \t\f]*\Z")
 IS_COMPILED = "inside a compiled function"
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A product in the source: its id, its place, and whether it is rewritten.
+
+    id: `module:qualname/kind~hash#n`. line and column are 1-based, column in characters.
+    expression: the source text with whitespace folded. reason: why it is left alone; None if it is
+    rewritten. span: offsets in the decoded text.
+    """
+
+    id: str
+    kind: str
+    line: int
+    column: int
+    expression: str
+    reason: str | None
+    span: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A call site in its syntax tree. scheme: the scheme that a comment asks for."""
+
+    site: CallSite
+    node: ast.AST
+    spelling: Spelling
+    scheme: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,3 +322,45 @@ def _root(node: ast.AST) -> str | None:
     while isinstance(below, ast.Call | ast.Attribute | ast.Subscript):
         below = below.func if isinstance(below, ast.Call) else below.value
     return below.id if isinstance(below, ast.Name) else None
+
+
+def expression_hash(node: ast.AST, scopes: dict[ast.AST, Scope]) -> str:
+    """Hash of an expression, with local names numbered by appearance and without spacing.
+
+    Global names and attributes count, so `x @ w1` and `x @ w2` differ if w1 and w2 are global.
+    """
+    order: dict[str, str] = {}
+    renamed: list[tuple[ast.Name | ast.arg, str]] = []
+
+    def placeholder(name: str) -> str:
+        return order.setdefault(name, f"_{len(order)}")
+
+    try:
+        for part in preorder(node):
+            if isinstance(part, ast.Name) and part in scopes and scopes[part].is_local(part.id):
+                renamed.append((part, part.id))
+                part.id = placeholder(part.id)
+            elif isinstance(part, ast.arg):
+                renamed.append((part, part.arg))
+                part.arg = placeholder(part.arg)
+        text = ast.unparse(node)
+    finally:
+        for part, name in renamed:
+            setattr(part, "id" if isinstance(part, ast.Name) else "arg", name)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
+
+
+def number(prefixes: Iterable[str], taken: frozenset[str]) -> list[str]:
+    """Site ids in source order: each prefix with its next free number.
+
+    taken: ids that an earlier rewriting left in the file.
+    """
+    following: dict[str, int] = {}
+    ids = []
+    for prefix in prefixes:
+        n = following.get(prefix, 0)
+        while f"{prefix}#{n}" in taken:
+            n += 1
+        following[prefix] = n + 1
+        ids.append(f"{prefix}#{n}")
+    return ids

@@ -19,8 +19,7 @@ LibCST does not find the products itself, for three reasons that were measured:
 import ast
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.finder import Analysis, analysis_of
+from mixpert_py.passes.finder import Analysis, CallSite, analysis_of
 from mixpert_py.passes.rewrite import (
     Setting,
     Settings,

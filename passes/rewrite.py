@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from mixpert_py.passes.call_site import Product
+from mixpert_py.passes.finder import Product
 from mixpert_py.passes.source import FIELDS, Source
 from mixpert_py.passes.spellings import Edit, Spelling, without_comments
 from mixpert_py.passes.spellings.operators import ASSIGNMENT

@@ -1,9 +1,10 @@
-"""The numbers that a program prints or writes to files, where a user names them."""
+"""Values by which a program is judged beside its variables: it observes, prints or writes them."""
 
 import io
 import re
 import sys
 from collections.abc import Mapping
+from copy import deepcopy
 from itertools import zip_longest
 from math import nan
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from mixpert_py.errors import ProgramError
 
 Array = np.ndarray[Any, Any]
+_observed: dict[str, object] = {}
 Values = Mapping[str, Array]
 
 STDOUT = "stdout"  # the name of what is printed
@@ -176,3 +178,25 @@ def read_csv(path: Path, name: str) -> Array:
         return read(lines)
     except ValueError as error:
         raise ProgramError(f"{name}: {error}") from None
+
+
+def observe(name: str, value: object) -> None:
+    """Mark a value that the program is judged by: an array, or anything numpy.asarray takes.
+
+    A later value of the same name replaces the earlier one. The value is copied, so that what the
+    program does to it afterwards does not count.
+    """
+    try:
+        _observed[name] = deepcopy(value)
+    except Exception:  # whatever the value's class raises: observing must not end the program
+        _observed[name] = value
+
+
+def forget() -> None:
+    """Forget everything observed so far in this process."""
+    _observed.clear()
+
+
+def observed() -> dict[str, object]:
+    """Name → value of everything observed so far in this process."""
+    return dict(_observed)

@@ -24,11 +24,11 @@ import numpy as np
 
 from mixpert_py import compiled
 from mixpert_py.execution import outputs
+from mixpert_py.execution.outputs import observed
 from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher
 from mixpert_py.launch.running import Callers, files_of
-from mixpert_py.observation import observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context, Modules

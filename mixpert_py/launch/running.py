@@ -25,7 +25,7 @@ from mixpert_py.sources import project
 from mixpert_py.sources.modules import matches, relative, require
 
 if TYPE_CHECKING:
-    from mixpert_py.passes.call_site import CallSite
+    from mixpert_py.passes.finder import CallSite
     from mixpert_py.runtime.products.torch_sites import Place
     from mixpert_py.runtime.tracing.trace import Trace
 

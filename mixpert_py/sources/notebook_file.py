@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from mixpert_py.errors import SourceError, one_line
-from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze, rewrite
 from mixpert_py.passes.rewrite import MARK, PACKAGE, alias, is_imported
 from mixpert_py.passes.source import parse

@@ -9,7 +9,7 @@ from typing import Any
 
 from mixpert_py import config
 from mixpert_py.errors import MixPertError, named
-from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze, rewrite
 from mixpert_py.plan import Plan
 from mixpert_py.sources import project

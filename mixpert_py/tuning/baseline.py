@@ -13,7 +13,7 @@ from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.outputs import Values
 from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
-from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.finder import CallSite
 from mixpert_py.runtime.arrays import are_whole, is_wide
 from mixpert_py.runtime.reasons import MEANING, Reason
 from mixpert_py.runtime.scheme import AS_ACCURATE

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from IPython.utils.capture import capture_output
 
-from mixpert_py import config, observation
+from mixpert_py import config
 from mixpert_py.errors import ProgramError, one_line
 from mixpert_py.execution import outputs, worker
 from mixpert_py.execution.executor import ProgramRun
@@ -268,7 +268,7 @@ def on_copies(
     say: called with a line on variables that cannot be copied. Raises ProgramError where there is
     no memory for the copies.
     """
-    before, numbers, earlier = dict(namespace), _random_states(), observation.observed()
+    before, numbers, earlier = dict(namespace), _random_states(), outputs.observed()
     figures, logged_above = _figures(), logging.root.manager.disable
     # Objects refer to modules and to all variables, of which there are no copies.
     known: dict[int, Any] = {id(module): module for module in list(sys.modules.values())}
@@ -284,7 +284,7 @@ def on_copies(
                 shared.append(name)
         if shared:
             say(f"{', '.join(sorted(shared))}: not copied: all runs of the cell work on the same")
-        observation.forget()
+        outputs.forget()
         logging.disable()
         yield
     finally:
@@ -296,9 +296,9 @@ def on_copies(
             sys.modules[PLOTS].close(number)
         for restore, state in numbers:
             restore(state)
-        observation.forget()
+        outputs.forget()
         for name, value in earlier.items():
-            observation.observe(name, value)
+            outputs.observe(name, value)
 
 
 def _figures() -> set[int]:

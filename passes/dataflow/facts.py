@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from mixpert_py.passes.call_site import Product
+from mixpert_py.passes.finder import Product
 from mixpert_py.passes.scopes import FUNCTIONS, Scope, Scopes
 
 # The result depends on the size or the type of an array, not on its elements.

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from mixpert_py.passes.call_site import Product
 from mixpert_py.passes.dataflow.facts import NOTHING, Facts, Key, Objects, Sites, TooComplexError
 from mixpert_py.passes.dataflow.statements import Executor
 from mixpert_py.passes.dataflow.uses import NOT_KNOWN, Uses, uses
-from mixpert_py.passes.finder import analysis_of
+from mixpert_py.passes.finder import Product, analysis_of
 from mixpert_py.passes.scopes import FUNCTIONS, Scopes, read_scopes
 from mixpert_py.passes.source import parse, refusing_depth
 

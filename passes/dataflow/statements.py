@@ -3,11 +3,17 @@
 # ruff: noqa: N802, N815 — named after the nodes, as a visitor's methods are
 
 import ast
+import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mixpert_py.passes.dataflow.expressions import Evaluator
-from mixpert_py.passes.dataflow.facts import ANY, NOTHING, Objects, State
+from mixpert_py.passes.dataflow import facts as effects
+from mixpert_py.passes.dataflow.calls import Arguments, Caller
+from mixpert_py.passes.dataflow.facts import ANY, NOTHING, Key, Objects, State, Variable
+from mixpert_py.passes.finder import Product
+from mixpert_py.passes.scopes import FUNCTIONS, Scope, written_name
+
+BUILTINS = frozenset(dir(builtins))
 
 
 def joined(one: State | None, other: State | None) -> State | None:
@@ -21,13 +27,224 @@ def joined(one: State | None, other: State | None) -> State | None:
 
 
 @dataclass(eq=False)
-class Executor(Evaluator):
+class Executor(Caller):
     """Runs the body of the module or of one function.
 
     jumps: for each loop around this point, the state at its `break` and `continue` statements.
     """
 
     jumps: list[State | None] = field(default_factory=list)
+
+    def scope(self, node: ast.AST) -> Scope:
+        return self.facts.scopes.scope_of[node]
+
+    def evaluate(self, node: ast.expr | None) -> Objects:
+        if node is None:
+            return NOTHING
+        self.facts.spend(4)
+        product = self.facts.operators.get(node)
+        if product is not None:
+            return self.multiply(node, product)
+        method = getattr(self, f"eval_{type(node).__name__}", self.combine)
+        result: Objects = method(node)
+        return result
+
+    def either(self, node: ast.AST) -> Objects:
+        """The value of any part of an expression."""
+        parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+        return NOTHING.union(*map(self.evaluate, parts))
+
+    eval_Constant = eval_IfExp = eval_BoolOp = eval_Await = eval_Slice = either
+
+    def combine(self, node: ast.AST) -> Objects:
+        """A new object that is computed from every part of an expression."""
+        return self.new(node, self.facts.sites(self.either(node)))
+
+    def multiply(self, node: ast.expr, product: Product) -> Objects:
+        """A product. Its result holds only its own site, so edges are between neighbours."""
+        parts = product.spelling.parts(node)
+        own, out = frozenset({product.site.id}), NOTHING
+        named = [keyword.value for keyword in parts.keywords]
+        for operand in (parts.receiver, *parts.arguments, *named):
+            objects = self.evaluate(operand)
+            if operand is parts.output:
+                out |= objects
+            else:
+                self.facts.feed(self.facts.sites(objects), product.site.id)
+        self.facts.put(out, own)
+        return self.new(node, own) | out
+
+    def eval_Name(self, node: ast.Name) -> Objects:
+        owner = self.scope(node).owner(node.id)
+        if owner is None:
+            return NOTHING
+        return self.variable((owner, node.id))
+
+    def variable(self, variable: Variable) -> Objects:
+        """The objects of a variable; those of any time, if other functions may assign it."""
+        is_own = variable[0].home is self.home and variable not in self.facts.shared
+        state = self.state if is_own and self.state is not None else self.facts.variables
+        return state.get(variable, NOTHING)
+
+    def eval_NamedExpr(self, node: ast.NamedExpr) -> Objects:
+        objects = self.evaluate(node.value)
+        self.assign(node.target, objects)
+        return objects
+
+    def eval_Call(self, node: ast.Call) -> Objects:
+        function, word, receiver = node.func, written_name(node.func), NOTHING
+        if isinstance(function, ast.Attribute):
+            receiver = self.evaluate(function.value)
+            callees = self.facts.attribute(receiver, word)
+        else:
+            callees = self.evaluate(function)
+        arguments = self.arguments(node)
+        if names := self.scope(node).meanings(function):
+            return self.library(node, min(names), NOTHING, arguments)
+        if isinstance(function, ast.Name) and self.scope(node).owner(word) is None:
+            if word == "super":  # methods of base classes are found beside those of the class
+                method = self.home.node
+                first = method.args.args[:1] if isinstance(method, FUNCTIONS) else []
+                return NOTHING.union(*(self.variable((self.home, one.arg)) for one in first))
+            if word in BUILTINS:
+                return self.builtin(node, word, arguments)
+        result = self.own_code(node, callees, receiver, arguments)
+        known = (one.is_class or one in self.facts.class_of for one in receiver)
+        if result is not None and all(known):
+            return result
+        name = f"?.{word}" if isinstance(function, ast.Attribute) else "unknown"
+        return self.library(node, name, receiver, arguments).union(result or ())
+
+    def arguments(self, node: ast.Call) -> Arguments:
+        given: dict[Key, Objects] = {}
+        for number, argument in enumerate(node.args):
+            # What follows a starred argument has no place that is known, either.
+            place = ANY if ANY in given or isinstance(argument, ast.Starred) else number
+            given[place] = given.get(place, NOTHING) | self.evaluate(argument)
+        for keyword in node.keywords:
+            objects = self.evaluate(keyword.value)
+            if keyword.arg is None:
+                given[ANY] = given.get(ANY, NOTHING) | self.facts.load(objects)
+            else:
+                given[keyword.arg] = objects
+        return given
+
+    def eval_BinOp(self, node: ast.BinOp) -> Objects:
+        left, right = self.evaluate(node.left), self.evaluate(node.right)
+        created = self.new(node, self.facts.sites(left | right))
+        if lists := (left | right) & self.facts.containers:  # a sum of lists has their elements
+            created |= self.container(node, {ANY: self.facts.load(lists)})
+        return created
+
+    def eval_Attribute(self, node: ast.Attribute) -> Objects:
+        owners = self.evaluate(node.value)
+        if node.attr in effects.SHAPE_ATTRIBUTES:
+            return NOTHING
+        found = self.facts.attribute(owners, node.attr)
+        for method in found:
+            decorators = getattr(method.node, "decorator_list", ())
+            if method.is_function and any(written_name(x).endswith("property") for x in decorators):
+                found |= self.enter(node, method.node, {}, owners)
+        return found
+
+    def eval_Subscript(self, node: ast.Subscript) -> Objects:
+        """Return what may stand at an index of containers, or views of arrays."""
+        owners, index = self.evaluate(node.value), self.evaluate(node.slice)
+        found = self.facts.load(owners, _constant(node.slice))
+        if isinstance(node.slice, ast.Slice):
+            found |= owners
+        if sites := self.facts.sites(index):  # a gather by a product's argmax depends on it
+            found |= self.new(node, sites)
+        return found
+
+    def eval_Starred(self, node: ast.Starred) -> Objects:
+        return self.facts.load(self.evaluate(node.value))
+
+    def eval_List(self, node: ast.List | ast.Set | ast.Tuple) -> Objects:
+        parts = [self.evaluate(part) for part in node.elts]
+        if isinstance(node, ast.Tuple) and not any(isinstance(x, ast.Starred) for x in node.elts):
+            return self.container(node, dict(enumerate(parts)))
+        return self.container(node, {ANY: NOTHING.union(*parts)})
+
+    eval_Set = eval_Tuple = eval_List
+
+    def eval_Dict(self, node: ast.Dict) -> Objects:
+        created = self.container(node, {})
+        for key, value in zip(node.keys, node.values, strict=True):
+            self.evaluate(key)
+            objects = self.evaluate(value)
+            if key is None:
+                self.facts.store(created, ANY, self.facts.load(objects))
+            else:
+                self.facts.store(created, _constant(key), objects)
+        return created
+
+    def eval_ListComp(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+    ) -> Objects:
+        for generator in node.generators:
+            iterated = self.evaluate(generator.iter)
+            self.assign(generator.target, self.facts.load(iterated))
+            for test in generator.ifs:
+                self.evaluate(test)
+        parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        *_, objects = map(self.evaluate, parts)
+        return self.container(node, {ANY: objects})
+
+    eval_SetComp = eval_GeneratorExp = eval_DictComp = eval_ListComp
+
+    def eval_Yield(self, node: ast.Yield | ast.YieldFrom) -> Objects:
+        """A value that a generator yields is an element of the object that calling it returns."""
+        objects = self.evaluate(node.value)
+        if isinstance(node, ast.YieldFrom):
+            objects = self.facts.load(objects)
+        self.returns(self.container(self.home.node, {ANY: objects}, "generator"))
+        return NOTHING
+
+    eval_YieldFrom = eval_Yield
+
+    def returns(self, objects: Objects) -> None:
+        """Add to the possible results of the running function."""
+        if self.context is not None:
+            self.facts.gain(self.facts.returned, (self.home.node, self.context), objects)
+
+    def eval_Lambda(self, node: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef) -> Objects:
+        """A function, whose parameters may have their defaults."""
+        known = self.facts.defaults.setdefault(node, {})
+        positional = [*node.args.posonlyargs, *node.args.args]
+        last = positional[len(positional) - len(node.args.defaults) :]
+        defaults = [*node.args.defaults, *node.args.kw_defaults]
+        for parameter, default in zip([*last, *node.args.kwonlyargs], defaults, strict=True):
+            self.facts.gain(known, parameter.arg, self.evaluate(default))
+        return frozenset({self.facts.object_at(node)})
+
+    def assign_name(self, scope: Scope, name: str, objects: Objects) -> None:
+        variable = (scope.owner(name) or self.facts.scopes.module, name)
+        if self.state is not None:
+            self.state[variable] = objects
+        for state in self.raised:
+            state[variable] = state.get(variable, NOTHING) | objects
+        self.facts.gain(self.facts.variables, variable, objects)
+
+    def assign(self, target: ast.expr, objects: Objects) -> None:
+        match target:
+            case ast.Name(id=name):
+                self.assign_name(self.scope(target), name, objects)
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                has_star = any(isinstance(part, ast.Starred) for part in targets)
+                for index, part in enumerate(targets):
+                    self.assign(part, self.facts.load(objects, ANY if has_star else index))
+            case ast.Starred(value=inner):
+                self.assign(inner, self.container(target, {ANY: objects}))
+            case ast.Attribute(value=owner, attr=name):
+                self.facts.store(self.evaluate(owner) or {self.facts.unknown}, (name,), objects)
+            case ast.Subscript(value=owner, slice=index):
+                owners, place = self.evaluate(owner), self.evaluate(index)
+                # Arrays take the numbers, containers the objects themselves. What a list has at a
+                # constant index may move to another index.
+                self.facts.put(owners - self.facts.containers, self.facts.sites(objects | place))
+                key = _constant(index)
+                self.facts.store(owners, key if isinstance(key, str) else ANY, objects)
 
     def block(self, body: Sequence[ast.stmt], start: State | None = None) -> State | None:
         """Run statements; return the state at their end. start: the state at their beginning, if it
@@ -163,3 +380,10 @@ class Executor(Evaluator):
             callees = self.evaluate(decorator)
             created |= self.own_code(node, callees, NOTHING, {0: created}) or NOTHING
         self.assign_name(self.scope(node), node.name, created)
+
+
+def _constant(index: ast.expr) -> Key:
+    """The place that a constant index names; ANY for other indices."""
+    if isinstance(index, ast.Constant) and isinstance(index.value, str | bytes | int):
+        return index.value
+    return ANY

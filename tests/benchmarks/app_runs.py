@@ -17,8 +17,8 @@ import numpy as np
 
 from mixpert_py.errors import MixPertError
 from mixpert_py.execution.worker import SiteResult, site_result
-from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import dependencies
+from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.backends import emulates

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import mixpert_py
-from mixpert_py import observation
-from mixpert_py.observation import observed
+from mixpert_py.execution import outputs
+from mixpert_py.execution.outputs import observed
 
 
 @pytest.fixture(autouse=True)
 def _nothing_observed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observation, "_observed", {})
+    monkeypatch.setattr(outputs, "_observed", {})
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.finder import find_products
+from mixpert_py.passes.finder import CallSite, find_products
 from mixpert_py.passes.pipeline import analyze
 from tests.passes.cases import names
 

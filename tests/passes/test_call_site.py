@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import SITE_ID
 
