@@ -190,7 +190,6 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
         "criterion": limits.metric,
         "budget": limits.budget,
         "values": msgspec.to_builtins(value_entries(found.values)),
-        "counts": {},
         "gain": None,
         "ratio": None,
         "faster": FASTER[found.pace],
@@ -199,7 +198,7 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
         "fallbacks": {site: dict(reasons) for site, reasons in found.fallbacks.items()},
     }
     if measured is not None:
-        for name in ("error", "worst", "native_seconds", "spread", "native_lowered", "counts"):
+        for name in ("error", "worst", "native_seconds", "spread", "native_lowered"):
             record[name] = getattr(measured, name)
         record["gain"] = msgspec.to_builtins(measured.gain(found.pace))
         record["ratio"] = asdict(measured.ratio)

@@ -9,7 +9,7 @@ import json
 import marshal
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -141,10 +141,9 @@ class Result(msgspec.Struct, frozen=True):
     they were imported. torch: file, line and expression of sites whose products PyTorch makes
     itself. children: seconds of processor time of the processes that the program started, and
     waited for. kinds: kind of dtype of each value of `Job.names` and `Job.sinks`, where these are
-    reported. ratios: difference → its size, as a part of its operands'. counts: integers of the
-    main module that are no values. elsewhere: sites that only processes which it started called, of
-    a run of its own process. unused: packages that were named, and of which it has imported no
-    module.
+    reported. ratios: difference → its size, as a part of its operands'. elsewhere: sites that only
+    processes which it started called, of a run of its own process. unused: packages that were
+    named, and of which it has imported no module.
     """
 
     seconds: float
@@ -159,7 +158,6 @@ class Result(msgspec.Struct, frozen=True):
     children: float = 0.0
     kinds: dict[str, str] = {}
     ratios: dict[str, float] = {}
-    counts: dict[str, int] = {}
     elsewhere: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
 
@@ -264,7 +262,6 @@ def ended(
         on_gpu=not GPU_LIBRARIES.isdisjoint(sys.modules),
         kinds=kinds,
         ratios=ratios,
-        counts=_counts(namespace, values),
     )
 
 
@@ -395,18 +392,6 @@ def _attributes(job: Job, namespace: Mapping[str, object]) -> dict[str, object]:
         name: _held(namespace, name)
         for name in job.names
         if "." in name and top(str(type(namespace.get(name.partition(".")[0])).__module__)) in tops
-    }
-
-
-def _counts(namespace: Mapping[str, object], values: Collection[str]) -> dict[str, int]:
-    """The integers among the variables, such as the number of an iteration."""
-    return {
-        name: int(value)
-        for name, value in list(namespace.items())  # threads may assign
-        if (type(value) is int or isinstance(value, np.integer))
-        and abs(int(value)) < LARGEST
-        and name not in values
-        and not name.startswith("_")
     }
 
 

@@ -35,7 +35,7 @@ from mixpert_py.tuning.clock import PairedTimes
 from mixpert_py.tuning.hold_out import HoldOutErrors
 from mixpert_py.tuning.options import DIFFERING, Limits
 from mixpert_py.tuning.prepare import MOST_RUNS, Prepared, provenance
-from mixpert_py.tuning.verify import Verification, criteria, notes_on, summary, verify
+from mixpert_py.tuning.verify import Verification, criteria, note_on, summary, verify
 
 SHAPES = 8  # of a site, that the plan file lists
 COUNTS = 0.05  # of the time: products that save less do not leave a tuning undecided
@@ -49,7 +49,7 @@ class TuningResult:
     that they are for. reverted: the search found a plan, but fresh processes showed no gain, so
     `plan` is the start of the search. unclear: whether this machine did not tell if the plan is
     faster, or if any would be. hold_out: the plan's errors on the hold-outs; None where there were
-    none. notes: sentences on what was compared, and on decisions and counts.
+    none. notes: sentences on what was compared, and on decisions.
     """
 
     outcome: Outcome
@@ -126,9 +126,7 @@ def tune_program(prepared: Prepared) -> TuningResult:
     hold_out = prepared.hold_outs.errors() if prepared.hold_outs and judged else None
     if reverted:
         outcome = _taken_back(outcome, prepared.problem.start)
-    # What a plan changes is of no interest once the plan was taken back.
-    shown = replace(verification, counts={}) if reverted else verification
-    notes = _notes(prepared, outcome, shown, budget)
+    notes = _notes(prepared, outcome, verification, budget)
     at_search = outcome.interrupted or reverted
     errors = outcome.best.errors if at_search else verification.errors
     experiment = prepared.experiment
@@ -182,11 +180,11 @@ def _taken_back(outcome: Outcome, start: Schemes) -> Outcome:
 def _notes(
     prepared: Prepared, outcome: Outcome, verification: Verification, budget: float
 ) -> tuple[str, ...]:
-    """The sentences on what was compared, on entries that no error shows, decisions and counts, on
+    """The sentences on what was compared, on entries that no error shows, decisions, on
     start-up, and on what of the budget is kept for other data. budget: that of the search.
     """
     options = prepared.options
-    found = list(notes_on(prepared.experiment, verification))
+    found = [note_on(prepared.experiment, verification)]
     for verdict in outcome.verdicts:
         # All of these have one scale a row; `crt` itself keeps a bound for every element.
         has_one_scale = verdict.after.startswith(("int8", "crt")) and verdict.after != "crt"

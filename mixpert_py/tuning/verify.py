@@ -24,7 +24,7 @@ from mixpert_py.tuner.records import largest_of_each
 from mixpert_py.tuner.report.record import Gain, finite
 from mixpert_py.tuning.baseline import establish, first_run
 from mixpert_py.tuning.experiment import Experiment, RunSettings
-from mixpert_py.tuning.options import Limits, TuningOptions, listed
+from mixpert_py.tuning.options import Limits, TuningOptions
 from mixpert_py.tuning.project_sites import (
     handed_input,
     library_modules,
@@ -35,7 +35,6 @@ from mixpert_py.tuning.project_sites import (
 
 LEAST_PAIRS, MOST_PAIRS = 3, len(OF_RUNS) + 1  # of runs that are timed: the two looks at them
 FEWEST_PAIRS = 2  # after a long search, where times of products alone are known as well
-MOST_COUNTS = 3  # that a line lists
 SECONDS = 60.0  # after which no other pair is begun, once there are two
 
 
@@ -46,11 +45,9 @@ class Verification:
     error: the largest error of the planned runs against the reference, or the largest share of a
     budget (see `Limits`); worst: the value that has it; errors: the largest error of each value.
     native_seconds: wall-clock time of the program; spread: between the slowest and the fastest run
-    of the same kind, the larger of both. native_lowered: time in the products that the plan
-    lowers; ratio: of these, by pairs of runs, pooled with that of the products made by themselves
-    where a tuning knows it; whole: of the whole runs. counts: an integer of
-    the program, or a call site for the number of its calls → what it is natively, and under the
-    plan, where these differ: most often a number of iterations.
+    of the same kind, the larger of both. native_lowered: time in the products that the plan lowers;
+    ratio: of these, by pairs of runs, pooled with that of the products made by themselves where a
+    tuning knows it; whole: of the whole runs.
     """
 
     error: float
@@ -61,7 +58,6 @@ class Verification:
     ratio: Ratio
     whole: Ratio = field(default_factory=Ratio)
     errors: Mapping[str, float] = field(default_factory=dict)
-    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def lowered(self) -> float:
@@ -198,25 +194,7 @@ def summary(
         ratio=pair_ratio(natives, planned, lowered, alone),
         whole=pair_ratio(natives, planned),
         errors=largest_of_each(run.errors for run in planned),
-        counts=_different_counts(natives, planned),
     )
-
-
-def _different_counts(
-    natives: Sequence[ProgramRun], planned: Sequence[ProgramRun]
-) -> dict[str, tuple[int, int]]:
-    """The counts that are the same in all native runs, and another one under the plan."""
-
-    def counts(run: ProgramRun) -> dict[str, int]:
-        calls = {f"calls of {site}": trace.calls for site, trace in run.result.sites.items()}
-        return {**run.result.counts, **calls}
-
-    before, after = [counts(run) for run in natives], counts(planned[-1])
-    return {
-        name: (count, after[name])
-        for name, count in before[0].items()
-        if after.get(name, count) != count and all(run.get(name) == count for run in before)
-    }
 
 
 def pair_ratio(
@@ -269,8 +247,8 @@ class PlanVerdict:
     plan's products. A plan that lowers nothing needs none. stale: sites of the plan that the
     program lacks; silent: those that it has and did not call; fallbacks: site → reason → calls that
     did not take the planned scheme. lowers: whether the plan lowers a product. emulated: whether
-    the times are those of an emulation, and without meaning. notes: sentences on what was compared,
-    and on counts that differ.
+    the times are those of an emulation, and without meaning. notes: a sentence on what was
+    compared.
     """
 
     options: TuningOptions
@@ -368,18 +346,14 @@ def check_plan(
         },
         lowers=True,
         emulated=emulated,
-        notes=notes_on(experiment, found),
+        notes=(note_on(experiment, found),),
     )
 
 
-def notes_on(experiment: Experiment, verification: Verification) -> tuple[str, ...]:
-    """Sentences on what was compared, and on counts that differ under the plan."""
-    choice, counts = experiment.comparison.choice, verification.counts
-    compared = choice.sentence if choice else f"Compared: {', '.join(verification.errors)}."
-    if not counts:
-        return (compared,)
-    changed = listed((f"{name} {b} (natively {a})" for name, (a, b) in counts.items()), MOST_COUNTS)
-    return compared, f"Under the plan the program counts differently: {changed}."
+def note_on(experiment: Experiment, verification: Verification) -> str:
+    """A sentence on what was compared."""
+    choice = experiment.comparison.choice
+    return choice.sentence if choice else f"Compared: {', '.join(verification.errors)}."
 
 
 def _compared(command: str) -> tuple[str, ...]:

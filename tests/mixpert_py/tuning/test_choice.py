@@ -201,25 +201,6 @@ def test_a_plan_is_verified_by_what_it_was_tuned_on(tmp_path: Path) -> None:
     assert [value.name for value in verdict.values] == [v.name for v in found.plan.criterion]
 
 
-COUNTING = """\
-import numpy as np
-a = np.eye(160) + np.random.default_rng(0).standard_normal((160, 160)) / 100
-exact = (a[:, None, :] * a.T).sum(2)
-steps = 7
-x = a @ a
-if abs(x - exact).max() > 1e-9:
-    steps = 8
-    again = a.dot(a)
-"""
-
-
-def test_counts_that_differ_are_told(tmp_path: Path) -> None:
-    found = tuned(tmp_path / "s.py", COUNTING)
-    assert lowered(found) == 1
-    (told,) = (note for note in found.notes if "counts" in note)
-    assert "steps 8 (natively 7)" in told
-
-
 @pytest.mark.parametrize("name", ["_", "__", "_rest", "dummy", "unused_r"])
 def test_what_a_program_throws_away_is_no_result(name: str) -> None:
     text = f"import numpy as np\ny = np.eye(3)\nq, {name} = np.linalg.qr(y @ y)\n"
