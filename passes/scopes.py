@@ -35,9 +35,6 @@ COMPILING = frozenset(
     | {"dace.program", "dace.method"}
 )
 
-# Functions that return np.matrix objects, whose `*` is a matrix product.
-MATRICES = frozenset({"matrix", "asmatrix", "bmat"})
-
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 OPERATIONS = frozenset({ast.BinOp, ast.Call, ast.AugAssign})
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -54,7 +51,7 @@ def function_words(value: ast.expr) -> tuple[str, ...]:
     """The words of functions that a value may be or hold.
 
     These are names of attributes, as in `np.dot`, names given to `getattr` and `partial`, and names
-    in a dict, list or tuple. A call of MATRICES has a word of its own.
+    in a dict, list or tuple.
     """
     parts: list[ast.expr] = []
     if isinstance(value, ast.Attribute):
@@ -67,8 +64,6 @@ def function_words(value: ast.expr) -> tuple[str, ...]:
         parts = value.elts
     elif isinstance(value, ast.Call):
         function = written_name(value.func)
-        if function in MATRICES:
-            return (function,)
         if function == "partial" and value.args:
             return (written_name(value.args[0]),)
         match value:

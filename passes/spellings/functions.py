@@ -8,7 +8,7 @@ that it does not multiply itself. A new function is a row of FUNCTIONS.
 import ast
 from dataclasses import dataclass
 
-from mixpert_py.passes.scopes import ARRAY_MODULES, MATRICES, Scope, function_words, written_name
+from mixpert_py.passes.scopes import ARRAY_MODULES, Scope, function_words, written_name
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings import Edit, Match, Parts, after_arguments
 
@@ -271,7 +271,7 @@ _METHODS_LEFT = frozenset(
     {"addbmm", "addmm_", "addbmm_", "baddbmm_", "addmv", "addmv_", "matrix_power", "cov"}
     | {"__matmul__", "__rmatmul__", "__imatmul__"}
 )
-WORDS = MATRICES.union(_METHODS_LEFT, *(row.words for row in FUNCTIONS))
+WORDS = _METHODS_LEFT.union(*(row.words for row in FUNCTIONS))
 _BY_NAME = {name: row for row in FUNCTIONS if not row.by_identity for name in row.names}
 # `torch_matmul` takes its operands by position only.
 _BY_NAME_WITH_KEYWORDS = _BY_NAME | {

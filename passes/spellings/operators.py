@@ -1,4 +1,4 @@
-"""Products that are operators or calls of a method `dot`: `a @ b`, `x @= b`, `x.dot(y)`, `a * b`.
+"""Products that are operators or calls of a method `dot`: `a @ b`, `x @= b`, `x.dot(y)`.
 `find` looks for these, and for the functions of the table.
 
 The operands stay where they are, with all spaces, line breaks and comments around them.
@@ -7,7 +7,7 @@ The operands stay where they are, with all spaces, line breaks and comments arou
 import ast
 import re
 
-from mixpert_py.passes.scopes import MATRICES, Scope, written_name
+from mixpert_py.passes.scopes import Scope, written_name
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings import (
     Edit,
@@ -29,7 +29,6 @@ NEWLINE = re.compile(r"[\r\n]")
 BEFORE_COMMA = {" ": "", "": " "}
 # One space on either side of `@=`, and none beside a keyword's `=`.
 BESIDE_EQUALS = {(" ", " "): ("", ""), ("", ""): (" ", " ")}
-MATRIX_VIEWS = frozenset({"T", "H", "I"})
 
 
 class InfixSpelling:
@@ -190,7 +189,7 @@ def _opening(text: str, at: int, call: str) -> str:
 def find(node: ast.BinOp | ast.AugAssign | ast.Call, scope: Scope) -> tuple[Spelling, Match] | None:
     """The spelling of a product and its Match; None if the node is not a product."""
     if not isinstance(node, ast.Call):
-        return find_operator(node, scope)
+        return find_operator(node)
     # `x.dot(y)` is a method's call unless x is, or hides, an imported module; `x.dot(y, z)` may be
     # either, which shows when it runs.
     is_dot = isinstance(node.func, ast.Attribute) and node.func.attr == "dot"
@@ -201,40 +200,11 @@ def find(node: ast.BinOp | ast.AugAssign | ast.Call, scope: Scope) -> tuple[Spel
 
 
 def find_operator(
-    node: ast.BinOp | ast.AugAssign, scope: Scope
+    node: ast.BinOp | ast.AugAssign,
 ) -> tuple[InfixSpelling | AssignmentSpelling, Match] | None:
-    """The spelling of an operator that is a product; None for any other operator.
-
-    `a * b` and `a ** n` of `np.matrix` objects are listed, and left native. Only the operands' type
-    tells them from products element by element, so an operand must be made by one of MATRICES in
-    the expression itself, or by an assignment to its name.
-    """
-    if isinstance(node.op, ast.MatMult):
-        if isinstance(node, ast.BinOp):
-            return OPERATOR, Match("matmul")
-        return ASSIGNMENT, Match("matmul", ASSIGNMENT.refusal(node))
-    if not isinstance(node.op, ast.Mult | ast.Pow):
+    """The spelling of an operator that is a product; None for any other operator."""
+    if not isinstance(node.op, ast.MatMult):
         return None
-    left: ast.expr = node.left if isinstance(node, ast.BinOp) else node.target
-    right = node.right if isinstance(node, ast.BinOp) else node.value
-    if isinstance(node.op, ast.Pow):
-        power = Match("matrix_power", "** of a matrix object is left native")
-        return (OPERATOR, power) if _is_matrix(left, scope) else None
-    has_number = isinstance(left, ast.Constant) or isinstance(right, ast.Constant)
-    if not has_number and (_is_matrix(left, scope) or _is_matrix(right, scope)):
-        return OPERATOR, Match("matmul", "* of a matrix object is left native")
-    return None
-
-
-def _is_matrix(operand: ast.expr, scope: Scope) -> bool:
-    """Whether an operand is made by one of MATRICES, or computed from such an object."""
-    match operand:
-        case ast.Name(id=name):
-            return not MATRICES.isdisjoint(scope.assigned_words(name))
-        case ast.Attribute(value=value, attr=view):
-            return view in MATRIX_VIEWS and _is_matrix(value, scope)
-        case ast.BinOp(left=left, right=right):
-            return _is_matrix(left, scope) or _is_matrix(right, scope)
-        case ast.Call(func=function):
-            return written_name(function) in MATRICES
-    return False
+    if isinstance(node, ast.BinOp):
+        return OPERATOR, Match("matmul")
+    return ASSIGNMENT, Match("matmul", ASSIGNMENT.refusal(node))
