@@ -6,7 +6,6 @@ MIXPERT_PLAN, else from `<module>.mixpert.toml` beside the running file.
 
 import os
 import sys
-import warnings
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -76,12 +75,6 @@ def given_plan(plan: str | os.PathLike[str] | Plan | None, scheme: str | None) -
     loaded = plan if isinstance(plan, Plan) or plan is None else load_plan(plan)
     for site in loaded.site if loaded else ():
         check_scheme(site.scheme)
-    if loaded is not None and loaded.package:
-        from mixpert_py.sources.modules import applicable
-
-        loaded, lines = applicable(loaded)
-        for line in lines:
-            warnings.warn(line, stacklevel=3)
     return loaded
 
 
@@ -198,10 +191,7 @@ def has_plans() -> bool:
 @cache
 def find_plan(module: str) -> Plan | None:
     """The plan for the sites of a module, or None."""
-    from mixpert_py.sources.modules import applicable
-
-    found = _found(_running_folder() / f"{module}{SUFFIX}")
-    return applicable(found)[0] if found is not None and found.package else found
+    return _found(_running_folder() / f"{module}{SUFFIX}")
 
 
 def _running_folder() -> Path:

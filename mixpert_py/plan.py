@@ -133,9 +133,8 @@ def is_in_source(site: str) -> bool:
 class Package(PlanTable, frozen=True):
     """A package whose products the plan includes.
 
-    name: as given to `--package`. distribution, version: the installed distribution, and its
-    version, for which alone the plan's entries hold; both are empty if no distribution has the
-    package.
+    name: as given to `--package`. distribution, version: the distribution that was installed, and
+    its version; both are empty if no distribution has the package.
     """
 
     name: str

@@ -68,16 +68,14 @@ def run(options: Options) -> int:
     config.let_idle_threads_sleep()  # what is imported next imports NumPy
     from mixpert_py.launch import running
     from mixpert_py.runtime.context import SchemeUse
-    from mixpert_py.sources.modules import applicable, unused_line
+    from mixpert_py.sources.modules import unused_line
 
     arguments = options.arguments if options.script is None else options.arguments[1:]
     program = program_of(options.module, options.script, arguments)
     hook = running.project_hook(options.script, options.packages)
     plan = config.plan_for(program.filename, options.plan_path)
-    if plan is not None and plan.package:
+    if plan is not None:
         hook.add_packages(package.name for package in plan.package)
-        plan, others = applicable(plan)
-        _say(others)
     trace = _trace(options, program, hook)
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()

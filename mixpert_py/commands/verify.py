@@ -78,7 +78,6 @@ def verify(options: Options) -> int:
     """
     from mixpert_py import config
     from mixpert_py.commands import tables
-    from mixpert_py.sources.modules import applicable
     from mixpert_py.tuning.verify import check_plan
 
     plan = config.load_plan(options.plan)
@@ -87,13 +86,10 @@ def verify(options: Options) -> int:
     known = [package.name for package in plan.package]
     names = [*packages_of(program, options.packages), *known]
     settings = replace(settings, packages=tuple(dict.fromkeys(names)))
-    plan, others = applicable(plan)
-    for line in others:
-        click.echo(f"mixpert: {line}", err=True)
     quiet = options.as_json or options.quiet
     with tables.progress(quiet, options.verbose) as show:
         found = check_plan(program, plan, settings, show)
-    holds = found.holds and not (options.strict and (found.outside or others))
+    holds = found.holds and not (options.strict and found.outside)
     if options.as_json:
         click.echo(json.dumps({**_record(found), "holds": holds}, indent=2))
     elif not options.quiet:

@@ -16,10 +16,8 @@ from functools import cache, partial
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
 from pathlib import Path
 
-import msgspec
-
 from mixpert_py.errors import SourceError, short
-from mixpert_py.plan import Package, Plan, module_name, module_of
+from mixpert_py.plan import Package, module_name
 from mixpert_py.sources import project
 
 # What this package computes with: rewritten, its products would call themselves.
@@ -81,34 +79,8 @@ def described(patterns: Iterable[str]) -> list[Package]:
     for pattern in dict.fromkeys(patterns):
         names = sorted(set(distributions.get(top(pattern), ())))
         name = names[0] if len(names) == 1 else ""
-        found.append(Package(pattern, name, installed(name) if name else ""))
+        found.append(Package(pattern, name, metadata.version(name) if name else ""))
     return found
-
-
-def installed(distribution: str) -> str:
-    """The version of a distribution; empty if it is not installed."""
-    from importlib import metadata
-
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-def applicable(plan: Plan) -> tuple[Plan, list[str]]:
-    """A plan without entries for packages of another version, and a line for each such package."""
-    others, lines = [], []
-    for package in plan.package:
-        here = installed(package.distribution) if package.distribution else package.version
-        if here != package.version:
-            others.append(package.name)
-            what = f"{package.distribution} {package.version}"
-            is_here = f"{here} is installed" if here else "it is not installed"
-            lines.append(f"the plan is for {what}, and {is_here}: its products run as without one")
-    if not others:
-        return plan, lines
-    sites = [site for site in plan.site if not matches(module_of(site.id), others)]
-    return msgspec.structs.replace(plan, site=sites), lines
 
 
 def unused_line(package: str) -> str:

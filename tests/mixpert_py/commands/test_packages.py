@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.plan import Package, Plan, Site, load, save
+from mixpert_py.plan import Package, load
 from tests.mixpert_py.command import Said, Shell, forked
 
 USES = """\
@@ -87,20 +87,6 @@ def test_a_tuning_lowers_it_and_its_plan_remembers_the_package(sh: Shell) -> Non
     assert record["schemes"] == {site.scheme: 1}
     sh("verify s.mixpert.toml s.py", err="")
     sh("run --backend reference s.py", err="")
-
-
-def test_a_plan_holds_for_one_version(sh: Shell) -> None:
-    site = sh.profile("--package shapes s.py")[0]["id"]
-    place = sh.folder / "s.mixpert.toml"
-    for version, lowered in (("1.0", True), ("0.9", False)):
-        package, entry = Package("shapes", "shapes-of-old", version), Site(site, "float32")
-        save(Plan(package=[package], site=[entry]), place)
-        said = sh("run s.py", out=f"{lowered}\n")
-    assert said.one_clear_line() == (
-        "mixpert: the plan is for shapes-of-old 0.9, and 1.0 is installed: its products run as "
-        "without one"
-    )
-    sh(f"verify --error 1e-2 --strict {place} s.py", 1)
 
 
 TWICE = """\
