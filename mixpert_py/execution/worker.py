@@ -37,7 +37,6 @@ from mixpert_py.runtime.modules import covered_for
 from mixpert_py.runtime.tracing.captures import Captures
 from mixpert_py.runtime.tracing.cost import without_cost
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
-from mixpert_py.sources.modules import top
 from mixpert_py.tuner.records import Profile
 
 Array = np.ndarray[Any, Any]
@@ -78,8 +77,7 @@ class Job(msgspec.Struct, frozen=True):
 
     folder: holds `code.marshal` and receives the result. plan: the schemes; with None, `scheme` is
     that of every product. levels: schemes whose local errors are measured; with any, the run is a
-    profile. names: variables of the main module that are reported if they hold numbers, and
-    attributes of objects of `packages` (`model.coef_`) if these are numbers with digits, where the
+    profile. names: variables of the main module that are reported if they hold numbers, where the
     program observes nothing and the user named nothing. differences: variables that hold the
     difference of two values, with expressions for the size of these values. required: variables
     that the user named, which must exist. sinks: call sites whose last result is reported with
@@ -249,7 +247,6 @@ def ended(
     kinds, ratios = {}, {}
     if not (values or missing):
         values = _numbers({name: namespace.get(name) for name in job.names}, "biufc")
-        values |= _numbers(_attributes(job, namespace), "fc")
         ratios = _ratios(job, values, namespace)
         values |= _numbers(trace.results, "fc")
         kinds = {name: array.dtype.kind for name, array in values.items()}
@@ -380,19 +377,6 @@ def _held(namespace: Mapping[str, object], name: str) -> object:
             found = getattr(found, attribute)
         return found
     return None
-
-
-def _attributes(job: Job, namespace: Mapping[str, object]) -> dict[str, object]:
-    """The attributes among the job's names whose objects are of a package that is rewritten.
-
-    What other objects hold, the time of a run perhaps, says nothing about a product.
-    """
-    tops = set(map(top, job.packages))
-    return {
-        name: _held(namespace, name)
-        for name in job.names
-        if "." in name and top(str(type(namespace.get(name.partition(".")[0])).__module__)) in tops
-    }
 
 
 def _ratios(

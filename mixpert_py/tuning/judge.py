@@ -5,8 +5,7 @@ those that it computes nothing else from. Left out are steps to others that are 
 residuals: differences that are tiny beside their operands, so that an error which is harmless
 elsewhere is large in them, and that are neither printed nor written. No product goes unjudged: one
 whose result reaches no variable that is compared, is compared itself. The flow through libraries is
-not read, so their products are judged by variables, and printed attributes of their objects, that
-come of calls into them.
+not read, so their products are judged by variables that come of calls into them.
 """
 
 import re
@@ -47,9 +46,9 @@ Links = Mapping[str, Collection[str]]
 class Choice:
     """The values that are compared by default, and the variables that are not.
 
-    compared: variables, and attributes such as `model.coef_`. products: call sites whose last
-    results are compared, too. steps, residuals: variables that are left out. unseen: whether the
-    program calls products of libraries, and nothing that is compared shows these.
+    compared: variables. products: call sites whose last results are compared, too. steps,
+    residuals: variables that are left out. unseen: whether the program calls products of libraries,
+    and nothing that is compared shows these.
     """
 
     compared: tuple[str, ...]
@@ -128,16 +127,12 @@ def choose(
         )
     }
     compared = [name for name in variables if name not in steps | residuals]
-    # Which of an object's products an attribute shows is not known: it stands for none of ours.
-    products = _products(flow, compared, named)
-    compared += [name for name in sorted(flow.uses.attributes) if name in kinds]
-    owners = {name.partition(".")[0] for name in compared}
     return Choice(
         tuple(compared),
-        products,
+        _products(flow, compared, named),
         tuple(name for name in variables if name in steps),
         tuple(name for name in variables if name in residuals),
-        libraries and not any(LIBRARY in flow.uses.sites.get(name, ()) for name in owners),
+        libraries and not any(LIBRARY in flow.uses.sites.get(name, ()) for name in compared),
     )
 
 
@@ -233,7 +228,7 @@ class Comparison:
             variables=tuple(name for name in compare if name not in no_variables),
             files=files,
             stdout=outputs.STDOUT in compare,
-            names=() if compare else (*flow.names, *sorted(flow.uses.attributes)),
+            names=() if compare else flow.names,
             sinks=flow.sinks if SINKS in compare or not compare else (),
             with_sinks=SINKS in compare,
             flow=flow,

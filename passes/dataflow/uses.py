@@ -43,8 +43,7 @@ class Uses:
     printed, written, or passed to a call that is made for its effect, as far as the source tells.
     differences: maps a variable that is a difference, or the norm of one, to expressions for the
     size of its operands: `norm(b)` for `norm(b - a @ x)`. sums: variables that loops only add to,
-    or subtract from. sites: maps a variable to the products whose results it may hold. attributes:
-    shown attributes of variables, such as `model.coef_`.
+    or subtract from. sites: maps a variable to the products whose results it may hold.
     """
 
     feeds: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -53,7 +52,6 @@ class Uses:
     differences: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sums: frozenset[str] = frozenset()
     sites: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    attributes: frozenset[str] = frozenset()
 
 
 NOT_KNOWN = Uses()
@@ -86,7 +84,6 @@ def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) 
         {name: several for name, found in sizes.items() if (several := tuple(found))},
         frozenset(filter(reader.is_sum, last)),
         sites,
-        frozenset(reader.shown_attributes),
     )
 
 
@@ -118,14 +115,13 @@ class _Reader:
     """Reads the steps of a module, in order, and what it shows.
 
     names: the variables that matter. shown: those that are printed, written, or passed to a call
-    whose result is discarded. shown_attributes: attributes that are, such as `model.coef_`.
+    whose result is discarded.
     """
 
     def __init__(self, tree: ast.Module, scopes: Scopes, names: Collection[str]) -> None:
         self._scopes, self._names = scopes, frozenset(names)
         self.steps: list[_Step] = []
         self.shown: set[str] = set()
-        self.shown_attributes: set[str] = set()
         # Functions of the module that print or write something, as far as their calls' names say.
         self._writers = {
             node.name
@@ -262,14 +258,7 @@ class _Reader:
         self.steps.append(_Step(writes, reads, value, loops, frozenset(around) - loops))
 
     def _show(self, nodes: Iterable[ast.AST]) -> None:
-        for node in nodes:
-            self.shown |= self._read(node)
-            called = {call.func for call in _calls(node)}
-            for part in ast.walk(node):
-                match part:
-                    case ast.Attribute(value=ast.Name(id=name), attr=attribute):
-                        if part not in called and self._read(part.value):
-                            self.shown_attributes.add(f"{name}.{attribute}")
+        self.shown = self.shown.union(*map(self._read, nodes))
 
     def _read(self, node: ast.AST) -> frozenset[str]:
         """The variables of the module that stand anywhere in a piece of code."""
