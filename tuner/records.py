@@ -64,19 +64,15 @@ class Ladder:
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What a profile has shown of the operands of a call site.
 
-    sampled: the number of its calls that were profiled; three figures are those of the worst of
-    them. spread: mean number of bits by which entries lie below the largest of their row of A or
-    column of B. int8_loss: bits by which int8x6 is expected to be less accurate than an FP32
-    product. cancellation: ‖|A| |B|‖F / ‖A B‖F, 1 where nothing cancels. transfer: seconds in which
-    the profiled calls moved arrays. fed_by: site → profiled calls with an operand that was that
-    site's result. callers: line of the program → the number of calls that it came to, those with
-    most calls first; of a library's product alone.
+    sampled: the number of its calls that were profiled. spread: mean number of bits by which
+    entries lie below the largest of their row of A or column of B, in the worst of these calls.
+    transfer: seconds in which the profiled calls moved arrays. fed_by: site → profiled calls with
+    an operand that was that site's result. callers: line of the program → the number of calls that
+    it came to, those with most calls first; of a library's product alone.
     """
 
     sampled: int = 0
     spread: float = 0.0
-    int8_loss: float = 0.0
-    cancellation: float = 1.0
     transfer: float = 0.0
     fed_by: dict[str, int] = {}
     callers: dict[str, int] = {}

@@ -40,14 +40,10 @@ if TYPE_CHECKING:
     from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
 
 ON_GPUS = ("int8", "crt", "fp16", "faithful", "mixpert")  # begin the names of their levels
-LOSS_SHOWN_FROM = 2.0  # bits of int8 loss from which words point it out
-# Columns of a profile about a product's operands, and the meanings that stand below it.
-OPERANDS = {
-    "spread,\nbits": "How many bits smaller entries are than the largest of their row, on average.",
-    "int8\nloss": "How many bits less accurate int8x6 is than float32 on these operands.",
-    "cancels": "How many times as large the result would be if nothing cancelled in it.",
-}
-
+SPREAD = "spread,\nbits"
+SPREAD_MEANS = (
+    "spread, bits: How many bits smaller entries are than the largest of their row, on average."
+)
 NARROWEST = 20  # characters
 PAGE_WIDTH = 120
 PAGE = """\
@@ -207,7 +203,6 @@ def print_profile(
     moved = any(record["transfer_seconds"] for record in records)
     called = any(record.get("callers") for record in records)
     refused = any(record["reasons"] for record in records)
-    spread, loss, cancels = OPERANDS
     ran = [scheme for record in records for scheme in record["schemes"]]
     sliced = any(scheme.startswith(ON_GPUS) for scheme in ran) or device.may_be_here()
     several = script is not None and {record["path"] for record in records} != {script}
@@ -220,9 +215,7 @@ def print_profile(
         Column("ran", wraps=True),
         Column(time, right=True),
         *[Column(moving, right=True, drop=6)] * moved,
-        Column(spread, right=True, drop=7),
-        *[Column(loss, right=True, drop=8)] * sliced,
-        Column(cancels, right=True, drop=9),
+        Column(SPREAD, right=True, drop=7),
         *[Column("not as planned", wraps=True)] * refused,
     )
     rows = []
@@ -241,9 +234,7 @@ def print_profile(
             ", ".join(record["schemes"]) + outliers + in_loops,
             unit.number(record["seconds"]),
             *[unit.number(record["transfer_seconds"])] * moved,
-            _sampled(record["spread"], "{:.1f}"),
-            *[_sampled(record["int8_loss"], "{:.1f}")] * sliced,
-            _sampled(record["cancellation"], "{:.3g}×"),
+            "–" if record["spread"] is None else f"{record['spread']:.1f}",
             *[", ".join(f"{reason} ({n})" for reason, n in record["reasons"].items())] * refused,
         )
         rows.append(row)
@@ -258,9 +249,8 @@ def print_profile(
 
 def _meanings(shown: Sequence[object], records: Records) -> Iterator[str]:
     """A line for each word of a profile that does not explain itself."""
-    for name, meaning in OPERANDS.items():
-        if name in shown:
-            yield f"{' '.join(name.split())}: {meaning}"
+    if SPREAD in shown:
+        yield SPREAD_MEANS
     reasons = [reason for record in records for reason in record["reasons"]]
     if any(record.get("in_loops") for record in records):
         reasons.append(Reason.LOOP)
@@ -286,17 +276,9 @@ def place_text(path: str, line: int | None) -> str:
 
 def _hints(records: Records, several: bool) -> Iterator[str]:
     for record in records:
-        line = _line(record, several)
-        place = f"line {line}" if record["line"] else record["expression"]
-        if (bits := record["int8_loss"] or 0.0) >= LOSS_SHOWN_FROM:
-            yield f"{place}: int8x6 loses about {bits:.0f} bits here: small entries along K count"
         if hint := small_entries(record["spread"]):
+            place = f"line {_line(record, several)}" if record["line"] else record["expression"]
             yield f"{place}: {hint}"
-
-
-def _sampled(value: float | None, form: str) -> str:
-    """A figure of the sampled operands; a dash where no call was sampled."""
-    return "–" if value is None else form.format(value)
 
 
 def print_plan(plan: Plan) -> None:

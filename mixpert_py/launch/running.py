@@ -157,8 +157,6 @@ def records(
                 "transfer_seconds": record.transfer,
                 "sampled": record.sampled,
                 "spread": record.spread if record.sampled else None,
-                "int8_loss": record.int8_loss if record.sampled else None,
-                "cancellation": record.cancellation if record.sampled else None,
                 "fed_by": dict(record.fed_by),
                 "callers": dict(record.callers.most_common()),
             }

@@ -1,7 +1,7 @@
 """Statistics of the operands of one call that say which schemes may suit them.
 
-They are the local error that each scheme makes on the operands against float64, the spread of their
-exponents, the bits that int8 schemes lose of them, and how much of the product cancels.
+They are the local error that each scheme makes on the operands against float64, and the spread of
+their exponents.
 
 Local errors are measured on a sample of large operands. Operands on a GPU are multiplied by its
 kernels, and so is the sample of large NumPy operands where a GPU is there; everything else is
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.arrays import AnyArray, Array
-from mixpert_py.runtime.complex_product import is_complex, widened
+from mixpert_py.runtime.complex_product import widened
 from mixpert_py.runtime.gpu import device, foreign
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.reasons import Reason
@@ -30,24 +30,16 @@ from mixpert_py.runtime.schemes import get
 MAX_ROWS = 128  # of A, and columns of B, that show what the operands are like
 # Of long rows fewer are read, so that about MAX_ELEMENTS of an operand are; but at least MIN_ROWS.
 MIN_ROWS, MAX_ELEMENTS = 8, 1 << 19
-MAX_CANCELLATION = 2.0**53  # no bit of float64 is left
-UNIT = 2.0**-24  # u
-SUMS = 0.5  # of u · |A||B|: by how much an FP32 product of random numbers is off
-# of u · √((A∘A)(B∘B)): an error that counts as none, as in tests/benchmarks/contract.py
-ROUNDINGS = 3.5
 
 
 class OperandStatistics(NamedTuple):
     """Statistics of one call's operands.
 
     errors: as `local_errors` returns them. spread: the `exponent_spread` of the worse operand.
-    int8_loss, cancellation: as the functions of these names return them.
     """
 
     errors: dict[str, float]
     spread: float
-    int8_loss: float
-    cancellation: float
 
 
 def operand_statistics(
@@ -69,8 +61,6 @@ def operand_statistics(
     return OperandStatistics(
         errors,
         max(exponent_spread(left, -1), exponent_spread(right, -2 if right.ndim > 1 else -1)),
-        int8_loss(left, right),
-        cancellation(left, right),
     )
 
 
@@ -90,89 +80,6 @@ def exponent_spread(x: Array, axis: int) -> float:
     largest = np.max(bits, axis, where=counts, initial=-np.inf, keepdims=True)
     below = np.sum(np.subtract(largest, bits, where=counts, out=np.zeros_like(bits)), axis)
     return float(np.max(below / np.maximum(np.sum(counts, axis), 1)))
-
-
-def int8_loss(a: Array, b: Array) -> float:
-    """The bits by which int8x6 is expected to be less accurate than an FP32 product; 0 for none.
-
-    a, b: float64 or complex128, as np.matmul takes them. Errors are compared in the Frobenius norm.
-    Rows of A and columns of B with NaN or Inf do not count. 0 for normal and uniform data, however
-    rows of A and columns of B are scaled; 17 where columns of A are in units of 10^±3 that the rows
-    of B undo: what is small in a row of A then meets what is large in a column of B.
-
-    Let p base-256 digits, in the unit of its row's largest entry, leave A_p of A, and q digits B_q
-    of B, by columns. Of the product int8x6 leaves out Σ A_p B_q over p + q = 3. The signs of what
-    is left are as good as random, so the squares of its elements add up to about
-    Σ_pq Σ_k ‖A_p(:, k)‖² ‖B_q(k, :)‖². This is no bound, but what these very operands lose. Rows
-    that would leave the slices as outliers count like the others.
-    """
-    rows, columns = _rows(a), _rows(b.swapaxes(-1, -2) if b.ndim > 1 else b)
-    with np.errstate(all="ignore"):
-        left, right = _squares_left(rows), _squares_left(columns)
-        lost = sum(float(np.sum(left[p] * right[3 - p])) for p in range(4))
-        terms = float(np.sum(left[0] * right[0]))
-        sizes = np.linalg.norm(np.abs(rows) @ np.abs(columns).swapaxes(-1, -2))
-    allowed = UNIT * max(ROUNDINGS * math.sqrt(terms), SUMS * float(sizes))
-    return max(0.0, math.log2(math.sqrt(lost) / allowed)) if lost and allowed else 0.0
-
-
-def _rows(x: Array) -> Array:
-    """x as (…, rows, k), its largest entry between 1/2 and 1.
-
-    A complex x gives the rows of both of its parts. Rows that are not finite become zeros.
-    """
-    x = np.atleast_2d(_scaled(x))
-    if is_complex(x):
-        x = np.concatenate([x.real, x.imag], -2)
-    return np.where(np.isfinite(x).all(-1, keepdims=True), x, 0)
-
-
-def _squares_left(x: Array) -> list[Array]:
-    """Sums over rows, (…, k), of the squared residuals of x (…, rows, k) after 0 to 3 digits.
-
-    The digits are base-256, in the unit of each row's largest entry.
-    """
-    largest = np.max(np.abs(x), -1, keepdims=True, initial=0)
-    largest[largest == 0] = 1
-    parts = [x]
-    for count in (1, 2, 3):
-        unit = largest * 2.0 ** (1 - 8 * count)
-        parts.append(x - np.rint(x / unit) * unit)
-    return [np.einsum("...rk,...rk->...k", part, part) for part in parts]
-
-
-def cancellation(a: Array, b: Array) -> float:
-    """‖|A| |B|‖F / ‖A B‖F, in float64: 1 where nothing cancels, MAX_CANCELLATION at most.
-
-    An error that is bounded relative to |A| |B| may be this many times as large relative to the
-    product: about 0.6 √K for normal data, 1 where no sign differs. Elements that are not finite do
-    not count.
-    """
-    with np.errstate(all="ignore"):
-        # Powers of two, so that squares stay in range and nothing is rounded.
-        a, b = _scaled(a), _scaled(b)
-        sizes, product = np.abs(a) @ np.abs(b), a @ b
-        finite = np.isfinite(sizes)
-        whole, left = (float(np.linalg.norm(x[finite])) for x in (sizes, product))
-    if whole == 0:
-        return 1.0
-    return max(1.0, whole / left) if left * MAX_CANCELLATION > whole else MAX_CANCELLATION
-
-
-def _scaled(x: Array) -> Array:
-    """x times the power of two that takes its largest finite entry below 1."""
-    if is_complex(x):
-        size = np.maximum(np.abs(x.real), np.abs(x.imag))
-        exponent = _exponent(size)
-        scaled = np.empty_like(x)  # not a sum: 1j times Inf has a NaN
-        scaled.real, scaled.imag = np.ldexp(x.real, -exponent), np.ldexp(x.imag, -exponent)
-        return scaled
-    return np.ldexp(x, -_exponent(np.abs(x)))
-
-
-def _exponent(size: Array) -> int:
-    largest = np.max(size, where=np.isfinite(size), initial=0.0)
-    return int(np.frexp(largest)[1])
 
 
 def _few(x: AnyArray, axis: int, count: int) -> Any:

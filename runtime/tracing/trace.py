@@ -53,12 +53,12 @@ class SiteTrace:
     seconds, transfer: sums over the calls. outliers: the largest share.
 
     The rest is recorded only where the trace samples operands. sampled: the number of sampled
-    calls. errors, spread, int8_loss, cancellation: the worst of these calls, as
-    `tracing.operand_statistics` defines them; errors maps a scheme to its relative Frobenius error
-    against FP64. The worst is recorded because the few sampled calls stand for all; the tuner's fit
-    makes up for its being too large for most. fed_by: for each site the number of calls with an
-    operand that was that site's result. callers: line of the program → the number of calls that it
-    came to, of a library's site, where that was asked for.
+    calls. errors, spread: the worst of these calls, as `tracing.operand_statistics` defines them;
+    errors maps a scheme to its relative Frobenius error against FP64. The worst is recorded because
+    the few sampled calls stand for all; the tuner's fit makes up for its being too large for most.
+    fed_by: for each site the number of calls with an operand that was that site's result. callers:
+    line of the program → the number of calls that it came to, of a library's site, where that was
+    asked for.
     """
 
     calls: int = 0
@@ -74,8 +74,6 @@ class SiteTrace:
     sampled: int = 0
     errors: dict[str, float] = field(default_factory=dict)
     spread: float = 0.0
-    int8_loss: float = 0.0
-    cancellation: float = 1.0
     fed_by: Counter[str] = field(default_factory=Counter)
     callers: Counter[str] = field(default_factory=Counter)
 
@@ -90,8 +88,7 @@ class SiteTrace:
 
     def add_worst(self, found: "SiteTrace | OperandStatistics") -> None:
         """Keep the worst of what sampled calls show, and the larger error of each scheme."""
-        for name in ("spread", "int8_loss", "cancellation"):
-            setattr(self, name, max(getattr(self, name), getattr(found, name)))
+        self.spread = max(self.spread, found.spread)
         for scheme, error in found.errors.items():
             # NaN is the largest: it means that the scheme failed here.
             self.errors[scheme] = max(

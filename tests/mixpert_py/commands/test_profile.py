@@ -38,25 +38,20 @@ def test_the_record_and_the_report_say_it(sh: Shell) -> None:
     loop = entries["a @ a.T"]
     assert loop["sampled"] == 8
     assert 2 < loop["spread"] < 5
-    assert loop["int8_loss"] < 1 < loop["cancellation"]
-    assert entries["mixed @ (a / wide).T"]["int8_loss"] > 10
     (fed,) = entries["hidden.T[1:] @ a"]["fed_by"]
     assert fed == entries["(a * wide) @ a.T"]["id"]
 
 
 def test_a_profile_of_a_run(sh: Shell) -> None:
     emulated = "run --backend reference --scheme int8x6"
-    parts = "cancels", "line 13: int8x6 loses about "
-    done = sh(f"{emulated} --profile --json run.json m.py", err=parts)
-    assert done.err.count("small entries along K") == 1
+    sh(f"{emulated} --profile --json run.json m.py", err="spread")
     entries = {entry["expression"]: entry for entry in json.loads(sh.read("run.json"))}
     loop = entries["np.dot(e, a @ a.T)"]
     assert (loop["calls"], loop["sampled"], loop["transfer_seconds"]) == (50, 8, 0)
     assert loop["fed_by"] == {entries["a @ a.T"]["id"]: 50}
     assert 2 < loop["spread"] < 6
-    assert loop["int8_loss"] < 1 < loop["cancellation"]
     sh(f"{emulated} --json again.json m.py")
-    same = ("id", "calls", "sampled", "spread", "int8_loss", "cancellation", "fed_by")
+    same = ("id", "calls", "sampled", "spread", "fed_by")
     others = {entry["id"]: entry for entry in json.loads(sh.read("again.json"))}
     for entry in entries.values():
         assert {key: entry[key] for key in same} == {key: others[entry["id"]][key] for key in same}

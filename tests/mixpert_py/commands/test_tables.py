@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING, Reason
 from tests.mixpert_py.command import Mixpert
 
@@ -61,13 +60,12 @@ def test_every_reason_of_a_profile_is_explained(tmp_path: Path, mixpert: Mixpert
     said = mixpert(*words, COLUMNS="200").err
     table, _, below = said.partition("\n\n")
     assert "too small (1)" in table
-    assert "cancels" in table
+    assert "spread" in table
     names = [line.partition(": ")[0] for line in below.splitlines()]
-    loss = ["int8 loss"] * device.may_be_here()
-    assert names == ["spread, bits", *loss, "cancels", "too small"]
+    assert names == ["spread, bits", "too small"]
     assert f"too small: {MEANING[Reason.TOO_SMALL]}" in below
-    narrow = mixpert(*words, COLUMNS="60").err
-    assert "cancels" not in narrow
+    narrow = mixpert(*words, COLUMNS="40").err
+    assert "spread" not in narrow
 
 
 def test_a_line_of_an_imported_module_comes_with_its_file(tmp_path: Path, mixpert: Mixpert) -> None:

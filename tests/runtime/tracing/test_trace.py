@@ -33,7 +33,7 @@ def test_not_a_number_is_the_largest(place: int) -> None:
     errors = [1.0, math.inf]
     errors.insert(place, math.nan)
     for error in errors:
-        trace.add_statistics("s", OperandStatistics({"fp16": error}, 1.0, 0.0, 1.0))
+        trace.add_statistics("s", OperandStatistics({"fp16": error}, 1.0))
     assert math.isnan(trace.sites["s"].errors["fp16"])
 
 
@@ -72,7 +72,6 @@ def test_operands_are_looked_at_where_that_is_asked_for() -> None:
         assert q.fed_by == ({} if levels is None else {"p": 1})
         if levels is not None:
             assert 1 < p.spread < 10
-            assert p.cancellation > 1
 
 
 def test_the_same_calls_are_sampled_in_every_run() -> None:
