@@ -27,7 +27,8 @@ def graph(paths: tuple[str, ...], form: str) -> int:
     if paths == ("-",):
         graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
-        graphs = [graph_of.of_file(path) for path in project.files_of_projects(paths, ())]
+        files = dict.fromkeys(project.files_of_projects(paths, ()))
+        graphs = [graph_of.of_file(path) for path in files]
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)
