@@ -85,9 +85,8 @@ class Job(msgspec.Struct, frozen=True):
     is saved in the folder. products: made on a GPU before the program's clock runs; moved: whether
     of NumPy arrays, else of CuPy's. alone: what is measured of the products by themselves; then no
     values are reported. as_module: whether it runs as by `python -m`. project: the folder whose
-    modules are rewritten when they are imported; empty: none. stdin: the file that the program
-    reads as its standard input; empty: this process's own. packages: whose modules are rewritten as
-    well.
+    modules are rewritten when they are imported; empty: none. packages: whose modules are rewritten
+    as well.
     """
 
     folder: str
@@ -111,7 +110,6 @@ class Job(msgspec.Struct, frozen=True):
     alone: Alone | None = None
     as_module: bool = False
     project: str = ""
-    stdin: str = ""
     packages: tuple[str, ...] = ()
 
 
@@ -183,10 +181,6 @@ def main(job_file: str) -> None:
     callers = Callers(files_of(program, hook.folder), hook.packages)
     if hook.packages and (job.levels or job.alone):  # trials are not slowed down by that
         trace.caller = callers
-    if job.stdin:
-        with open(job.stdin, "rb") as file:
-            os.dup2(file.fileno(), 0)
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115 — to the end of the program
     start = perf_counter()
     code: Any = 0
     namespace: dict[str, Any] = {}

@@ -27,7 +27,7 @@ from mixpert_py.tuning.baseline import is_native_anywhere, why_all_native, why_n
 from mixpert_py.tuning.clock import DeviceCost, by_site, site_ratio
 from mixpert_py.tuning.experiment import Experiment, RunSettings
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
-from mixpert_py.tuning.project_sites import handed_input, read_sites, torch_places
+from mixpert_py.tuning.project_sites import read_sites, torch_places
 
 SECONDS, LEAST = 10.0, 1.0  # for the products by themselves, which take no longer than the program
 PATIENCE = 0.4  # for one of them under one level
@@ -111,8 +111,7 @@ def estimate(
     on_gpu = usable_gpu(None) is not None
     timed = (*emulations, *casts) if on_gpu else casts
     options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit, packages=tuple(packages))
-    settings = RunSettings(on_run, stdin=handed_input(program, project))
-    experiment = Experiment(program, options, settings=settings)
+    experiment = Experiment(program, options, settings=RunSettings(on_run))
     alone = Alone(timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit, 1.0, LEAST)
     result = experiment.products_alone(alone).result
     if not any(site.seconds for site in result.sites.values()):

@@ -55,15 +55,13 @@ class RunSettings:
 
     on_run: called with the purpose of each run before it starts. report: called after the first
     run with each line on what cannot be tuned; announce: with a line on how long the tuning takes.
-    trials: keeps runs, and gives back those that were made before. stdin: what each run reads as
-    its standard input; None: nothing.
+    trials: keeps runs, and gives back those that were made before.
     """
 
     on_run: Callable[[str], None] = lambda purpose: None
     report: Callable[[str], None] = lambda line: None
     announce: Callable[[str], None] = lambda line: None
     trials: Trials = field(default_factory=Trials)
-    stdin: bytes | None = None
 
 
 class Experiment:
@@ -227,10 +225,6 @@ class Experiment:
 
     def _job(self, request: RunRequest, folder: str, directory: str) -> Job:
         program, comparison = self.program, self.comparison
-        stdin = ""
-        if self.settings.stdin is not None:
-            stdin = os.path.join(folder, "stdin")
-            Path(stdin).write_bytes(self.settings.stdin)
         sites = [
             Site(id=site, scheme=scheme, error=self.guarded.get(site, 0.0))
             for site, scheme in request.plan.items()
@@ -257,7 +251,6 @@ class Experiment:
             alone=request.alone,
             as_module=program.spec is not None,
             project=self._project,
-            stdin=stdin,
             packages=self._packages,
         )
 

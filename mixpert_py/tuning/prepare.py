@@ -49,7 +49,6 @@ from mixpert_py.tuning.hold_out import HoldOuts
 from mixpert_py.tuning.options import AUTO, TuningOptions
 from mixpert_py.tuning.project_sites import (
     ProjectSites,
-    handed_input,
     read_sites,
     with_libraries,
     with_torch,
@@ -177,8 +176,6 @@ def prepare(
     options = replace(options, packages=tuple(dict.fromkeys([*options.packages, *known])))
     project = given or read_sites(program, options.packages)
     settings = settings or RunSettings()
-    if not given:
-        settings = replace(settings, stdin=handed_input(program, project))
     if not (project.sites or options.packages or project.uses_torch):
         return NOTHING
     locked = _locked(existing, project.sites)
@@ -188,7 +185,7 @@ def prepare(
         cost = cost or int8_products
     require_gpu_for_ladder(options)
     is_timed = cost is None
-    settings.trials.begin(_subject(program, project, options, locked, not is_timed, settings.stdin))
+    settings.trials.begin(_subject(program, project, options, locked, not is_timed))
     experiment = make(program, options, project.flow, settings)
     first = first_run(experiment)
     if first is None:
@@ -357,7 +354,6 @@ def _subject(
     options: TuningOptions,
     locked: Mapping[str, Site],
     predicted: bool,
-    stdin: bytes | None,
 ) -> dict[str, Any]:
     """Everything that the runs of a tuning and their order depend on.
 
@@ -371,7 +367,6 @@ def _subject(
         "origin": msgspec.to_builtins(origin),
         "packages": [[package.name, package.version] for package in described(options.packages)],
         "imports": project.sources[1:],
-        "stdin": stdin and hashlib.sha256(stdin).hexdigest(),
         "module": program.module,
         "arguments": program.argv[1:],
         "gpu": None if gpu is None else gpu.name,

@@ -2,9 +2,6 @@
 
 import hashlib
 import os
-import re
-import stat
-import sys
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,7 +25,6 @@ from mixpert_py.sources.modules import (
 )
 from mixpert_py.sources.project import read_whole, shown_path
 
-INPUT = re.compile(rb"\b(?:stdin|input|fileinput)\b")
 TORCH = "torch"
 LIBRARY = "library:call/matmul~0#0"  # stands for every product of libraries, whose flow is not read
 
@@ -39,8 +35,8 @@ class ProjectSites:
 
     main: the program's own file. files: site → the file, or a notebook's cell, that it is in.
     modules: the first parts of site ids. flow: between all of them. sources: the sha256 of each
-    file, so that a tuning is known again. reads_input: whether a file of the program has a word for
-    its standard input. uses_torch: whether one imports PyTorch, which makes products itself.
+    file, so that a tuning is known again. uses_torch: whether one imports PyTorch, which makes
+    products itself.
     """
 
     main: str
@@ -49,7 +45,6 @@ class ProjectSites:
     modules: tuple[str, ...]
     flow: Dependencies
     sources: tuple[str, ...]
-    reads_input: bool = False
     uses_torch: bool = False
 
     def file_shown(self, site: str) -> str:
@@ -115,7 +110,6 @@ def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites
         tuple(dict.fromkeys(file.module for file in files)),
         without_library(joined(flows)),
         tuple(hashlib.sha256(file.source).hexdigest() for file in files),
-        any(INPUT.search(file.source) for file in files),
         any(top(spelled) == TORCH for calls in libraries.values() for spelled in calls),
     )
 
@@ -231,21 +225,3 @@ def _reached(
             pending += new
         reached[file.path] = frozenset().union(*(ids.get(path, frozenset()) for path in seen))
     return reached
-
-
-def handed_input(program: Program, project: ProjectSites) -> bytes | None:
-    """Return the contents of the standard input, which every run is to read, or None.
-
-    A file is taken in any case; a pipe, which may never end, where a file of the program has a word
-    for its input.
-    """
-    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
-        return None
-    try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError):
-        return None
-    mentioned = "-" in program.argv or project.reads_input
-    if not (stat.S_ISREG(mode) or (stat.S_ISFIFO(mode) and mentioned)):
-        return None
-    return sys.stdin.buffer.read() or None

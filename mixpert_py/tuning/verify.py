@@ -26,7 +26,6 @@ from mixpert_py.tuning.baseline import establish, first_run
 from mixpert_py.tuning.experiment import Experiment, RunSettings
 from mixpert_py.tuning.options import Limits, TuningOptions
 from mixpert_py.tuning.project_sites import (
-    handed_input,
     library_modules,
     read_sites,
     with_libraries,
@@ -319,7 +318,7 @@ def check_plan(
         program,
         replace(options, compare=compare),
         project.flow,
-        RunSettings(on_run, stdin=handed_input(program, project)),
+        RunSettings(on_run),
         guarded={site: entry.error for site, entry in entries.items() if plan.guard == "on"},
     )
     first = first_run(experiment)
