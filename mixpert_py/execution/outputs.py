@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from copy import deepcopy
 from itertools import zip_longest
-from math import nan
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,7 +21,6 @@ STDOUT = "stdout"  # the name of what is printed
 MOST_BYTES = 1 << 22  # kept of what is printed; they are read as numbers in about a second
 ARRAY_ENDINGS = (".npy", ".npz")
 FILE_ENDINGS = (*ARRAY_ENDINGS, ".csv")
-DELIMITERS = ",;\t"
 # Not within a word (`float32`, `v1.2`, `0x7f`); a sign always begins a number, as in `1-2j`.
 NUMBER = re.compile(
     r"(?:[-+]|(?<![\w.]))(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|(?:inf(?:inity)?|nan)\b)",
@@ -71,11 +69,11 @@ def printed_text(folder: Path) -> str:
     return text.decode("utf-8", "replace")
 
 
-def printed_numbers(text: str) -> Array:
+def numbers_in(text: str, name: str = STDOUT) -> Array:
     """The numbers in a text, (count,) float64, in order. Raises ProgramError if there is none."""
     found = np.array([float(number) for number in NUMBER.findall(text)])
     if not found.size:
-        raise ProgramError(f"{STDOUT}: the program prints no number")
+        raise ProgramError(f"{name}: no number in it")
     return found
 
 
@@ -116,7 +114,8 @@ class WrittenFile:
         kind = f"a {self._path.suffix} file"
         try:
             if self._path.suffix == ".csv":
-                return {self.name: read_csv(self._path, self.name)}
+                text = self._path.read_text("utf-8", "replace")
+                return {self.name: numbers_in(text, self.name)}
             with self._path.open("rb") as file:
                 arrays = _loaded(file, self.name)
         except ProgramError:
@@ -143,41 +142,6 @@ def _loaded(file: IO[bytes], name: str) -> dict[str, Array]:
     if isinstance(loaded, np.ndarray):
         return {name: loaded}
     return {f"{name}:{key}": loaded[key] for key in loaded.files}
-
-
-def read_csv(path: Path, name: str) -> Array:
-    """The numbers of a text file, (lines, columns) float64; an empty cell is NaN.
-
-    Columns are divided by commas, semicolons, tabs or blanks. Lines that are empty or begin with
-    `#` are left out, and so is a first line with anything else than numbers. Raises ProgramError
-    for such a line further down or one of another length, and if no number is left; OSError if the
-    file cannot be read.
-    """
-    text = path.read_bytes().decode("utf-8-sig", "replace")
-    lines = [line for line in text.splitlines() if line.strip() and line.lstrip()[0] != "#"]
-    delimiter = next((one for one in DELIMITERS if lines and one in lines[0]), None)
-
-    def read(rows: list[str]) -> Array:
-        return np.loadtxt(
-            rows,
-            delimiter=delimiter,
-            converters=lambda cell: float(cell) if cell.strip() else nan,
-            comments=None,
-            quotechar='"',
-            encoding="utf-8",
-            ndmin=2,
-        )
-
-    try:
-        read(lines[:1] or ["0"])
-    except ValueError:
-        del lines[0]
-    if not lines:
-        raise ProgramError(f"{name}: no line of numbers in it")
-    try:
-        return read(lines)
-    except ValueError as error:
-        raise ProgramError(f"{name}: {error}") from None
 
 
 def observe(name: str, value: object) -> None:

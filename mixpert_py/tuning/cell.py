@@ -234,7 +234,7 @@ class CellExperiment(Experiment):
         for file in files:
             values |= file.arrays()
         if self.comparison.stdout:
-            values[outputs.STDOUT] = outputs.printed_numbers(captured.stdout)
+            values[outputs.STDOUT] = outputs.numbers_in(captured.stdout)
         return self._judgeable(result, values, captured.stdout)
 
     def _has_variables(self, kinds: Mapping[str, str]) -> bool:

@@ -213,7 +213,7 @@ class Experiment:
             printed = ""
             if self.comparison.stdout:
                 printed = outputs.printed_text(folder.path)
-                values[outputs.STDOUT] = outputs.printed_numbers(printed)
+                values[outputs.STDOUT] = outputs.numbers_in(printed)
             return self._judgeable(result, values, printed)
 
     def _judgeable(self, result: Result, values: Values, printed: str) -> ProgramRun:

@@ -11,7 +11,7 @@ from mixpert_py.execution.outputs import (
     MOST_BYTES,
     STDOUT,
     first_difference,
-    printed_numbers,
+    numbers_in,
     printed_text,
 )
 
@@ -32,10 +32,10 @@ NUMBERS = [
 @pytest.mark.parametrize(("text", "expected"), NUMBERS, ids=[row[0] for row in NUMBERS])
 def test_numbers(text: str, expected: list[float]) -> None:
     if expected:
-        np.testing.assert_array_equal(printed_numbers(text), expected)
+        np.testing.assert_array_equal(numbers_in(text), expected)
     else:
-        with pytest.raises(ProgramError, match="prints no number"):
-            printed_numbers(text)
+        with pytest.raises(ProgramError, match="no number in it"):
+            numbers_in(text)
 
 
 DIFFERENCES = [
