@@ -48,7 +48,6 @@ from mixpert_py.errors import (
 )
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher, running
-from mixpert_py.launch.running import Callers
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
@@ -279,9 +278,6 @@ class MixPertMagics(Magics):
             raise UsageError("--error, --criterion, --compare, --device and -o are for --tune")
         codes = self._compiled(cell, plan, options.scheme)
         trace = Trace(()) if options.profile else None
-        if trace is not None:
-            packages = [name for hook in _hooks() for name in hook.packages]
-            trace.caller = Callers(self._cell_shown, packages)
         uses = SchemeUse(options.scheme) if options.scheme else None
         try:
             value = self._run(*codes, options.backend, trace, uses)

@@ -379,10 +379,9 @@ def _record(
         0.0 if product is None else product.transfer,
         None if counted is None else why_not_lower(call, shape),
     )
-    line = None if trace.caller is None or site is None else trace.caller(site)
-    trace.add(site, traced, line=line)
+    trace.add(site, traced)
     if counted is not None and type(call.a) is ndarray and site not in trace.keep:
-        counted.begin(trace, site, traced, line)
+        counted.begin(trace, site, traced)
     if site in trace.keep and not (is_array and 0 in result.shape):
         trace.keep_result(site, on_host(result) if is_array else result)
     if site is not None and trace.levels is not None:

@@ -67,15 +67,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     sampled: the number of its calls that were profiled. spread: mean number of bits by which
     entries lie below the largest of their row of A or column of B, in the worst of these calls.
     transfer: seconds in which the profiled calls moved arrays. fed_by: site → profiled calls with
-    an operand that was that site's result. callers: line of the program → the number of calls that
-    it came to, those with most calls first; of a library's product alone.
+    an operand that was that site's result.
     """
 
     sampled: int = 0
     spread: float = 0.0
     transfer: float = 0.0
     fed_by: dict[str, int] = {}
-    callers: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,7 @@ from mixpert_py.commands.program import (
 )
 
 if TYPE_CHECKING:
-    from mixpert_py.import_hook import ImportHook
-    from mixpert_py.launch.launcher import Program
-    from mixpert_py.runtime.tracing.trace import Trace
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,11 @@ def run(options: Options) -> int:
     plan = config.plan_for(program.filename, options.plan_path)
     if plan is not None:
         hook.add_packages(package.name for package in plan.package)
-    trace = _trace(options, program, hook)
+    trace = None
+    if options.profile or options.json_path:
+        from mixpert_py.runtime.tracing.trace import Trace
+
+        trace = Trace(())
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()
     config.check_scheme(options.scheme)
@@ -113,16 +115,3 @@ def run(options: Options) -> int:
 def _say(lines: Iterable[str]) -> None:
     for line in lines:
         click.echo(f"mixpert: {line}", err=True)
-
-
-def _trace(options: Options, program: "Program", hook: "ImportHook") -> "Trace | None":
-    """The trace that records the products; None if no option shows them."""
-    if not (options.profile or options.json_path):
-        return None
-    from mixpert_py.launch.running import Callers, files_of
-    from mixpert_py.runtime.tracing.trace import Trace
-
-    trace = Trace(())
-    if hook.packages:
-        trace.caller = Callers(files_of(program, hook.folder), hook.packages)
-    return trace

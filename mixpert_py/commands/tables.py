@@ -23,7 +23,6 @@ from mixpert_py.tuner.report.summary import (
     SHORT_PROGRAM,
     START_UP,
     budget_text,
-    callers_text,
     clock_unit,
     error_text,
     gain_text,
@@ -34,7 +33,7 @@ from mixpert_py.tuner.report.summary import (
     value_line,
     verified,
 )
-from mixpert_py.tuner.report.table import CALLERS, EXPRESSION, Column, fitted, summary, trials
+from mixpert_py.tuner.report.table import EXPRESSION, Column, fitted, summary, trials
 
 if TYPE_CHECKING:
     from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
@@ -201,7 +200,6 @@ def print_profile(
     unit = clock_unit(record["seconds"] for record in records)
     time, moving = f"time, {unit.name}", f"moving, {unit.name}"
     moved = any(record["transfer_seconds"] for record in records)
-    called = any(record.get("callers") for record in records)
     refused = any(record["reasons"] for record in records)
     ran = [scheme for record in records for scheme in record["schemes"]]
     sliced = any(scheme.startswith(ON_GPUS) for scheme in ran) or device.may_be_here()
@@ -209,7 +207,6 @@ def print_profile(
     columns = (
         Column("line", right=not several),
         Column("expression", wraps=True, least=EXPRESSION),
-        *[Column("called from", wraps=True, least=CALLERS)] * called,
         Column("calls", right=True, drop=5),
         Column("m × k × n", drop=4),
         Column("ran", wraps=True),
@@ -228,7 +225,6 @@ def print_profile(
         row = (
             _line(record, several),
             record["expression"],
-            *[callers_text(record.get("callers") or {})] * called,
             str(record["calls"]),
             f"{m} × {k} × {n}{more}" if m or k or n else "–",
             ", ".join(record["schemes"]) + outliers + in_loops,
@@ -348,11 +344,9 @@ def _print_products(found: "Estimate", script: str) -> None:
     shown = [one for one in found.products if one.seconds >= NEGLIGIBLE * found.seconds]
     shown = shown[:MOST_PRODUCTS]
     several = not {one.path for one in shown} <= {script, ""}
-    called = any(one.callers for one in shown)
     columns = (
         Column("line", right=not several, wraps=several, least=PLACE),
         Column("product", wraps=True),
-        *[Column("called from", wraps=True, drop=1)] * called,
         Column("% of\ntime", right=True),
         Column("here", wraps=True, least=HERE),
         Column("error"),
@@ -361,7 +355,6 @@ def _print_products(found: "Estimate", script: str) -> None:
         (
             place_text(one.path if several else "", one.line),
             one.expression,
-            *[callers_text(one.callers)] * called,
             f"{100 * one.seconds / found.seconds:.0f}",
             *_here(one),
         )

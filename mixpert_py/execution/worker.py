@@ -28,7 +28,6 @@ from mixpert_py.execution.outputs import observed
 from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher
-from mixpert_py.launch.running import Callers, files_of
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context, Modules
@@ -178,9 +177,6 @@ def main(job_file: str) -> None:
     captured = outputs.capture_stdout() if job.stdout else None
     hook = ImportHook(job.packages, folder=job.project or None)
     hook.install()
-    callers = Callers(files_of(program, hook.folder), hook.packages)
-    if hook.packages and (job.levels or job.alone):  # trials are not slowed down by that
-        trace.caller = callers
     start = perf_counter()
     code: Any = 0
     namespace: dict[str, Any] = {}
@@ -209,7 +205,7 @@ def main(job_file: str) -> None:
     if code in (0, None) and os.getpid() == process:
         hooked = tuple((path, module) for path, module in hook.rewritten.values())
         if job.alone is not None and captures is not None:
-            ours = captures.seconds + hook.seconds + callers.seconds
+            ours = captures.seconds + hook.seconds
             result = alone_result(job.alone, trace, captures, hooked, seconds, ours)
             (folder / "result.json").write_bytes(msgspec.json.encode(result))
             sys.exit(code)
@@ -428,7 +424,6 @@ def site_result(record: SiteTrace) -> SiteResult:
     found: dict[str, Any] = {name: getattr(record, name) for name in SiteResult.__struct_fields__}
     found["shapes"] = [(*shape, count) for shape, count in record.shapes.most_common()]
     found["errors"] = {x: e if np.isfinite(e) else None for x, e in record.errors.items()}
-    found["callers"] = dict(record.callers.most_common())
     for name in ("schemes", "reasons", "dtypes", "fed_by", "unsuited"):
         found[name] = {str(key): count for key, count in found[name].items()}
     return SiteResult(**found)

@@ -3,11 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from time import perf_counter
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +20,7 @@ from mixpert_py.runtime.context import Context, Modules, SchemeUse
 from mixpert_py.runtime.modules import covered_for
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.sources import project
-from mixpert_py.sources.modules import matches, relative, require
+from mixpert_py.sources.modules import relative, require
 
 if TYPE_CHECKING:
     from mixpert_py.passes.finder import CallSite
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
 # Site id → the file that it is in, and the call site.
 Places = dict[str, tuple[str, "CallSite"]]
-Shown = Callable[[str], str | None]
-"""The file of some code → the file as a person writes it; None where it is not the program's."""
 
 
 def project_hook(script: str | None, packages: Sequence[str] = ()) -> ImportHook:
@@ -158,7 +154,6 @@ def records(
                 "sampled": record.sampled,
                 "spread": record.spread if record.sampled else None,
                 "fed_by": dict(record.fed_by),
-                "callers": dict(record.callers.most_common()),
             }
         )
     return made
@@ -226,44 +221,3 @@ def write_json(records: list[dict[str, Any]], path: Path) -> None:
     """Write the profile to a file. Raises SourceError if that fails."""
     with writing(path):
         files.replace(path, json.dumps(records, indent=2).encode())
-
-
-class Callers:
-    """Finds the innermost line of the program around a library's product while it runs.
-
-    packages: the rewritten packages. seconds: the time spent on finding the lines.
-    """
-
-    def __init__(self, shown: Shown, packages: Sequence[str]) -> None:
-        self._shown = cache(shown)
-        self._packages = packages
-        self.seconds = 0.0
-
-    def __call__(self, site: str) -> str | None:
-        """`file:line` of the program's call; None for its own products, and in other threads."""
-        start = perf_counter()
-        line = self._line() if matches(module_of(site), self._packages) else None
-        self.seconds += perf_counter() - start
-        return line
-
-    def _line(self) -> str | None:
-        frame = sys._getframe(2)
-        while frame is not None:
-            name = str(frame.f_globals.get("__name__"))
-            file = self._shown(frame.f_code.co_filename)
-            if file is not None and not matches(name, ("mixpert_py", *self._packages)):
-                return f"{file}:{frame.f_lineno}"
-            frame = frame.f_back  # type: ignore[assignment]
-        return None
-
-
-def files_of(program: Program, folder: str | None) -> Shown:
-    """A test for files of the program. folder: of its project; None without one."""
-
-    def shown(file: str) -> str | None:
-        if file == program.filename:
-            return program.argv[0]
-        is_own = folder is not None and project.is_in(file, folder)
-        return os.path.relpath(file, folder) if is_own else None
-
-    return shown

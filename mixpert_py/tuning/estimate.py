@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from math import nan, prod
 from typing import Any
 
@@ -39,7 +39,7 @@ MAKERS = ("NVIDIA ", "GeForce ", "Tesla ")
 class EstimatedProduct:
     """A call site. errors: as in Operator. speeds: machine → scheme → times as fast as native.
 
-    path: "" where it is not known. callers: as in `Profile`; none of a notebook. unsuited: why it
+    path: "" where it is not known. unsuited: why it
     can take no level on this machine's processor; "" where it can, or a GPU is here.
     """
 
@@ -51,7 +51,6 @@ class EstimatedProduct:
     seconds: float
     errors: Mapping[str, float]
     speeds: Mapping[str, Mapping[str, float]]
-    callers: Mapping[str, int] = field(default_factory=dict)
     unsuited: str = ""
 
 
@@ -267,7 +266,6 @@ def _products(
                 trace.seconds,
                 errors[site],
                 speeds,
-                {} if program.is_notebook else trace.callers,
                 unsuited.get(site, ""),
             )
         )

@@ -31,16 +31,15 @@ def quick(seconds: Collection[float]) -> float:
 class _Site:
     """A site with small calls. granted: calls that were to be counted since the last traced one.
 
-    call, line: the last traced call, and the line of the program that came to it.
+    call: the last traced call.
     """
 
-    __slots__ = ("call", "calls", "granted", "line", "seconds")
+    __slots__ = ("call", "calls", "granted", "seconds")
 
     def __init__(self) -> None:
         self.calls = self.granted = 0
         self.seconds: deque[float] = deque(maxlen=KEPT)
         self.call: TracedCall | None = None
-        self.line: str | None = None
 
     def typical(self) -> "TracedCall | None":
         """The last traced call, with the usual time of a call."""
@@ -60,9 +59,9 @@ class CountedCalls(dict[str | None, "repeat[bool]"]):
         super().__init__()
         self._sites: dict[str | None, _Site] = {}
 
-    def begin(self, trace: "Trace", site: str | None, call: "TracedCall", line: str | None) -> None:
+    def begin(self, trace: "Trace", site: str | None, call: "TracedCall") -> None:
         """Record the calls that were counted before a traced native call, and count the next ones
-        if it is small. line: of the program, that came to the call.
+        if it is small.
         """
         is_small = prod(call.shape) <= MAX_WORK
         if not is_small and site not in self._sites:
@@ -78,7 +77,7 @@ class CountedCalls(dict[str | None, "repeat[bool]"]):
                 known.calls = 0
                 return
             known.calls += 1
-            known.call, known.line = call, line
+            known.call = call
             known.seconds.append(call.seconds)
             if known.calls >= FIRST:
                 known.granted = min(known.calls // PART, MOST)
@@ -101,4 +100,4 @@ class CountedCalls(dict[str | None, "repeat[bool]"]):
         call = known.typical()
         if count and call is not None:
             known.calls += count
-            trace.add(site, call, count, known.line)
+            trace.add(site, call, count)

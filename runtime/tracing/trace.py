@@ -4,7 +4,7 @@ import sys
 import threading
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isnan
@@ -56,9 +56,7 @@ class SiteTrace:
     calls. errors, spread: the worst of these calls, as `tracing.operand_statistics` defines them;
     errors maps a scheme to its relative Frobenius error against FP64. The worst is recorded because
     the few sampled calls stand for all; the tuner's fit makes up for its being too large for most.
-    fed_by: for each site the number of calls with an operand that was that site's result. callers:
-    line of the program → the number of calls that it came to, of a library's site, where that was
-    asked for.
+    fed_by: for each site the number of calls with an operand that was that site's result.
     """
 
     calls: int = 0
@@ -75,13 +73,12 @@ class SiteTrace:
     errors: dict[str, float] = field(default_factory=dict)
     spread: float = 0.0
     fed_by: Counter[str] = field(default_factory=Counter)
-    callers: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "SiteTrace") -> None:
         """Count the calls of another trace of the site as well."""
         for name in ("calls", "counted", "seconds", "transfer", "sampled"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("shapes", "dtypes", "schemes", "reasons", "unsuited", "fed_by", "callers"):
+        for name in ("shapes", "dtypes", "schemes", "reasons", "unsuited", "fed_by"):
             getattr(self, name).update(getattr(other, name))
         self.outliers = max(self.outliers, other.outliers)
         self.add_worst(other)
@@ -129,8 +126,7 @@ class Trace:
     errors of these schemes are measured on them, and operands are recognised as results of other
     sites. keep: the sites whose last non-empty result is stored, in `results`. captures: takes the
     operands of sampled calls as well. children: the file in which children of this process leave
-    the names of the sites that they call, see `begin_child`. caller: tells a site's `callers`, each
-    while the call is made.
+    the names of the sites that they call, see `begin_child`.
     """
 
     def __init__(
@@ -141,7 +137,6 @@ class Trace:
         children: str | None = None,
     ) -> None:
         self.children = children
-        self.caller: Callable[[str], str | None] | None = None
         self.is_child = False
         self.levels = None if levels is None else tuple(levels)
         self.captures = captures
@@ -163,12 +158,8 @@ class Trace:
             counted.record(self)
         return self._sites
 
-    def add(
-        self, site: str | None, call: TracedCall, counted: int = 0, line: str | None = None
-    ) -> None:
-        """Record a call, or so many counted ones that are like it. line: of the program, that came
-        to them.
-        """
+    def add(self, site: str | None, call: TracedCall, counted: int = 0) -> None:
+        """Record a call, or so many counted ones that are like it."""
         count = counted or 1
         with self._lock:
             record = self._site(site)
@@ -184,8 +175,6 @@ class Trace:
                 record.reasons[call.reason] += count
             if call.unsuited is not None:
                 record.unsuited[call.unsuited] += count
-            if line is not None:
-                record.callers[line] += count
 
     def add_other(self, site: str | None) -> None:
         """Record one call of a function that is no product which can take a scheme."""

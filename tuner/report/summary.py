@@ -134,12 +134,6 @@ def small_entries(bits: float | None) -> str:
     )
 
 
-def callers_text(lines: Mapping[str, int]) -> str:
-    """The program's lines that came to a library's product, those with most calls first."""
-    several = len(lines) > 1
-    return ", ".join(f"{line} ({n})" if several else line for line, n in lines.items())
-
-
 def chosen(record: Record) -> TrialEntry | None:
     """The trial whose plan was written; None if no trial was kept in the record."""
     same = [trial for trial in record.trials if trial.plan == record.plan]

@@ -18,7 +18,6 @@ from mixpert_py.tuner.report.summary import (
     MEANING,
     PRODUCTS,
     brief,
-    callers_text,
     chosen,
     error_name,
     error_text,
@@ -31,7 +30,6 @@ from mixpert_py.tuner.report.summary import (
 GAP = 2  # characters between columns
 LEAST = 12  # characters that a column of words keeps
 EXPRESSION = 20  # that a column of expressions keeps
-CALLERS = 16  # that a column of lines with numbers of calls keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +100,11 @@ def operators(record: Record, width: int) -> Table:
     entries = record.operators
     unit = time_unit(record, [entry.time_before for entry in entries])
     places = {entry.id: entry.place for entry in entries}
-    called = any(entry.callers for entry in entries)
     starts = {entry.before for entry in entries}
     columns = (
         Column("site", drop=4),
         Column("line", right=not any(entry.path for entry in entries)),
         Column("expression", wraps=True, least=EXPRESSION),
-        *[Column("called from", wraps=True, least=CALLERS)] * called,
         Column("% of\ntime", right=True, drop=3),
         Column(f"level\n{min(starts)} →" if len(starts) == 1 else "level"),
         Column("error", right=True, drop=1),
@@ -128,7 +124,6 @@ def operators(record: Record, width: int) -> Table:
             _function(entry.id),
             entry.place,
             entry.expression,
-            *[callers_text(entry.callers)] * called,
             share,
             level,
             error_text(entry.local_error),

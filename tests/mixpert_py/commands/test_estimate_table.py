@@ -43,12 +43,11 @@ def estimates() -> dict[str, Estimate]:
     def of(product: dict[str, object], **changes: object) -> Estimate:
         return replace(FOUND, products=(replace(PRODUCT, **product),), **changes)
 
-    callers = {"s.py:30": 2, "s.py:41": 1}
     slower, unknown = {"speeds": {"here": {"float32": 0.9}}}, {"speeds": {"here": {}}}
     small = {**unknown, "unsuited": "6 × 6 × 6 is too small"}
     return {
         "with a level": FOUND,
-        "a product of a library": of({"path": "shapes/deep.py", "callers": callers}),
+        "a product of a library": of({"path": "shapes/deep.py"}),
         "a short run of which a part is unknown": of({}, unmeasured=0.25, seconds=0.05),
         "with child processes and no gain": of(
             {}, children=0.5, places=(Place(None, 1.0, 1.0, {}),)

@@ -89,43 +89,6 @@ def test_a_tuning_lowers_it_and_its_plan_remembers_the_package(sh: Shell) -> Non
     sh("run --backend reference s.py", err="")
 
 
-TWICE = """\
-import numpy as np
-from shapes.deep import square
-from own import twice
-x = np.ones((3, 3))
-y = square(x)
-y = square(x) + twice(x)
-"""
-OWN = """\
-from shapes.deep import square
-
-
-def twice(x):
-    return square(square(x)) + x @ x
-"""
-
-
-CALLERS = {"own.py:5": 2, "s.py:5": 1, "s.py:6": 1}
-
-
-def test_the_lines_that_called_a_product(sh: Shell) -> None:
-    sh.write({"s.py": TWICE, "own.py": OWN})
-    records = sh.profile("--package shapes s.py")
-    callers = {record["path"]: record["callers"] for record in records}
-    assert callers == {"shapes/deep.py": CALLERS, str(sh.folder / "own.py"): {}}
-    shown = {"profile": sh("run --profile --package shapes s.py").err, "table": sh(TUNED).out}
-    sh("report --html page s.mixpert.toml")
-    shown |= {"summary": sh("report s.mixpert.toml").out, "page": sh.read("page/index.html")}
-    for name, text in shown.items():
-        assert "called from" in text, name
-        assert "own.py:5 (2)" in text, name
-    entries = sh.json("report --json s.mixpert.toml")["operators"]
-    callers = {entry["path"]: entry["callers"] for entry in entries}
-    assert callers == {"shapes/deep.py": CALLERS, "own.py": {}}
-    assert next(iter(callers["shapes/deep.py"])) == "own.py:5"
-
-
 def test_an_estimate_has_it(sh: Shell) -> None:
     found = sh.json("estimate --json --error 1e-2 --time-limit 30 --package shapes s.py")
     (product,) = found["products"]
@@ -134,7 +97,6 @@ def test_an_estimate_has_it(sh: Shell) -> None:
     assert "int8x6" in product["errors"]
     if found["command"] is not None:  # whether it gains depends on the models of devices
         assert "--package shapes" in found["command"]
-    assert product["callers"] == {"s.py:4": 1}
     sh("estimate --json --error 1e-2 --time-limit 30 s.py", 1)
 
 

@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from mixpert_py.runtime.gpu import device
 from tests.mixpert_py.command import Shell
 from tests.mixpert_py.commands.run_program import PRODUCT
 
@@ -109,20 +108,6 @@ def test_a_pool_of_processes_that_is_left_open_is_no_reason_to_wait(sh: Shell, p
         }
     )
     sh("run p.py", out="late\n")
-
-
-def test_two_products_in_a_line_get_one_hint(sh: Shell) -> None:
-    sh.write(
-        {
-            "s.py": "import numpy as np\n"
-            "d = 10.0 ** np.linspace(-3, 3, 64)\n"
-            "a, b = np.ones((64, 64)) * d, np.ones((64, 64)) / d[:, None]\n"
-            "c = a @ b, a[:32] @ b\n"
-        }
-    )
-    assert sh(f"{EMULATED} s.py").err.count("line 4: int8x6 loses about") == 1
-    if not device.may_be_here():  # what only GPUs run is no advice
-        assert "int8" not in sh("run --profile s.py").err
 
 
 NEAR_IDENTITY = """\
