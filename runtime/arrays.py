@@ -181,6 +181,23 @@ def shares_on_device(x: GpuArray, y: GpuArray) -> bool:
     return shares(np.asarray(_Addresses(x)), np.asarray(_Addresses(y)))
 
 
+def is_transposed(a: AnyArray | Tensor, b: AnyArray | Tensor) -> bool:
+    """Whether B's matrices are A's, transposed, in the same memory: A·B is symmetric."""
+    *stack, rows, columns = tuple(a.shape) if len(a.shape) > 1 else (0, 0)
+    if tuple(b.shape) != (*stack, columns, rows) or a.dtype != b.dtype:
+        return False
+    (address, *outer, down, across), place = _place(a), _place(b)
+    return [address, *outer, across, down] == place
+
+
+def _place(array: AnyArray | Tensor) -> list[int]:
+    """The address of an array, and its strides."""
+    x: Any = array
+    if hasattr(x, "data_ptr"):
+        return [x.data_ptr(), *x.stride()]
+    return [x.ctypes.data if isinstance(x, np.ndarray) else x.data.ptr, *x.strides]
+
+
 class _Addresses:
     """The addresses of a CuPy array's elements, as if they were in host memory."""
 

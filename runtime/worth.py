@@ -19,7 +19,7 @@ from numpy import ndarray
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import processor
-from mixpert_py.runtime.arrays import Array, is_wide, name_of, real_products
+from mixpert_py.runtime.arrays import Array, is_transposed, is_wide, name_of, real_products
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.gpu.staging import MOST_COPIERS
 from mixpert_py.runtime.kernels.tiny_block import EDGE
@@ -328,8 +328,10 @@ def why_not_on_device(
     if by_default and (a[-1] < MIN_K or min(len(a), len(b)) == 1):
         return Reason.TOO_SMALL
     try:
+        kind = is_wide(*dtypes), real_products(*dtypes)
+        half = kind[1] == 1 and is_transposed(call.a, call.b)
         is_faster = figures(device_name).faster(
-            scheme, a, b, is_wide(*dtypes), real_products(*dtypes), by_default=by_default
+            scheme, a, b, *kind, by_default=by_default, symmetric=half
         )
     except DeviceError:  # no tile holds the scheme's sums
         return Reason.KERNEL
@@ -341,11 +343,18 @@ class Times(Protocol):
     operands.
 
     a, b: shapes. wide: for float64, or complex128. products: the number of real ones, 2 or 4 for
-    complex operands.
+    complex operands. symmetric: whether B is A transposed in the same memory, so that the scheme
+    makes half of C.
     """
 
     def __call__(
-        self, scheme: str, a: Dims, b: Dims, wide: bool, products: int = 1
+        self,
+        scheme: str,
+        a: Dims,
+        b: Dims,
+        wide: bool,
+        products: int = 1,
+        symmetric: bool = False,
     ) -> tuple[float, float]: ...
 
 
@@ -371,13 +380,14 @@ class Figures:
         products: int = 1,
         *,
         by_default: bool = False,
+        symmetric: bool = False,
     ) -> bool:
         """Return whether a scheme beats the native product. Arguments as in Times.
 
         by_default: whether nobody has chosen the scheme. Then it must be faster by LEAST_GAIN, and
         `crt` by CRT_MARGIN.
         """
-        ours, native = self.times(scheme, a, b, wide, products)
+        ours, native = self.times(scheme, a, b, wide, products, symmetric)
         if by_default:
             ours = ours * (CRT_MARGIN if scheme == "crt" else 1.0) + LEAST_GAIN
         return ours < native
@@ -407,7 +417,13 @@ def figures(device: str) -> Figures:
 
 @lru_cache(maxsize=4096)
 def _times(
-    device: str, scheme: str, a: Dims, b: Dims, wide: bool, products: int = 1
+    device: str,
+    scheme: str,
+    a: Dims,
+    b: Dims,
+    wide: bool,
+    products: int = 1,
+    symmetric: bool = False,
 ) -> tuple[float, float]:
     # Not at the start: only who has a device, or may have one, needs this.
     from mixpert_py.runtime.model import prediction
@@ -418,7 +434,7 @@ def _times(
     m, k, n = *a[-2:], b[-1]
     times = _kernel_times(device)
     batch = math.prod(broadcast(a[:-2], b[:-2])) * products
-    more = {"wide": wide, "shares_b": len(b) < 3 and products == 1}
+    more = {"wide": wide, "shares_b": len(b) < 3 and products == 1, "symmetric": symmetric}
     made = emulation_on_gpu(scheme, batch * m * k * n)
     ours = prediction.product(times, made, (m, k, n), batch, **more).seconds
     native = prediction.native(times, m, k, n, batch, wide=wide)

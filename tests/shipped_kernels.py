@@ -199,8 +199,11 @@ def gemm_texts(scheme: Scheme, architecture: str) -> list[str]:
         depth = Depth(place.steps, place.blocks, place.steps_per_block)
         for tile in candidates(scheme, depth, wide=False, chip=chip):
             steps = depth.steps_per_block
-            constants = gemm.constants(scheme, tile, wide=False, steps_per_block=steps)
-            found.append(source_text(family.file, constants))
+            for mirrors in (False, True) if family is HOPPER else (False,):
+                constants = gemm.constants(
+                    scheme, tile, wide=False, steps_per_block=steps, mirrors=mirrors
+                )
+                found.append(source_text(family.file, constants))
     return list(dict.fromkeys(found))
 
 

@@ -14,19 +14,18 @@ from mixpert_py.runtime.packing import (
     by_columns,
     by_rows,
     compilations,
-    result_type,
+    task_of,
 )
 from mixpert_py.runtime.packing.operand import Form, Layout, layout
 from mixpert_py.runtime.packing.repair import repair_kernel
 from mixpert_py.runtime.request import Request
-from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 
 THREADS = 4  # kernels at a time: NVRTC and the driver, which assembles PTX, release Python's lock
 
 
 class _Unpacked(NamedTuple):
-    """An operand before packing, described as the GEMM will see it."""
+    """An operand before packing, described as the GEMM will see it. slices: a number of its own."""
 
     layout: Layout
     slices: int = 0
@@ -70,12 +69,13 @@ def _compilations(request: Request) -> list[Callable[[], None]]:
     if request.scheme == "faithful":
         scheme = safe(scheme, a, b, device.id)
     wider = wider_of(scheme, a, b)
-    x, y = by_rows(a).form, by_columns(b).form
+    left, right = by_rows(a), by_columns(b)
+    x, y = left.form, right.form
     tasks: list[Callable[[], Any]] = []
     for one in (scheme, wider):
         if one is not None:
-            tasks.append(partial(_compile_gemm, one, x, y, c))
-            task = PackingTask(one, "both", (x, y), result_type((x, y)), device=device.id)
+            task = task_of(left, right, one)
+            tasks.append(partial(_compile_gemm, task, x, y, c))
             tasks += compilations(task)
     tasks.append(partial(repair_kernel, x, y, c.itemsize))
 
@@ -86,10 +86,10 @@ def _compilations(request: Request) -> list[Callable[[], None]]:
     return [partial(on_device, compile) for compile in tasks]
 
 
-def _compile_gemm(scheme: Scheme, a: Form, b: Form, c: GpuArray) -> None:
-    block = scheme.lengths(a.k)[1]
+def _compile_gemm(task: PackingTask, a: Form, b: Form, c: GpuArray) -> None:
+    scheme, is_one = task.scheme, task.which == "left"
     left, right = (
-        _Unpacked(layout(splitter, x.batch, x.rows, x.k, block))
-        for splitter, x in ((scheme.left, a), (scheme.right, b))
+        _Unpacked(layout(splitter, x.batch, x.rows, x.k, task.block), 0 if is_one else place)
+        for place, (splitter, x) in enumerate(((scheme.left, a), (scheme.right, b)))
     )
     gemm.prepare(left, right, scheme, c)

@@ -25,6 +25,7 @@ from mixpert_py.runtime.model.kernel_times import (
     Tile,
     cut,
     is_grouped,
+    tiles_of,
 )
 from mixpert_py.runtime.packing.repair import ResultForm
 from mixpert_py.runtime.scheme import Scheme
@@ -97,7 +98,8 @@ def gemm(
     """Enqueue out = A·B on a stream; both operands are packed by `scheme`.
 
     out: CuPy array (m, n) or (batch, m, n), float32 or float64, any strides but the last, which is
-    one element. Operands have the same batch, or 1 for one that all share. gate: the address of an
+    one element. Operands have the same batch, or 1 for one that all share; if both are the same
+    memory, C is symmetric: half of it is made, and mirrored. gate: the address of an
     int32, and what it has to be: otherwise nothing is done.
 
     Accumulators are added as `engine.execute` says. Sums of integers are the same bits; those of
@@ -122,6 +124,7 @@ def gemm(
         *(alpha, beta, *how.counts),
         *(0 if parts is None else parts.ptr, *how.cut),
         *gate,
+        how.triangle,
     )
     how.kernel.launch(how.grid, how.threads, PROBLEM, problem, how.shared, stream)
     return parts
@@ -139,15 +142,16 @@ def _prepared_for(
     left: KernelOperand, right: KernelOperand, scheme: Scheme, out: Any, choice: KernelChoice
 ) -> "GemmLaunch":
     result = ResultForm(out.shape, out.strides, out.itemsize)
-    device = out.data.device_id
-    return _prepared(scheme, left.layout, right.layout, result, device, choice)
+    symmetric, device = left.slices == right.slices, out.data.device_id
+    return _prepared(scheme, left.layout, right.layout, result, symmetric, device, choice)
 
 
 class GemmLaunch(NamedTuple):
     """The launch of a product, without its addresses.
 
     a, b, c, counts, cut: the values that follow those in `abi.PROBLEM`, in its order. part_words:
-    the size of the memory in which parts of tiles meet, which begins as zeros.
+    the size of the memory in which parts of tiles meet, which begins as zeros. triangle: the tiles
+    of a product that are made, if C is symmetric; else 0.
     """
 
     kernel: Kernel
@@ -160,15 +164,17 @@ class GemmLaunch(NamedTuple):
     counts: tuple[int, ...]
     cut: tuple[int, int]
     part_words: int
+    triangle: int
 
 
 def constants(
-    scheme: Scheme, tile: Tile, *, wide: bool, steps_per_block: int
+    scheme: Scheme, tile: Tile, *, wide: bool, steps_per_block: int, mirrors: bool = False
 ) -> tuple[tuple[str, int | str], ...]:
     """The constants with which a kernel is compiled.
 
     Promotion, if any, follows every block of integers, and every step of floating-point slices, or
-    half a step if the scheme asks for that.
+    half a step if the scheme asks for that. mirrors: whether it is Hopper's kernel for a symmetric
+    C; the portable one makes any.
     """
     if scheme.exact:
         interval = max(1, 2 * steps_per_block)
@@ -196,6 +202,7 @@ def constants(
         ("DEFERRED", _steps_deferred(scheme)),  # on Hopper; 0: nothing is
         ("INTERVAL", interval if tile.promote else 2),  # in half steps
         ("WIDE", int(wide)),
+        *([("SYMMETRIC", 1)] if mirrors else ()),
     )
 
 
@@ -246,6 +253,7 @@ def _prepared(
     left: Sizes,
     right: Sizes,
     result: ResultForm,
+    symmetric: bool,
     device: int,
     choice: KernelChoice,
 ) -> GemmLaunch:
@@ -253,8 +261,9 @@ def _prepared(
     here = kernel_times(device, choice.family).chip
     batch, m, n = result.shape if len(result.shape) == 3 else (1, *result.shape)
     wide, depth = result.itemsize == 8, Depth(left.steps, left.blocks, left.steps_per_block)
-    tile, shares, words = _cut(scheme, (batch, m, n), depth, wide, device, choice)
-    definitions = constants(scheme, tile, wide=wide, steps_per_block=depth.steps_per_block)
+    tile, shares, words = _cut(scheme, (batch, m, n), depth, wide, device, choice, symmetric)
+    steps, mirrors = depth.steps_per_block, symmetric and here.family is HOPPER
+    definitions = constants(scheme, tile, wide=wide, steps_per_block=steps, mirrors=mirrors)
     kernel = cuda_kernel(here.family.file, "gemm", definitions, tile.shared)
     stride, leading = _apart(result.strides, result.itemsize)
     return GemmLaunch(
@@ -268,6 +277,7 @@ def _prepared(
         (batch, *depth, MOST_STEPS, GROUP),
         (shares.tail, shares.split),
         words,
+        tiles_of(tile, m, n, symmetric=True) if symmetric else 0,
     )
 
 
@@ -278,14 +288,15 @@ def _cut(
     wide: bool,
     device: int,
     choice: KernelChoice = BEST,
+    symmetric: bool = False,
 ) -> tuple[Tile, Cut, int]:
     """The tile, the assignment of tiles to blocks, and the words of memory in which parts of
     tiles meet.
     """
     batch, m, n = shape
     times = kernel_times(device, choice.family)
-    tile = choice.tile or times.best(scheme, m, n, batch, depth, wide)
-    tiles = -(-m // tile.m) * -(-n // tile.n) * batch
+    tile = choice.tile or times.best(scheme, m, n, batch, depth, wide, symmetric)
+    tiles = tiles_of(tile, m, n, symmetric=symmetric) * batch
     shares = cut(scheme, tile, tiles, depth, times.chip)
     words = -(-shares.tail // 32) * 32 + shares.tail * len(scheme.accumulators()) * tile.m * tile.n
     return tile, shares, words

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.arrays import GpuArray
+from mixpert_py.runtime.arrays import GpuArray, is_transposed
 from mixpert_py.runtime.gpu.compile_ahead import compiling_ahead
 from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.gpu.foreign import (
@@ -49,8 +49,8 @@ START = ~ALIGNED
 REAL_OR_INTEGERS = "fdbBhHiIlLqQ"
 MOST_KEPT = 1 << 26  # bytes of a workspace that is kept: to allocate it takes as long as to launch
 
-# Strides of both operands, and the bits of their addresses that matter.
-Layouts = tuple[tuple[int, ...], tuple[int, ...], int, int]
+# Strides of both operands, the bits of their addresses that matter, and whether they begin at one.
+Layouts = tuple[tuple[int, ...], tuple[int, ...], int, int, bool]
 
 
 class Layout(NamedTuple):
@@ -118,7 +118,8 @@ class PreparedProducts:
         import cupy
 
         first, second = a.data.ptr, b.data.ptr
-        ready = self._ready.get((a.strides, b.strides, first & ALIGNED, second & ALIGNED))
+        layouts = a.strides, b.strides, first & ALIGNED, second & ALIGNED, first == second
+        ready = self._ready.get(layouts)
         if ready is None or cupy.cuda.runtime.getDevice() != self._device:
             return None
         stream = cupy.cuda.get_current_stream().ptr
@@ -146,7 +147,8 @@ class PreparedProducts:
         return result
 
     def _layouts(self, a: GpuArray, b: GpuArray) -> Layouts:
-        return a.strides, b.strides, a.data.ptr & ALIGNED, b.data.ptr & ALIGNED
+        first, second = a.data.ptr, b.data.ptr
+        return a.strides, b.strides, first & ALIGNED, second & ALIGNED, first == second
 
     def _copied(self, x: Any, layout: Layout) -> Any:
         """A copy of an operand in a layout that kernels can walk."""
@@ -184,7 +186,8 @@ class PreparedTensors(PreparedProducts):
         torch: Any = sys.modules["torch"]
         core = torch._C
         first, second = a.data_ptr(), b.data_ptr()
-        ready = self._ready.get((a.stride(), b.stride(), first & ALIGNED, second & ALIGNED))
+        layouts = a.stride(), b.stride(), first & ALIGNED, second & ALIGNED, first == second
+        ready = self._ready.get(layouts)
         if ready is None or core._cuda_getDevice() != self._device:
             return None
         replay = ready.replay if row is None else ready.sum
@@ -224,7 +227,8 @@ class PreparedTensors(PreparedProducts):
         return result
 
     def _layouts(self, a: Any, b: Any) -> Layouts:
-        return a.stride(), b.stride(), a.data_ptr() & ALIGNED, b.data_ptr() & ALIGNED
+        first, second = a.data_ptr(), b.data_ptr()
+        return a.stride(), b.stride(), first & ALIGNED, second & ALIGNED, first == second
 
     def _in_order(self, x: Any) -> Any:
         return x.contiguous()
@@ -278,13 +282,17 @@ def _record(request: Request, *, with_row: bool) -> Ready | None:
     if request.scheme in ("float64", "crt") or not all(map(_is_recordable, (a, b))):
         return None
     device, left, right = a.data.device_id, layout(a), layout(b)
+    is_one = not left.is_copy and is_transposed(a, b)
     request = request._replace(
         a=placeholder(LEFT, a.shape, a.dtype, device, left.strides, left.past),
         b=placeholder(RIGHT, b.shape, b.dtype, device, right.strides, right.past),
         out=placeholder(RESULT, result_shape(a, b), np.result_type(a.dtype, b.dtype), device),
     )
-    with compiling_ahead(request):
-        replay = _replay(request)
+    one = request
+    if is_one:
+        one = request._replace(b=request.a.swapaxes(-2, -1))
+    with compiling_ahead(one):
+        replay = _replay(one)
     if replay is None:
         return None
     # Of a float32 product, repair never replaces elements: no row is large, see `Side.room`.

@@ -13,7 +13,7 @@ from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
-from mixpert_py.runtime.model.kernel_times import PORTABLE, Family
+from mixpert_py.runtime.model.kernel_times import PORTABLE, Family, tiles_to_diagonal
 from mixpert_py.runtime.packing.residues import TILE, Definitions, of_moduli
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.integers import Integers, digits_of
@@ -78,9 +78,10 @@ def gemm(
 ) -> Any:
     """Enqueue out = A·B on a stream of the current device; a scheme of residues has packed A and B.
 
-    out: (m, n) or (batch, m, n), any strides but the last, which is one element. family: see
-    `prepare`. Does not wait for the device. Returns the memory of the residues of C, which a CUDA
-    graph must keep alive; None if there are none. Raises DeviceError if a kernel does not compile.
+    out: (m, n) or (batch, m, n), any strides but the last, which is one element. If A and B are the
+    same memory, C is symmetric: half of it is made, and mirrored. family: see `prepare`. Does not
+    wait for the device. Returns the memory of the residues of C, which a CUDA graph must keep
+    alive; None if there are none. Raises DeviceError if a kernel does not compile.
     """
     kernels = prepare(scheme, out.dtype.name, out.data.device_id, family)
     (m, n), size = out.shape[-2:], out.itemsize
@@ -90,9 +91,14 @@ def gemm(
     leading, whole = out.strides[-2] // size, rows * columns
     each = 1 if kernels.result is None else len(scheme.moduli)
     how = kernels.how
-    grid = min(kernels.blocks, -(-m // how.m) * -(-n // how.n) * each)
+    made, combined = -(-m // how.m) * -(-n // how.n), whole
+    symmetric = left.slices == right.slices
+    if symmetric:
+        made = tiles_to_diagonal(how.m, how.n, n)
+        combined = tiles_to_diagonal(TILE_M, TILE_N, n)
+    grid = min(kernels.blocks, made * each)
     group = GROUP * TILE_M // how.m
-    units = whole * (TILE_M // UNIT_ROWS) * (TILE_N // UNIT_COLUMNS)
+    units = combined * (TILE_M // UNIT_ROWS) * (TILE_N // UNIT_COLUMNS)
     a, b = left.layout, right.layout
     for matrix in range(out.shape[0] if out.ndim == 3 else 1):
         address = out.data.ptr + (matrix * out.strides[0] if out.ndim == 3 else 0)
@@ -104,11 +110,13 @@ def gemm(
         # Whether two neighbours in a row of C can be written at once.
         paired = int((address | leading * size) % (2 * size) == 0)
         residues = 0 if memory is None else memory.ptr
-        problem = *operands, residues, address, a.steps, rows, columns, group, m, n, leading, paired
+        sizes = a.steps, rows, columns, group, m, n, leading, paired, made * symmetric
+        problem = *operands, residues, address, *sizes
         kernels.gemm.launch_words(grid, how.threads, problem, kernels.shared, stream)
         if kernels.result is None:
             continue
-        words = residues, *scales, address, m, n, leading, rows, columns, paired
+        place = address, m, n, leading, rows, columns, paired, combined * symmetric
+        words = residues, *scales, *place
         kernels.result.launch_words(units, RESULT_THREADS, words, 0, stream)
     return memory
 

@@ -227,7 +227,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     if used is not None:  # at once: a graph keeps what a failed attempt has enqueued, too
         used.append((left, right, watch))
     if watch is not None:
-        watch.packed(left)
+        watch.packed(left, is_both=left is right)
     if wider is not None:
         word = kernels.guard(left, right, stream)
         if used is not None:

@@ -69,9 +69,12 @@ class Guarded(Records):
         super().__init__(xp)
         self._least = least_density(count)
 
-    def packed(self, now: DevicePacked) -> None:
-        """Enqueue the decision. now: an operand that was packed for this product alone."""
-        leave(now, self.records, self._least, self._stream.ptr)
+    def packed(self, now: DevicePacked, *, is_both: bool) -> None:
+        """Enqueue the decision. now: an operand that was packed for this product alone. is_both:
+        whether it is both operands.
+        """
+        records = self.records[:1] * 2 if is_both else self.records
+        leave(now, records, self._least, self._stream.ptr)
 
 
 class UnfitError(Exception):
@@ -87,17 +90,19 @@ class Watch(Records):
 
     def __init__(self, xp: ModuleType, most: int | None = None) -> None:
         super().__init__(xp)
-        self._most = most
+        self._most, self._is_both = most, False
         self._host = xp.cuda.alloc_pinned_memory(2 * RECORD)
         self._seen = np.frombuffer(self._host, np.float64, 2 * RECORD // 8)
         self._seen[:] = NOTHING  # the record of an operand without entries, which is not packed
         self._event = xp.cuda.Event(disable_timing=True)
 
-    def packed(self, now: DevicePacked) -> None:
+    def packed(self, now: DevicePacked, *, is_both: bool) -> None:
         """Enqueue the copy of the records, after operands, or a part of them, have been packed.
+        is_both: as of `Guarded`.
 
         Raises UnfitError if the product would need more than `most` moduli.
         """
+        self._is_both = is_both
         self._memory.copy_to_host_async(self._host.ptr, 2 * RECORD, self._stream)
         self._event.record(self._stream)
         if self._most is not None and (self.moduli() or MAX_UNSEEN) > self._most:
@@ -121,7 +126,7 @@ class Watch(Records):
     def _records(self) -> tuple[list[float], list[float]]:
         self._event.synchronize()
         left, right = self._seen.reshape(2, -1).tolist()
-        return left, right
+        return left, left if self._is_both else right
 
 
 @dataclass(slots=True)

@@ -205,6 +205,12 @@ PROBLEM: Final = Structure(
         Field("int", "split", "parts of each"),
         Field("const int *", "gate", "null, or the address of a word that an earlier kernel wrote"),
         Field("int", "open", "unless the word is this, nothing is done"),
+        Field(
+            "int",
+            "triangle",
+            "where C is symmetric: the tiles of a product that reach the diagonal or lie below it, "
+            "which alone are made; alpha is 1, beta 0; else 0",
+        ),
     ),
 )
 

@@ -29,11 +29,13 @@ __device__ __forceinline__ void carry(unsigned char *bytes, int (&sum)[REGISTERS
     }
 }
 
-struct Matrix {  // (m, n) values from c on, rows `leading` apart; paired: two can be written at once
+// (m, n) values from c on, rows `leading` apart. paired: two can be written at once. symmetric: those
+// on or below the diagonal are written twice, the others not at all.
+struct Matrix {
     Value *c;
     int m, n;
     long long leading;
-    bool paired;
+    bool paired, symmetric;
 };
 
 // 64 rows of C, from a row and a column on, of the last order's sums. bytes: those of the first
@@ -70,17 +72,23 @@ __device__ __forceinline__ void store_values(const Matrix &c, int row, int colum
             const int place = 2 * (i + 4 * j), at = column + place;
 #pragma unroll
             for (int below = 0; below < 2; below++) {
-                if (row + 8 * below >= c.m) continue;
+                const int here_row = row + 8 * below;
+                if (here_row >= c.m) continue;
+                const int end = c.symmetric ? min(c.n, here_row + 1) : c.n;
                 Value *here = to + 8 * below * c.leading + place;
                 const Value first = value[2 * below], second = value[2 * below + 1];
-                if (c.paired && at + 1 < c.n) {
+                if (c.paired && at + 1 < end) {
                     Pair both;
                     both.x = first, both.y = second;
                     *(Pair *)here = both;
                 } else {
-                    if (at < c.n) here[0] = first;
-                    if (at + 1 < c.n) here[1] = second;
+                    if (at < end) here[0] = first;
+                    if (at + 1 < end) here[1] = second;
                 }
+                if (!c.symmetric) continue;
+                Value *image = c.c + at * c.leading + here_row;
+                if (at < end) image[0] = first;
+                if (at + 1 < end) image[c.leading] = second;
             }
         }
     }

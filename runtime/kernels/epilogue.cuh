@@ -96,6 +96,34 @@ __device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int g
     const int m = p.a.rows, n = p.b.rows;
     const long long below = 8 * p.c_leading;
     Value *c = (Value *)p.c + tile.product * p.c_stride + row * p.c_leading + tile.column + side;
+#if SYMMETRIC  // what is on or below the diagonal is stored twice, the rest not at all
+    Value *image = (Value *)p.c + tile.product * p.c_stride +
+                   (tile.column + side) * p.c_leading + row;
+    const int to_diagonal = row - tile.column - side, top = tile.row + group * 64;
+    auto store_both = [&](bool whole, bool paired) {
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i += 4, c += 8, image += 8 * p.c_leading) {
+            Unit b[2];
+            load_units(b, units + 2 * i);
+#pragma unroll
+            for (int low = 0; low < 2; low++) {
+                Value x[2], *to = c + low * below;
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    if (!whole && (row + 8 * low >= m || 2 * i + e > to_diagonal + 8 * low)) continue;
+                    x[e] = value(i + 2 * low + e, b[e]);
+                    if (!first) x[e] = rounded::add(x[e], to[e]);
+                    if (!paired) to[e] = x[e];
+                    if (last) image[e * p.c_leading + 8 * low] = x[e];
+                }
+                if (paired) store_two(to, x[0], x[1], true);
+            }
+        }
+    };
+    if (top + 64 > m || tile.column + TILE_N > top + 1) store_both(false, false);
+    else if (is_paired(c) && is_paired(c + below)) store_both(true, true);
+    else store_both(true, false);
+#else
     const bool alone = p.alpha == 1.0 && p.beta == 0.0;
     const bool paired[2] = {is_paired(c), is_paired(c + below)};
     auto store_all = [&](bool both_paired) {
@@ -169,4 +197,5 @@ __device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int g
             }
         }
     }
+#endif
 }

@@ -27,6 +27,7 @@
 // Shared memory of a launch: STAGES · 64 · (COUNT_A · TILE_M + COUNT_B · TILE_N) bytes.
 
 #include "gemm.cuh"
+#include "triangle.cuh"
 
 #ifndef TILE_M
 #define TILE_M 128
@@ -171,6 +172,11 @@ __device__ __forceinline__ Tile tile_of(const Problem &problem) {
     const int block = block_index();
     const int rows = (problem.a.rows + TILE_M - 1) / TILE_M;
     const int columns = (problem.b.rows + TILE_N - 1) / TILE_N;
+    if (problem.triangle) {
+        const int product = block / problem.triangle;
+        const int2 tile = Triangle<TILE_M, TILE_N>::at(block % problem.triangle, rows);
+        return {product, tile.x * TILE_M, tile.y * TILE_N};
+    }
     const int index = block % (rows * columns);
     const int first = index / (problem.group * columns) * problem.group;
     const int height = min(problem.group, rows - first);
@@ -440,6 +446,7 @@ struct Result {
     int m, n;
     Out alpha, beta;
     bool paired;  // rows are so aligned that two neighbours can be written at once
+    bool symmetric;  // what is on or below the diagonal is written twice, the rest not at all
 
     __device__ __forceinline__ Result(const Problem &problem, int product)
         : c(static_cast<Out *>(problem.c) + product * problem.c_stride),
@@ -447,7 +454,8 @@ struct Result {
           leading(problem.c_leading), leading_in(problem.c_in_leading), m(problem.a.rows),
           n(problem.b.rows), alpha(Out(problem.alpha)), beta(Out(problem.beta)),
           paired(reinterpret_cast<unsigned long long>(c) % (2 * sizeof(Out)) == 0 &&
-                 leading % 2 == 0) {}
+                 leading % 2 == 0),
+          symmetric(problem.triangle != 0) {}
 
     __device__ __forceinline__ Out finished(Out value, int row, int column) const {
         value = rounded::multiply(alpha, value);
@@ -460,13 +468,15 @@ struct Result {
                                           bool last) const {
         if (row >= m) return;
         Out *to = c + row * leading + column;
-        const bool together = paired && column + 1 < n;
+        const int end = symmetric ? min(n, row + 1) : n;
+        const bool together = paired && column + 1 < end;
 #pragma unroll
         for (int e = 0; e < 2; ++e)
-            if (column + e < n) {
+            if (column + e < end) {
                 pair[e] = rounded::add(onto ? to[e] : Out(0), pair[e]);
                 if (last) pair[e] = finished(pair[e], row, column + e);
                 if (!together) to[e] = pair[e];
+                if (symmetric && last) c[(column + e) * leading + row] = pair[e];
             }
         using Two = Either<WIDE, double2, float2>::Type;
         if (together) *reinterpret_cast<Two *>(to) = {pair[0], pair[1]};

@@ -19,6 +19,7 @@
 // the other's products are under way. The other, whose weight makes what is cut off from it small, is
 // added once, in the end.
 // GROUPED 1: units are powers of two, shared by 16 rows of A and by 8 columns of B.
+// SYMMETRIC 1: B is A transposed, and only the tiles up to the diagonal are made: see `finish`.
 
 #include "gemm.cuh"
 
@@ -46,6 +47,9 @@
 #endif
 #ifndef WIDE
 #define WIDE 0
+#endif
+#ifndef SYMMETRIC
+#define SYMMETRIC 0
 #endif
 
 #include "wgmma.cuh"

@@ -1,5 +1,9 @@
 // The order in which blocks take tiles of C and segments of K, for Hopper.
 
+#if SYMMETRIC
+#include "triangle.cuh"
+#endif
+
 struct Tile {
     int product, row, column;
 };
@@ -8,6 +12,11 @@ struct Tile {
 // square and its operands stay in L2.
 __device__ __forceinline__ Tile tile_at(const Problem &p, int index) {
     int rows = (p.a.rows + TILE_M - 1) / TILE_M;
+#if SYMMETRIC
+    const int product = index / p.triangle;
+    const int2 tile = Triangle<TILE_M, TILE_N>::at(index - product * p.triangle, rows);
+    return {product, tile.x * TILE_M, tile.y * TILE_N};
+#else
     int columns = (p.b.rows + TILE_N - 1) / TILE_N;
     int product = index / (rows * columns);
     int place = index - product * rows * columns;
@@ -17,9 +26,11 @@ __device__ __forceinline__ Tile tile_at(const Problem &p, int index) {
     int column = place / height;
     int row = first + place - column * height;
     return {product, row * TILE_M, column * TILE_N};
+#endif
 }
 
 __device__ __forceinline__ int tile_count(const Problem &p) {
+    if (SYMMETRIC) return p.triangle * p.batch;
     return (p.a.rows + TILE_M - 1) / TILE_M * ((p.b.rows + TILE_N - 1) / TILE_N) * p.batch;
 }
 

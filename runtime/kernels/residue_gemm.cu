@@ -50,7 +50,7 @@ __device__ __forceinline__ void multiply_bytes(Sum (&d)[REGISTERS], u64 a, u64 b
 struct Problem {
     const unsigned char *a, *b;
     unsigned char *out;
-    int steps, tile_rows, tile_columns, group;
+    int steps, tile_rows, tile_columns, group, triangle;
 };
 
 struct Ring {  // where the producer, or a consumer, stands in the STAGES buffers
@@ -79,18 +79,23 @@ struct Task {
     Tile tile;
 
     __device__ __forceinline__ Task(const Problem &p, int index) {
-        const int of_one = p.tile_rows * p.tile_columns;
+        const int of_one = tiles(p);
         modulus = index / of_one;
-        tile = tile_at(index - modulus * of_one, p.tile_rows, p.tile_columns, p.group);
+        tile = tile_of<TILE_M, TILE_N>(index - modulus * of_one, p.tile_rows, p.tile_columns,
+                                       p.group, p.triangle);
         place = (modulus * p.tile_rows + tile.row) * p.tile_columns + tile.column;
     }
+    static __device__ __forceinline__ int tiles(const Problem &p) {
+        return p.triangle ? p.triangle : p.tile_rows * p.tile_columns;
+    }
     static __device__ __forceinline__ int count(const Problem &p) {
-        return p.tile_rows * p.tile_columns * (A_DIGITS ? 1 : COUNT);
+        return tiles(p) * (A_DIGITS ? 1 : COUNT);
     }
 };
 
 __device__ __forceinline__ void produce(const Problem &p, u32 buffers, u32 full, u32 empty) {
-    const u64 a_slice = (u64)p.tile_rows * A_STAGE, b_slice = (u64)p.tile_columns * B_STAGE;
+    const u64 a_slice = slice_bytes(p.tile_rows, TILE_M, p.tile_columns, TILE_N, p.triangle);
+    const u64 b_slice = slice_bytes(p.tile_columns, TILE_N, p.tile_rows, TILE_M, p.triangle);
     Ring ring;
     auto product = [&](const Tile &tile, int left, int right) {
         const unsigned char *a = p.a + left * a_slice + tile.row * A_STAGE;
@@ -209,12 +214,14 @@ __device__ __forceinline__ void consume(const Problem &p, const Matrix &, u32 bu
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out, void *values,
              long long steps, long long tile_rows, long long tile_columns, long long group_rows,
-             long long m, long long n, long long leading, long long paired) {
+             long long m, long long n, long long leading, long long paired, long long triangle) {
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES];
-    const Problem p = {a, b, out, (int)steps, (int)tile_rows, (int)tile_columns, (int)group_rows};
+    const Problem p = {a, b, out, (int)steps, (int)tile_rows, (int)tile_columns,
+                       (int)group_rows, (int)triangle};
 #if A_DIGITS
-    const Matrix c = {(Value *)values, (int)m, (int)n, leading, paired != 0};
+    const Matrix c = {(Value *)values, (int)m, (int)n, leading, paired != 0,
+                      triangle != 0};
 #else
     const Matrix c;
 #endif

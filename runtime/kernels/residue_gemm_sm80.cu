@@ -58,7 +58,7 @@ typedef int Sums[ROW_TILES][REGISTERS];
 struct Problem {
     const unsigned char *a, *b;
     unsigned char *out;
-    int steps, tile_rows, tile_columns, group, m, n;
+    int steps, tile_rows, tile_columns, group, m, n, triangle;
 };
 
 // ---- instructions ----------------------------------------------------------------------------------
@@ -97,9 +97,10 @@ struct Task {
     Tile part;  // in parts
 
     __device__ __forceinline__ Task(const Problem &p, int index) {
-        const int rows = part_rows(p), columns = part_columns(p);
-        modulus = index / (rows * columns);
-        part = tile_at(index - modulus * (rows * columns), rows, columns, p.group);
+        const int of_one = parts(p);
+        modulus = index / of_one;
+        part = tile_of<BLOCK_M, BLOCK_N>(index - modulus * of_one, part_rows(p), part_columns(p),
+                                         p.group, p.triangle);
     }
     static __device__ __forceinline__ int part_rows(const Problem &p) {
         return (p.m + BLOCK_M - 1) / BLOCK_M;
@@ -107,8 +108,11 @@ struct Task {
     static __device__ __forceinline__ int part_columns(const Problem &p) {
         return (p.n + BLOCK_N - 1) / BLOCK_N;
     }
+    static __device__ __forceinline__ int parts(const Problem &p) {
+        return p.triangle ? p.triangle : part_rows(p) * part_columns(p);
+    }
     static __device__ __forceinline__ int count(const Problem &p) {
-        return part_rows(p) * part_columns(p) * (A_DIGITS ? 1 : COUNT);
+        return parts(p) * (A_DIGITS ? 1 : COUNT);
     }
 };
 
@@ -152,10 +156,10 @@ struct Copies {
 
     // Bytes of a slice of one step.
     static __device__ __forceinline__ u64 a_slice(const Problem &p) {
-        return (u64)p.tile_rows * (TILE_M * STEP);
+        return slice_bytes(p.tile_rows, TILE_M, p.tile_columns, TILE_N, p.triangle);
     }
     static __device__ __forceinline__ u64 b_slice(const Problem &p) {
-        return (u64)p.tile_columns * (TILE_N * STEP);
+        return slice_bytes(p.tile_columns, TILE_N, p.tile_rows, TILE_M, p.triangle);
     }
 
     __device__ __forceinline__ void begin(const Problem &p) {
@@ -351,12 +355,13 @@ __device__ __forceinline__ void multiply(const Problem &p, const Matrix &, const
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out, void *values,
              long long steps, long long tile_rows, long long tile_columns, long long group_rows,
-             long long m, long long n, long long leading, long long paired) {
+             long long m, long long n, long long leading, long long paired, long long triangle) {
     extern __shared__ __align__(1024) unsigned char memory[];
     const Problem p = {a,           b,           out,    (int)steps, (int)tile_rows, (int)tile_columns,
-                       (int)group_rows, (int)m, (int)n};
+                       (int)group_rows, (int)m, (int)n, (int)triangle};
 #if A_DIGITS
-    const Matrix c = {(Value *)values, (int)m, (int)n, leading, paired != 0};
+    const Matrix c = {(Value *)values, (int)m, (int)n, leading, paired != 0,
+                      triangle != 0};
 #else
     const Matrix c;
 #endif

@@ -44,15 +44,20 @@ template <int E> __device__ __forceinline__ double float_of(u32 word) {
 extern "C" __global__ void __launch_bounds__(128)
 result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c, long long m,
        long long n, long long leading, long long tile_rows, long long tile_columns,
-       long long paired) {
+       long long paired, long long triangle) {
     constexpr int GROUPS = TILE_M / 64;
     const int unit = blockIdx.x % UNITS, group = blockIdx.x / UNITS % GROUPS;
-    const int place = blockIdx.x / (UNITS * GROUPS), thread = threadIdx.x;
-    const int tile_row = place / (int)tile_columns, tile_column = place - tile_row * (int)tile_columns;
+    const int index = blockIdx.x / (UNITS * GROUPS), thread = threadIdx.x;
+    const Tile tile =
+        tile_of<TILE_M, TILE_N>(index, (int)tile_rows, (int)tile_columns, 1, (int)triangle);
+    const int tile_row = tile.row, tile_column = tile.column;
+    const int place = tile_row * (int)tile_columns + tile_column;
     const int row = tile_row * TILE_M + group * 64 + (thread >> 5) * 16 + (thread >> 2 & 7);
     const int column = tile_column * TILE_N + unit * 32 + (thread & 3) * 2;
     follow();
-    if (tile_row * TILE_M + group * 64 >= m || tile_column * TILE_N + unit * 32 >= n) return;
+    const int top = tile_row * TILE_M + group * 64;
+    const int right = triangle ? min((int)n, top + 64) : (int)n;
+    if (top >= m || tile_column * TILE_N + unit * 32 >= right) return;
     const long long stride = tile_rows * tile_columns * (TILE_M * TILE_N / UNIT);
     residues += unit_at(place, group, unit) / UNIT + thread;
     uint4 bytes[COUNT];
@@ -61,6 +66,7 @@ result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c
         bytes[l] = __ldg(residues + l * stride);
     });
     const int of_rows[2] = {row < m ? a_scales[row] : 0, row + 8 < m ? a_scales[row + 8] : 0};
+    Value *image = c + column * leading + row;  // of a symmetric C
     c += row * leading + column;
     each<4>([&](auto quarter) {  // 8 columns each
         constexpr int q = decltype(quarter)::value;
@@ -86,15 +92,19 @@ result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c
             const Value first = unscaled(combined(part[2 * low]), of_rows[low] + of_columns[0]);
             const Value second = unscaled(combined(part[2 * low + 1]), of_rows[low] + of_columns[1]);
             if (row + 8 * low >= m) continue;
+            const int end = triangle ? min((int)n, row + 8 * low + 1) : (int)n;
             Value *to = c + 8 * low * leading + q * 8;
-            if (paired && at + 1 < n) {
+            if (paired && at + 1 < end) {
                 Pair both;
                 both.x = first, both.y = second;
                 *(Pair *)to = both;
             } else {
-                if (at < n) to[0] = first;
-                if (at + 1 < n) to[1] = second;
+                if (at < end) to[0] = first;
+                if (at + 1 < end) to[1] = second;
             }
+            if (!triangle) continue;
+            if (at < end) image[q * 8 * leading + 8 * low] = first;
+            if (at + 1 < end) image[(q * 8 + 1) * leading + 8 * low] = second;
         }
     });
 }

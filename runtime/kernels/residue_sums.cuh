@@ -30,6 +30,13 @@ struct Reduction {
     }
 };
 
+// Bytes of a slice of one step of an operand of tiles of so many rows. B is A, if C is symmetric.
+__device__ __forceinline__ unsigned long long slice_bytes(int tiles, int height, int others,
+                                                          int other_height, int triangle) {
+    const int rows = tiles * height;
+    return (unsigned long long)(triangle ? max(rows, others * other_height) : rows) * STEP;
+}
+
 // A thread's sums, of 64 rows; thread: which of 128 it is. first: whether these are the tile's first;
 // else those before are added.
 __device__ __forceinline__ void store(unsigned char *out, const Reduction &reduced,

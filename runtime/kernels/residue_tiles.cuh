@@ -6,6 +6,8 @@
 
 constexpr int UNIT = 16, UNITS = TILE_N / 32;
 
+#include "triangle.cuh"
+
 struct Tile {  // in tiles
     int row, column;
 };
@@ -17,6 +19,14 @@ __device__ __forceinline__ Tile tile_at(int place, int rows, int columns, int gr
     place -= first * columns;
     const int column = place / height;
     return {first + place - column * height, column};
+}
+
+// The same of tiles of M × N, of which only those up to the diagonal are made if C is symmetric.
+template <int M, int N>
+__device__ __forceinline__ Tile tile_of(int place, int rows, int columns, int group, bool symmetric) {
+    if (!symmetric) return tile_at(place, rows, columns, group);
+    const int2 tile = Triangle<M, N>::at(place, rows);
+    return {tile.x, tile.y};
 }
 
 // Where the bytes of 32 columns of a warpgroup begin.

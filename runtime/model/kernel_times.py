@@ -124,6 +124,18 @@ def candidates(scheme: Scheme, depth: Depth, *, wide: bool, chip: Chip) -> tuple
     return tuple(filter(fits, (tile(m, n) for m in family.heights for n in family.widths)))
 
 
+def tiles_of(tile: Tile, m: int, n: int, *, symmetric: bool) -> int:
+    """The number of tiles that make C (m × n); of a symmetric C, those that reach its diagonal or
+    lie below it.
+    """
+    return tiles_to_diagonal(tile.m, tile.n, n) if symmetric else -(-m // tile.m) * -(-n // tile.n)
+
+
+def tiles_to_diagonal(height: int, width: int, n: int) -> int:
+    """The number of tiles of a symmetric C (n × n) that reach its diagonal or lie below it."""
+    return sum(-(-min(row + height, n) // width) for row in range(0, n, height))
+
+
 def cut(scheme: Scheme, tile: Tile, tiles: int, depth: Depth, chip: Chip) -> Cut:
     """Thread blocks, and how they share the last tiles."""
     if not chip.family.persistent:
@@ -187,7 +199,16 @@ class KernelTimes:
         self.model = model
         self.chip = chip or chip_of(model)
 
-    def best(self, scheme: Scheme, m: int, n: int, batch: int, depth: Depth, wide: bool) -> Tile:
+    def best(
+        self,
+        scheme: Scheme,
+        m: int,
+        n: int,
+        batch: int,
+        depth: Depth,
+        wide: bool,
+        symmetric: bool = False,
+    ) -> Tile:
         """The tile that finishes C (batch × m × n) first. wide: C is float64.
 
         Raises DeviceError where no tile holds the scheme's sums.
@@ -197,14 +218,23 @@ class KernelTimes:
             sums = f"{len(scheme.accumulators())} accumulators"
             kind = "float64" if wide else "float32"
             raise DeviceError(f"scheme {scheme.name!r}: no tile holds {sums} of a {kind} product")
-        return min(tiles, key=lambda tile: self.seconds(scheme, tile, m, n, batch, depth))
+        return min(
+            tiles, key=lambda tile: self.seconds(scheme, tile, m, n, batch, depth, symmetric)
+        )
 
     def seconds(
-        self, scheme: Scheme, tile: Tile, m: int, n: int, batch: int, depth: Depth
+        self,
+        scheme: Scheme,
+        tile: Tile,
+        m: int,
+        n: int,
+        batch: int,
+        depth: Depth,
+        symmetric: bool = False,
     ) -> float:
         """Seconds that the kernel takes for C (batch × m × n), from packed operands."""
         figures = self.figures(scheme, tile)
-        tiles = -(-m // tile.m) * -(-n // tile.n) * batch
+        tiles = tiles_of(tile, m, n, symmetric=symmetric) * batch
         # Sums over segments of K are added into C one after the other.
         longest = depth.steps if tile.promote else depth.steps // depth.blocks
         segments = math.ceil(depth.steps / max(1, min(longest, MOST_STEPS)))

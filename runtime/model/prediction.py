@@ -53,29 +53,40 @@ def product(
     *,
     wide: bool = False,
     shares_b: bool = False,
+    symmetric: bool = False,
 ) -> Predicted:
     """C (batch × m × n) = A·B by a scheme, both operands on the device.
 
     No step takes less than its bytes need: where the native product is bound by memory, this one
     takes longer.
 
-    shape: (m, k, n). wide: of float64. shares_b: all products have one B. Raises DeviceError where
+    shape: (m, k, n). wide: of float64. shares_b: all products have one B. symmetric: B is A
+    transposed in the same memory, which is packed once. Raises DeviceError where
     there are no kernels for the device.
     """
     require(times)
     m, k, n = shape
     elements, size = batch * m * k + (1 if shares_b else batch) * k * n, 8 if wide else 4
+    if symmetric:
+        elements //= 2
     if scheme.moduli:
-        return _by_residues(times, scheme, shape, batch, elements, size)
+        return _by_residues(times, scheme, shape, batch, elements, size, symmetric)
     depth = depth_of(scheme, k)
-    tile = times.best(scheme, m, n, batch, depth, wide)
+    tile = times.best(scheme, m, n, batch, depth, wide, symmetric)
     moved = elements * _slice_bytes(scheme) + batch * m * n * size
-    kernel = max(times.seconds(scheme, tile, m, n, batch, depth), _moving(times, moved))
+    made = times.seconds(scheme, tile, m, n, batch, depth, symmetric)
+    kernel = max(made, _moving(times, moved))
     return Predicted(_packing(times, scheme, elements, k, size), kernel)
 
 
 def _by_residues(
-    times: KernelTimes, scheme: Scheme, shape: Shape, batch: int, elements: int, size: int
+    times: KernelTimes,
+    scheme: Scheme,
+    shape: Shape,
+    batch: int,
+    elements: int,
+    size: int,
+    symmetric: bool,
 ) -> Predicted:
     """The time of a product by residues: one INT8 product for each modulus.
 
@@ -84,8 +95,8 @@ def _by_residues(
     """
     count, (m, k, n) = scheme.products, shape
     depth = depth_of(INT8X1, k)
-    tile = times.best(INT8X1, m, n, batch, depth, False)
-    one = times.seconds(INT8X1, tile, m, n, batch, depth)
+    tile = times.best(INT8X1, m, n, batch, depth, False, symmetric)
+    one = times.seconds(INT8X1, tile, m, n, batch, depth, symmetric)
     one = max(one, _moving(times, batch * (m * k + k * n + m * n)))
     combined = LAUNCH + batch * m * n * (count + size) / _copy(times)
     packing = BASE + elements * (2 * size + count) / (SHARE_OF_COPY * _copy(times))

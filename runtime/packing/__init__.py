@@ -47,6 +47,7 @@ __all__ = [
     "pack",
     "pack_one",
     "result_type",
+    "task_of",
 ]
 
 LARGE = 1 << 22  # elements from which a second launch costs less than the general kernel
@@ -74,7 +75,8 @@ def pack(
     """A and B split as the scheme says, on a stream (its address) of the current device.
 
     Together, or one after the other where K is one block and only one operand is contiguous along
-    it. Where it is one block, flagged rows of digits hold anything, in units of zero.
+    it. Where it is one block, flagged rows of digits hold anything, in units of zero. Where B is
+    A's transpose in the same memory, and is split as A is, it is packed once, and returned twice.
 
     room_for: a scheme by which they may be packed again, in the same memory, which both share.
     gate: whether they are packed at all, and where; None: they are, in new memory. records: of
@@ -83,20 +85,21 @@ def pack(
     """
     if isinstance(scheme.left, Residues) and isinstance(scheme.right, Residues):
         _require_one_k(a.form, b.form)
+        if _is_one(a, b, scheme):
+            return (residues.pack(a, scheme.left, "both", stream, records[0]),) * 2
         return (
             residues.pack(a, scheme.left, "left", stream, records[0]),
             residues.pack(b, scheme.right, "right", stream, records[1]),
         )
-    forms = a.form, b.form
-    task = PackingTask(scheme, "both", forms, result_type(forms), a.device)
+    task = task_of(a, b, scheme)
     launches, size = _prepared_launches(task)
     address, memory = gate or (0, None)
     if room_for is not None:
-        _, other = _prepared_launches(task._replace(scheme=room_for))
+        _, other = _prepared_launches(task_of(a, b, room_for))
         memory = allocate(max(size, other), stream)
     if len(launches) == 1:
-        left, right = launches[0].pack((a, b), stream, memory, address)
-        return left, right
+        packed = launches[0].pack((a, b)[: len(task.forms)], stream, memory, address)
+        return packed[0], packed[-1]
     first, second = launches
     rest = None if memory is None else memory + up(first.bytes)
     (left,) = first.pack((a,), stream, memory, address)
@@ -123,6 +126,18 @@ def pack_one(
     return _prepared_launches(task)[0][0].pack((x,), stream)[0]
 
 
+def task_of(a: Operand, b: Operand, scheme: Scheme) -> PackingTask:
+    """The task of packing both operands, or A alone where it stands for both."""
+    forms = a.form, b.form
+    task = PackingTask(scheme, "both", forms, result_type(forms), a.device)
+    return task.each()[0] if _is_one(a, b, scheme) else task
+
+
+def _is_one(a: Operand, b: Operand, scheme: Scheme) -> bool:
+    """Whether B is A transposed, in the same memory, and is split as A is."""
+    return (a.address, a.form) == (b.address, b.form) and scheme.left == scheme.right
+
+
 @lru_cache(4096)
 def _prepared_launches(task: PackingTask) -> tuple[tuple[PackingLaunch, ...], int]:
     """The launches of a task, for both operands or for each, whatever their addresses, on its
@@ -139,10 +154,10 @@ def compilations(task: PackingTask) -> list[Callable[[], object]]:
     splitter = task.scheme.left
     if not isinstance(splitter, Residues):
         return [*preparations(task)]
-    left, right = task.forms
+    sides: tuple[residues.Side, ...] = ("both",) if task.which == "left" else ("left", "right")
     return [
-        partial(residues.prepare, left, splitter, "left", task.device),
-        partial(residues.prepare, right, splitter, "right", task.device),
+        partial(residues.prepare, form, splitter, side, task.device)
+        for form, side in zip(task.forms, sides, strict=True)
     ]
 
 

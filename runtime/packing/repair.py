@@ -56,12 +56,13 @@ def repair(
     if guard is not None:
         others, word = (guard.left.flags, guard.right.flags), guard.word.ptr
     memory, shape = out.data, out.shape
+    symmetric = left.slices == right.slices
     if 0 in shape:
         return
     aligned = (a_flags | b_flags | others[0] | others[1]) % WIDE == 0
     device, block = memory.device_id, left.layout.block
     result = ResultForm(shape, out.strides, out.itemsize)
-    how = _prepared_repair(a.form, b.form, block, result, aligned, device)
+    how = _prepared_repair((a.form, b.form), block, result, symmetric, aligned, device)
     values = (
         *(a.address, b.address, memory.ptr),
         *(a_flags, b_flags, a_flags, b_flags, left.outliers, right.outliers),
@@ -95,10 +96,10 @@ def repair_kernel(a: Form, b: Form, itemsize: int) -> Kernel:
 
 @lru_cache(4096)
 def _prepared_repair(
-    a: Form,
-    b: Form,
+    forms: tuple[Form, Form],
     block: int,
     c: ResultForm,
+    symmetric: bool,
     aligned: bool,
     device: int,
 ) -> RepairLaunch:
@@ -107,26 +108,36 @@ def _prepared_repair(
     """
     import cupy
 
-    size = c.itemsize
+    size, (a, b) = c.itemsize, forms
     kernel = repair_kernel(a, b, size)
     batch, c_batch = (c.shape[0], c.strides[0] // size) if len(c.shape) == 3 else (1, 0)
     # How many blocks share the tiles of a product.
     most = RESIDENT * cupy.cuda.Device(device).attributes["MultiProcessorCount"] * aligned
-    return RepairLaunch(kernel, *words(a, b, block, batch, c_batch, c.strides[-2] // size, most))
+    strides = c_batch, c.strides[-2] // size
+    return RepairLaunch(kernel, *words(forms, block, batch, strides, most, symmetric=symmetric))
 
 
 def words(
-    a: Form, b: Form, block: int, batch: int, c_batch: int, c_row: int, most: int
+    forms: tuple[Form, Form],
+    block: int,
+    batch: int,
+    strides: tuple[int, int],
+    most: int,
+    *,
+    symmetric: bool = False,
 ) -> tuple[int, tuple[int, ...]]:
     """The number of thread blocks, and the integers that the kernel takes after the addresses.
 
-    most: thread blocks that may all read the flags of one product; 0 if none may.
+    strides: from one product's C to the next's, and from row to row. most: thread blocks that may
+    all read the flags of one product; 0 if none may. symmetric: whether C is: then there are no
+    tiles of columns, and rows are mirrored.
     """
+    a, b = forms
     m, n, k = a.rows, b.rows, a.k
     look = most > 0 and m + n <= MOST_FLAGS
     lines = SOME_LINES if look else LINES
     a_tiles = -(-m // lines) * -(-n // COLUMNS)
-    tiles = a_tiles + -(-n // lines) * -(-m // COLUMNS)
+    tiles = a_tiles + (0 if symmetric else -(-n // lines) * -(-m // COLUMNS))
     # One matrix may be shared by all products, wherever a next one would lie.
     (a_batch, a_marks), (b_batch, b_marks) = (
         (x.batch_stride, x.rows) if x.batch > 1 else (0, 0) for x in (a, b)
@@ -137,7 +148,7 @@ def words(
     rest = (
         *(a_batch, a.row_stride, a.k_stride, a_marks),
         *(b_batch, b.row_stride, b.k_stride, b_marks),
-        *(c_batch, c_row),
+        *strides,
         *(lines, a_tiles, tiles, int(along(a)), int(along(b))),
         *(batch, products, share, int(look)),
     )

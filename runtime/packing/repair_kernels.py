@@ -2,7 +2,9 @@
 
 A tile of work is LINES rows of A and COLUMNS columns of C: the rows of C that are flagged are made
 there. The other half of the tiles does the same for columns of B, but where the row is flagged as
-well. So every element of C has one thread that adds to it.
+well. So every element of C has one thread that adds to it. Where C is symmetric there are no such
+tiles: a row's elements are mirrored, each by the thread that adds to it, and of the two between
+flagged rows only the one below the diagonal is made.
 
 A few thread blocks share the tiles of a product, or one takes those of several. Each looks first at
 all the flags of its products, 16 bytes a load, and mostly ends there. Where they are too many to be
@@ -38,6 +40,9 @@ from mixpert_py.runtime.packing.repair import COLUMNS, LINES, RESIDENT, THREADS,
 
 ACROSS = 16  # threads beside each other
 EACH = 4  # lines of a thread
+# Whether lines are multiplied by other marked ones as well: by all of them, by none, or, where C is
+# symmetric, by those up to the line itself.
+ALL, NONE, MIRRORED = 0, 1, 2
 CHAIN = 512  # of K, in a sum: then it is added to C, and rounding grows less
 
 
@@ -74,7 +79,7 @@ def blocks_of(result: str, threads: int) -> Blocks:
 
     def add_block(
         memory, start, found, first, columns, last, batch,
-        of_x, of_y, of_c, depth, unmarked,
+        of_x, of_y, of_c, depth, marked_too,
     ):  # fmt: skip
         marks, members, _, _, _, xs, ys, x_at, y_at = memory
         x, _, x_outliers, x_lines, x_batch, x_line, x_k, x_marks, x_along = of_x
@@ -110,7 +115,11 @@ def blocks_of(result: str, threads: int) -> Blocks:
                         right = y_outliers[y_out + other] != 0
                     for i in range(EACH):
                         place = np.int32(start + down + i * DOWN)
-                        if place < found and not (unmarked and theirs & LEAVES != 0):
+                        mine = place < found
+                        if mine and marked_too != ALL and theirs & LEAVES != 0:
+                            line_of = np.int32(first + members[place])
+                            mine = marked_too == MIRRORED and other <= line_of
+                        if mine:
                             mark = marks[members[place]]
                             left = (mark & OUTLIER) != 0
                             if left and blocks > 1:
@@ -140,9 +149,12 @@ def blocks_of(result: str, threads: int) -> Blocks:
                     for j in range(BESIDE):
                         if (wanted >> np.uint32(BESIDE * i + j)) & np.uint32(1):
                             line = np.int64(first + members[start + down + i * DOWN])
-                            at = c_start + line * c_x
-                            at += np.int64(columns + across + j * ACROSS) * c_y
-                            c[at] = c[at] + sums[BESIDE * i + j]
+                            other_line = np.int64(columns + across + j * ACROSS)
+                            at = c_start + line * c_x + other_line * c_y
+                            value = c[at] + sums[BESIDE * i + j]
+                            c[at] = value
+                            if marked_too == MIRRORED:
+                                c[c_start + other_line * c_x + line * c_y] = value
         cuda.syncthreads()  # before shared memory is another block's
 
     return Blocks(X_SIDE, Y_SIDE, 2 * STEP * X_ROW, 2 * STEP * Y_ROW, device(add_block))
@@ -262,18 +274,19 @@ def repair_kernel(
             in_a = cuda.syncthreads_or(set_a) != 0
             in_b = cuda.syncthreads_or(set_b) != 0
         # Tiles and lines are counted in 32 bits: too many registers would be alive at once.
+        marked_too = np.int32(MIRRORED if tiles == a_tiles else ALL)
         first, all_tiles = np.int32(index - own * share), np.int32((end - start) * tiles)
         for item in range(first, all_tiles, np.int32(share)):
             batch, tile = np.int32(start + item // tiles), np.int32(item % tiles)
             if in_a if tile < a_tiles else in_b:
                 if tile < a_tiles:
                     of_c = c, np.int64(batch) * c_batch, c_row, 1
-                    rows(memory, lines, tile, batch, of_a, of_b, of_c, depth, False)
+                    rows(memory, lines, tile, batch, of_a, of_b, of_c, depth, marked_too)
                 else:
                     of_c_columns = c, np.int64(batch) * c_batch, 1, c_row
                     columns(
                         memory, lines, np.int32(tile - a_tiles), batch,
-                        of_b, of_a, of_c_columns, depth, True,
+                        of_b, of_a, of_c_columns, depth, np.int32(NONE),
                     )  # fmt: skip
 
     kernel.launch_bounds = threads, RESIDENT
@@ -336,7 +349,7 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
     AT_ONCE, BESIDE, add_block = at_once.lines, at_once.columns, at_once.add
 
     def lines(
-        memory, span, tile, batch, of_x, of_y, of_c, depth, unmarked
+        memory, span, tile, batch, of_x, of_y, of_c, depth, marked_too
     ):  # fmt: skip
         marks, members, counts, sums, others, _, _, _, _ = memory
         x, x_flags, x_outliers, x_lines, x_batch, x_line, x_k, x_marks, _ = of_x
@@ -372,6 +385,8 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
                                 y[y_start + place_k * y_k]
                             )
                         c[at] = total
+                        if marked_too == MIRRORED:
+                            c[c_start + np.int64(other) * c_x + np.int64(first + i) * c_y] = total
         if cuda.syncthreads_or(marked & LEAVES) == 0:
             return
         found = np.int32(list_members(members, counts, marks, count, thread, THREADS))
@@ -382,7 +397,7 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
                     add_block(
                         memory, start, found, first,
                         column, np.int32(min(column + BESIDE, last)), batch,
-                        of_x, of_y, of_c, depth, unmarked,
+                        of_x, of_y, of_c, depth, marked_too,
                     )  # fmt: skip
             return
 
@@ -401,7 +416,8 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
                 theirs = np.uint8(0)
                 if mine:
                     theirs = y_flags[batch * y_marks + other]
-                mine = mine and not (unmarked and theirs & LEAVES != 0)
+                if mine and marked_too != ALL and theirs & LEAVES != 0:
+                    mine = marked_too == MIRRORED and other <= line
                 whole = ((mark | theirs) & NONFINITE) != 0
                 total = REAL(0)
                 of_rest = REAL(0)
@@ -438,7 +454,10 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
                         total += sums[slot + i_part]
                         of_rest += others[slot + i_part]
                     at = c_start + line * c_x + other * c_y
-                    c[at] = (c[at] + total) + of_rest
+                    value = (c[at] + total) + of_rest
+                    c[at] = value
+                    if marked_too == MIRRORED:
+                        c[c_start + other * c_x + line * c_y] = value
                 cuda.syncthreads()
         cuda.syncthreads()  # before the marks are another tile's
 

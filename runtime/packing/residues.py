@@ -20,7 +20,7 @@ from mixpert_py.runtime.schemes.integers import Integers
 from mixpert_py.runtime.splitter import Residues
 
 Definitions = tuple[tuple[str, int | str], ...]
-Side = Literal["left", "right"]
+Side = Literal["left", "right", "both"]
 
 FILE: Final = "residue_packing.cu"
 TILE: Final = {"left": 256, "right": 192}  # rows, or columns, of a tile of C: packed ones are whole
@@ -217,7 +217,8 @@ def sizes(form: Form, splitter: Residues, side: Side, longest: int) -> Packing:
 def layout(splitter: Residues, batch: int, rows: int, k: int, side: Side) -> Layout:
     """The layout of batch · rows rows of length k."""
     steps, count = -(-k // STEP), splitter.count
-    rows8 = -(-rows // TILE[side]) * TILE[side]
+    tiles = TILE.values() if side == "both" else (TILE[side],)
+    rows8 = max(-(-rows // tile) * tile for tile in tiles)
     scales = up(batch * steps * count * rows8 * STEP)
     flags = up(scales + 4 * batch * rows)
     end = flags + batch * rows

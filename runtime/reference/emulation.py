@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime import complex_product, warned
-from mixpert_py.runtime.arrays import PRECISION, Array, Scratch, is_wide
+from mixpert_py.runtime.arrays import PRECISION, Array, Scratch, is_transposed, is_wide
 from mixpert_py.runtime.complex_product import is_complex, widened
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, MATMUL, Native, Product, Request, result_shape
@@ -126,10 +126,7 @@ def _narrowed(x: Array, memory: Scratch | None) -> Array:
 
 def is_transpose(a: Array, b: Array) -> bool:
     """Whether B is a view of all of A, transposed, and A repeats no row or column."""
-    if a.ndim != 2 or a.dtype != b.dtype or a.shape != b.shape[::-1] or 0 in a.strides:
-        return False
-    same_start = a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
-    return same_start and a.strides == b.strides[::-1]
+    return a.ndim == 2 and 0 not in a.strides and is_transposed(a, b)
 
 
 def _holds(a: Array, left: Array, b: Array, right: Array) -> bool:

@@ -83,9 +83,17 @@ def test_what_runs_by_default_follows_from_the_devices_model(
             call = Call(np.matmul, a, b, (), None, matmul_shape)
             return why_not_on_device(call, scheme, device, by_default=True)
 
-        assert (why_not(matrix, matrix) is None) == (default == scheme)
+        other = np.broadcast_to(np.ones(1, dtype), matrix.shape)
+        assert (why_not(matrix, other) is None) == (default == scheme)
         for a, b in ((matrix, vector), (vector, matrix), (vector, vector)):
             assert why_not(a, b) is Reason.TOO_SMALL
+
+
+def test_a_product_with_its_own_transpose_pays_earlier() -> None:
+    x = np.broadcast_to(np.arange(3000.0), (3000, 3000))
+    for b, wanted in ((x.T, None), (x.T + 1, Reason.TOO_SMALL)):
+        call = Call(np.matmul, x, b, (), None, matmul_shape)
+        assert why_not_on_device(call, "crt", "NVIDIA H200", by_default=True) is wanted
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,9 @@ class Tensor:
     def data_ptr(self) -> int:
         return int(getattr(self, "address", 1 << 20))
 
+    def stride(self) -> tuple[int, ...]:
+        return tuple(step // self.x.itemsize for step in self.x.strides)
+
     def detach(self) -> "Tensor":
         return Tensor(self.x)
 

@@ -117,6 +117,49 @@ def test_stacks_of_several_axes_in_any_order(scheme: str, library: str) -> None:
                     assert found == wanted
 
 
+@pytest.mark.parametrize("shape", [(1540, 700), (3, 300, 1100), (129, 70_000)], ids=str)
+@pytest.mark.parametrize(
+    ("scheme", "dtype"),
+    [
+        *[(scheme, "float32") for scheme in ("faithful", "int8x3", "int8x6", "bf16x6")],
+        *[(scheme, "float64") for scheme in ("int8x8", "crt14")],
+    ],
+)
+def test_products_with_ones_own_transpose_are_symmetric(
+    scheme: str, dtype: str, shape: tuple[int, ...]
+) -> None:
+    """To the last bit, and below the diagonal what two arrays make."""
+    with precision(scheme, backend="cuda"):
+        for x in layouts_of(random(shape, 1, dtype)):
+            turned = x.swapaxes(-1, -2)
+            apart = direct(x, turned.copy(), scheme).get()
+            for _ in range(3):
+                found = matmul(x, turned, site="s").get()
+                assert found.tobytes() == found.swapaxes(-1, -2).tobytes()
+                np.testing.assert_array_equal(np.tril(found), np.tril(apart))
+            assert matmul(x, turned.copy(), site="s").get().tobytes() == apart.tobytes()
+
+
+@pytest.mark.parametrize(("scheme", "dtype"), [("faithful", "d"), ("int8x6", "f"), ("crt14", "d")])
+@pytest.mark.parametrize("rows", [3, 40, 1200])
+def test_symmetric_products_of_rows_that_leave_the_slices(
+    rows: int, scheme: str, dtype: str
+) -> None:
+    """One by one, many at once, or all of them; and where NaN and Inf are."""
+    import cupy
+
+    x = random((1200, 1300), 1, dtype)
+    x[:: 1200 // rows] *= cupy.exp2(40 * random((1, 1300), 2, dtype))
+    with precision(scheme, backend="cuda"):
+        for _ in range(2):
+            found = matmul(x, x.T, site="s").get()
+            assert found.tobytes() == found.T.tobytes()
+            size = np.abs(wide := x.get().astype("d")) @ np.abs(wide.T)
+            assert (np.abs(found - wide @ wide.T) <= 1e-5 * size)[np.isfinite(size)].all()
+            x[7, 9], x[601, 3] = np.nan, np.inf
+        assert np.isnan(found[7]).all()
+
+
 def test_other_data_of_a_signature() -> None:
     """Rows that leave the slices, NaN and Inf, a range that the guard finds too wide, and back."""
     import cupy

@@ -106,7 +106,8 @@ class ExactProducts:
         self._moduli = [int(p) for p in self._of["MODULI"].split(", ")]
 
     def launch_words(self, grid: int, block: int, words: Any, shared: int, stream: object) -> None:
-        a, b, out, c, steps, rows, columns, _, m, n, leading, paired = words
+        a, b, out, c, steps, rows, columns, _, m, n, leading, paired, triangle = words
+        assert triangle == 0
         count = len(self._moduli)
         counts = self._of.get("A_DIGITS", count), self._of.get("B_DIGITS", count)
         left = residues_of(a, steps, counts[0], rows * TILE["left"])
@@ -421,6 +422,41 @@ def test_the_portable_kernel_has_the_bits_of_the_reference(
         multiply(x.view(HostArray), y.view(HostArray).T, "crt7", out)
         wanted = reference.multiply(x, y.T, emulation_of("crt7")).value
         np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("chip", [None, "Ada"])
+@pytest.mark.parametrize("bounds", [None, Bounds(-128, 127)], ids=["residues", "digits"])
+def test_half_of_a_symmetric_product_is_made_and_mirrored(
+    bounds: Bounds | None, chip: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bits of the product of two arrays, from one packed operand."""
+    portable = products.cuda_kernel
+
+    def cuda_kernel(file: str, name: str, definitions: Any, shared: int = 0) -> Any:
+        if file != products.WGMMA.file:
+            return portable(file, name, definitions, shared)
+        given = ("ALL_ARRIVE", 1), *definitions
+        return kernels(file, given, tmp_path / "wgmma.so", "-O2")[name]
+
+    monkeypatch.setattr(products, "cuda_kernel", cuda_kernel)
+    if chip is not None:
+        monkeypatch.setitem(sys.modules, "cupy", on_a(*PORTABLE_CHIPS[chip]))
+    rng, n = np.random.default_rng(0), 400
+    made, x = emulation_of("crt7"), rng.standard_normal((n, 20))
+    if bounds is not None:
+        found = scheme_for(bounds, bounds, 4096)
+        assert found is not None
+        made, x = found, rng.integers(*map(int, bounds), x.shape).astype(x.dtype)
+    records = np.full((2, RECORD // 8), NOTHING)
+    addresses = records[0].ctypes.data, records[1].ctypes.data
+    values = []
+    for y in (x.T.copy(), x.T):
+        a, b = by_rows(x.view(HostArray)), by_columns(y.view(HostArray))
+        left, right = pack(a, b, made, records=addresses)
+        assert (left is right) == (y.base is x)
+        values.append(np.full((n, n + 3), np.nan)[:, :n].view(HostArray))
+        gemm(left, right, made, values[-1])
+    np.testing.assert_array_equal(*values)
 
 
 def multiply(a: Any, b: Any, name: str, out: Any) -> None:

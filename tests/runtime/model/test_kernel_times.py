@@ -1,12 +1,15 @@
 """Tiles fit registers and shared memory; times of kernels, measured or by a chip's rates."""
 
+import shutil
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.model.device_model import Kernel, find, names
 from mixpert_py.runtime.model.kernel_times import (
     HOPPER,
@@ -18,12 +21,14 @@ from mixpert_py.runtime.model.kernel_times import (
     candidates,
     chip_of,
     is_grouped,
+    tiles_to_diagonal,
 )
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.scheme import Scheme, triangle
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import INT8, Digits
 from tests.runtime.emulations import EMULATIONS
+from tests.runtime.kernels_on_host.host import library
 
 TIMES = KernelTimes(find("NVIDIA H200"))
 ROW = Kernel("int8x6", 128, 128, base=2e-6, tile=3e-6, step=1e-6)
@@ -140,3 +145,22 @@ def test_only_tiles_of_16_by_8_share_powers_of_two() -> None:
     assert not is_grouped(scheme("int8x6"))
     grouped = scheme("mixpert-IV")
     assert not is_grouped(replace(grouped, left=replace(grouped.left, group=8)))  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+def test_a_symmetric_product_is_made_of_the_tiles_up_to_its_diagonal(tmp_path: Path) -> None:
+    """Each once, in the order in which kernels take them."""
+    shapes = [*product(HOPPER.heights, HOPPER.widths), (256, 192), (64, 96)]
+    places = "".join(
+        f'extern "C" int at_{m}_{n}(int index, int rows) '
+        f"{{ int2 tile = Triangle<{m}, {n}>::at(index, rows); return tile.x << 16 | tile.y; }}\n"
+        for m, n in shapes
+    )
+    loaded = library(source_text("triangle.cuh", ()) + places, tmp_path / "triangle.so")
+    for (m, n), length in product(shapes, (1, 64, 129, 1000, 1153, 2305, 9000)):
+        rows, columns = -(-length // m), -(-length // n)
+        wanted = {(r, c) for r in range(rows) for c in range(columns) if c * n < r * m + m}
+        at = getattr(loaded, f"at_{m}_{n}")
+        found = [divmod(at(i, rows), 1 << 16) for i in range(tiles_to_diagonal(m, n, length))]
+        assert len(found) == len(wanted)
+        assert set(found) == wanted

@@ -98,6 +98,13 @@ def test_a_device_without_kernels_is_named(name: str) -> None:
         prediction.product(KernelTimes(find(name)), scheme("int8x6"), (512, 512, 512))
 
 
+@pytest.mark.parametrize("name", ["fp16x3", "int8x6", "crt14"])
+@pytest.mark.parametrize("n", [300, 2048, 8192])
+def test_a_symmetric_product_takes_at_least_half(name: str, n: int) -> None:
+    share = seconds(name, n, 4096, n, symmetric=True) / seconds(name, n, 4096, n)
+    assert 0.5 <= share <= (0.6 if n > 4096 else 1)
+
+
 def test_products_by_residues_fall_in_time_with_their_moduli() -> None:
     """Fourteen took 14.3 ms at 8192³ on one H200, by a prototype; FP64 20.4 ms."""
     found = [seconds(f"crt{count}", 8192, 8192, 8192, wide=True) for count in range(7, 17)]

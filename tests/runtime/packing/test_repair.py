@@ -16,7 +16,7 @@ from tests.runtime.emulations import EMULATIONS
 def test_tiles_cover_rows_and_columns(m: int, n: int, batch: int, most: int) -> None:
     a = Form("float32", 1, m, 50, 0, 50, 1, True)
     b = Form("float32", 1, n, 50, 0, 1, n, True)
-    grid, given = words(a, b, 16, batch, m * n, n, most)
+    grid, given = words((a, b), 16, batch, (m * n, n), most)
     assert given[:5] == (m, n, 50, 16, 4)
     rest = given[5:]
     lines, rows, tiles = rest[10:13]
@@ -39,7 +39,7 @@ def test_a_shared_operand_has_no_next_product() -> None:
     """Wherever its array would have one: some matrices of a stack are packed, and lent, alone."""
     a = Form("float32", 1, 5, 50, 250, 50, 1, True)
     b = Form("float32", 3, 7, 50, 350, 1, 7, True)
-    _, given = words(a, b, 50, 3, 35, 7, 264)
+    _, given = words((a, b), 50, 3, (35, 7), 264)
     assert given[5:9] == (0, 50, 1, 0)
     assert given[9:13] == (350, 1, 7, 7)
 

@@ -52,7 +52,7 @@ class FakeWatch:
         self._is_packed = False
         self._seen: list[int | None] = []
 
-    def packed(self, now: Any) -> None:
+    def packed(self, now: Any, *, is_both: bool) -> None:
         self._is_packed = True
         if self._most is not None and (self.moduli() or MAX_UNSEEN) > self._most:
             raise UnfitError

@@ -23,7 +23,7 @@ class Flagged(NamedTuple):
     """c (batch, m, n) as a GEMM left it, and what packing has marked of a and b.
 
     flags: (batch, m), (batch, n), batch 1 where shared; outliers: (batch, blocks, m), (batch,
-    blocks, n).
+    blocks, n). symmetric: b is a transposed, and c symmetric.
     """
 
     a: Array
@@ -32,6 +32,7 @@ class Flagged(NamedTuple):
     flags: tuple[Array, Array]
     outliers: tuple[Array, Array]
     block: int
+    symmetric: bool = False
 
     def unmarked(self) -> "Flagged":
         for marks in (*self.flags, *self.outliers):
@@ -82,8 +83,8 @@ def repaired(
     """
     c = job.c.copy()
     left, right = operand(job.a, False).form, operand(job.b, True).form
-    strides = [stride // c.itemsize for stride in c.strides]
-    grid, numbers = words(left, right, job.block, len(c), strides[0], strides[1], most)
+    strides = c.strides[0] // c.itemsize, c.strides[1] // c.itemsize
+    grid, numbers = words((left, right), job.block, len(c), strides, most, symmetric=job.symmetric)
     function, _ = repair_kernel(left.memory, right.memory, c.dtype.name, threads)
     padded = ((x.reshape(-1), (0, 31 - (x.size - 1) % 16)) for x in job.flags)
     marks = [np.pad(x, end, constant_values=GARBAGE) for x, end in padded]
@@ -175,7 +176,7 @@ def test_many_flagged_lines(orders: str, k: int, block: int, dtype: type) -> Non
 def test_what_overflowed_of_large_lines_is_made_again(dtype: type) -> None:
     """But not where nothing is large, a line has left, or C was finite."""
     job = case(8, 40, 70, 40, seed=4, dtype=dtype).unmarked().laid_out("CC")
-    a, b, c, flags, outliers, _ = job
+    a, b, c, flags, outliers, *_ = job
     flags[0][0, 1], flags[1][0, 65] = LARGE, LARGE
     flags[0][0, 5], outliers[0][0, 0, 5] = OUTLIER, 1
     c[0, 1, ::3], c[0, ::2, 65], c[0, 1:6, 65], c[0, 0, 0] = np.inf, -np.inf, np.inf, np.inf
@@ -194,7 +195,7 @@ def test_what_overflowed_of_large_lines_is_made_again(dtype: type) -> None:
 
 def test_nan_and_inf_reach_what_they_reach_natively() -> None:
     job = case(8, 40, 9, 40, seed=2).unmarked()
-    a, b, c, flags, outliers, _ = job
+    a, b, c, flags, outliers, *_ = job
     c[:] = 0
     a[0, 1, 3], a[0, 2, 4], a[0, 3, [5, 30]] = np.nan, np.inf, [np.inf, -np.inf]
     b[0, 4, 2], b[0, 7, 5] = 0, -np.inf
@@ -226,6 +227,40 @@ def test_one_flagged_line_of_a_stack(m: int, n: int, most: int, shared: str) -> 
         marks[place - (not in_a) * m] = NONFINITE
         check(job, most=most)
         marks[:] = 0
+
+
+@pytest.mark.parametrize("count", [3, 40])
+@pytest.mark.parametrize("block", [16, 40])
+def test_of_a_symmetric_product_both_halves_have_the_same_bits(count: int, block: int) -> None:
+    """Whatever is marked: few lines of a tile or many, and NaN; the other tile's are few."""
+    m = LINES + 3 if count == 3 else 70
+    job = case(m if block == 40 else 70, 40, 1, block, seed=count)
+    m = job.c.shape[1]
+    marks, outliers = job.flags[0], job.outliers[0]
+    marks[0, count:-2], outliers[0, :, count:-2] = 0, 0
+    marks[0, -1], outliers[0, :, -1] = OUTLIER, 1
+    half = np.tril(np.random.default_rng(1).standard_normal((m, m))).astype(np.float32)
+    c = (half + np.tril(half, -1).T)[np.newaxis]
+    job.a[0, 1, 2], marks[0, 1], outliers[0, :, 1] = np.nan, NONFINITE, 0
+    pairs = {"flags": (marks, marks), "outliers": (outliers, outliers)}
+    job = job._replace(b=job.a.swapaxes(1, 2), c=c, symmetric=True, **pairs)
+    check(job, threads=64)
+    found = repaired(job, threads=64)
+    np.testing.assert_array_equal(found, found.swapaxes(1, 2))
+    assert (found != c).any()
+
+
+def test_what_overflowed_of_a_symmetric_product_is_made_again_in_both_halves() -> None:
+    job = case(70, 40, 70, 40, seed=4).unmarked()
+    job.flags[0][0, [3, 66]], job.c[:] = LARGE, 1
+    job.c[0, 3, [5, 66]] = job.c[0, [5, 66], 3] = np.inf
+    flags, outliers = job.flags[0], job.outliers[0]
+    pairs = {"flags": (flags, flags), "outliers": (outliers, outliers)}
+    job = job._replace(b=job.a.swapaxes(1, 2), symmetric=True, **pairs)
+    found = repaired(job)
+    assert np.isfinite(found).all()
+    assert (found != job.c).sum() == 4
+    np.testing.assert_array_equal(found, found.swapaxes(1, 2))
 
 
 @pytest.mark.parametrize("shared", ["neither", "a", "b"])
