@@ -64,7 +64,7 @@ def operands(row: Row, n: int) -> tuple[Any, Any]:
     return a, b
 
 
-def measure(say: Callable[[str], None], cupy: Any = None) -> list[Record]:
+def measure(cupy: Any = None) -> list[Record]:
     """A row for each kind and size: the median seconds of NumPy, or CuPy, and how often ours fit in
     them.
     """
@@ -90,7 +90,7 @@ def measure(say: Callable[[str], None], cupy: Any = None) -> list[Record]:
             gain = native / ours
             native /= 1 if cupy is None else BURST
             found.append({"name": row.name, "n": n, "native": native, "gain": gain, "same": same})
-            say(f"{row.name:26} {n:5} {1e3 * native:10.2f} ms {gain:7.2f}× {same}")
+            click.echo(f"{row.name:26} {n:5} {1e3 * native:10.2f} ms {gain:7.2f}× {same}")
     return found
 
 
@@ -127,7 +127,7 @@ def drawn(rng: np.random.Generator) -> tuple[Any, Any]:
     return found[0], found[1]
 
 
-def sweep(count: int, say: Callable[[str], None]) -> None:
+def sweep(count: int) -> None:
     """Random products: in how many ours take longer, and the worst of those above SHORT seconds.
 
     Ratios are medians of pairs in turn. Below 0.95 a product is measured again, and the better
@@ -153,10 +153,10 @@ def sweep(count: int, say: Callable[[str], None]) -> None:
     long = sorted(it for it in found if it[1] >= SHORT)
     ratios = [it[0] for it in long]
     slow = sum(it < 0.95 for it in ratios)
-    say(f"{len(long)} of {count} products take NumPy {1e6 * SHORT:.0f} µs and more.")
-    say(f"Worst {ratios[0]:.2f}×, median {median(ratios):.2f}×; below 0.95×: {slow}.")
+    click.echo(f"{len(long)} of {count} products take NumPy {1e6 * SHORT:.0f} µs and more.")
+    click.echo(f"Worst {ratios[0]:.2f}×, median {median(ratios):.2f}×; below 0.95×: {slow}.")
     for ratio, seconds, operands in long[:20]:
-        say(f"{ratio:5.2f}× {1e6 * seconds:9.0f} µs {operands}")
+        click.echo(f"{ratio:5.2f}× {1e6 * seconds:9.0f} µs {operands}")
 
 
 @click.command()
@@ -171,14 +171,14 @@ def command(
 ) -> None:
     """Products of integers and booleans beside NumPy's own."""
     if count:
-        sweep(count, click.echo)
+        sweep(count)
     elif bits:
         for found in exact_bits.check(bits, seed, jobs):
             machine.finish("exact-bits", found, save, exact_bits.sentence)
     else:
         threads = os.environ.get("OPENBLAS_NUM_THREADS", "all")
         facts = machine.facts_of_gpu() if gpu else machine.machine()
-        rows = measure(click.echo, machine.gpu() if gpu else None)
+        rows = measure(machine.gpu() if gpu else None)
         result = {"machine": facts, "threads": threads, "rows": rows}
         machine.finish("exact-gpu" if gpu else "exact", result, save, markdown)
 
