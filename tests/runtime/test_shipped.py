@@ -89,11 +89,14 @@ def test_gemm_kernels_of_float32_are_shipped(device: str, capability: str, name:
         depth = depth_of(scheme, k)
         tile = times.best(scheme, m, n, 1, depth, False)
         steps = depth.steps_per_block
-        constants = gemm.constants(scheme, tile, wide=False, steps_per_block=steps)
-        cubin = shipped.cubin(source_text(times.chip.family.file, constants), capability)
-        assert cubin is not None, (m, k, n)
-        assert cubin.startswith(b"\x7fELF")
-        assert b".text.gemm\0" in cubin
+        for mirrors in (False, True) if capability == "90" else (False,):
+            constants = gemm.constants(
+                scheme, tile, wide=False, steps_per_block=steps, mirrors=mirrors
+            )
+            cubin = shipped.cubin(source_text(times.chip.family.file, constants), capability)
+            assert cubin is not None, (m, k, n)
+            assert cubin.startswith(b"\x7fELF")
+            assert b".text.gemm\0" in cubin
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)

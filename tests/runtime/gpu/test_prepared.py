@@ -117,7 +117,9 @@ def test_stacks_of_several_axes_in_any_order(scheme: str, library: str) -> None:
                     assert found == wanted
 
 
-@pytest.mark.parametrize("shape", [(1540, 700), (3, 300, 1100), (129, 70_000)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1540, 700), (3, 300, 1100), (300, 20_000), (129, 70_000)], ids=str
+)
 @pytest.mark.parametrize(
     ("scheme", "dtype"),
     [
@@ -149,8 +151,8 @@ def test_symmetric_products_of_rows_that_leave_the_slices(
     import cupy
 
     x = random((1200, 1300), 1, dtype)
-    x[:: 1200 // rows] *= cupy.exp2(40 * random((1, 1300), 2, dtype))
-    with precision(scheme, backend="cuda"):
+    x[:: 1200 // rows] *= cupy.exp2(16 * random((1, 1300), 2, dtype))
+    with precision(scheme, backend="cuda"), np.errstate(all="ignore"):
         for _ in range(2):
             found = matmul(x, x.T, site="s").get()
             assert found.tobytes() == found.T.tobytes()
