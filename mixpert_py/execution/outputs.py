@@ -97,17 +97,12 @@ class WrittenFile:
         self._path = Path(directory) / name
         self._before = self._changed()
 
-    @property
-    def is_written(self) -> bool:
-        """Whether the file was written since this object was made."""
-        return self._changed() not in (None, self._before)
-
     def arrays(self) -> dict[str, Array]:
         """The arrays that the run wrote: the file's name, or `FILE.npz:key` → array.
 
         Raises ProgramError if the run wrote nothing there, or no numbers.
         """
-        if not self.is_written:
+        if self._changed() in (None, self._before):
             raise ProgramError(
                 f"{self.name}: not written by the program; --compare names what it writes"
             )

@@ -70,9 +70,11 @@ class CountedCalls(dict[str | None, "repeat[bool]"]):
             if not self._sites:
                 trace.counted.append(self)
             known = self._sites.setdefault(site, _Site())
-            self._record(trace, site, known)
-            known.granted = 0
+            uncounted = self.get(site, NONE)
             self[site] = NONE
+            # Emptied, since another thread may have taken this iterator and count a call by it.
+            self._record(trace, site, known, sum(uncounted))
+            known.granted = 0
             if not is_small:
                 known.calls = 0
                 return
@@ -87,15 +89,15 @@ class CountedCalls(dict[str | None, "repeat[bool]"]):
         """Record the calls that were counted and are not recorded yet."""
         with trace.counting:
             for site, known in self._sites.items():
-                self._record(trace, site, known)
+                self._record(trace, site, known, length_hint(self.get(site, NONE)))
 
     def begin_child(self) -> None:
         """Forget all calls, in a child process."""
         self._sites = {}
         self.clear()
 
-    def _record(self, trace: "Trace", site: str | None, known: _Site) -> None:
-        left = length_hint(self.get(site, NONE))
+    def _record(self, trace: "Trace", site: str | None, known: _Site, left: int) -> None:
+        """Record the calls that were counted. left: the number that may still be counted."""
         count, known.granted = known.granted - left, left
         call = known.typical()
         if count and call is not None:
