@@ -31,8 +31,6 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 FORMAT = 1
 FIGURE = re.compile(r"(?<= = )\d+(?=[.e])[\d.]*(e[+-]\d+)?$", re.MULTILINE)  # not an integer
 UNEXPLAINED = ("accumulation", "l2", "shared")  # what a probe need not find
-# Figures that earlier versions measured, and nothing uses any more: table, key.
-RETIRED = (("vendor", "host"), ("vendor", "product"))
 SHIPPED = files("mixpert_py.runtime.model") / "devices"
 
 
@@ -222,9 +220,6 @@ def loads(text: str, name: str = "device model") -> DeviceModel:
     if tables.get("format", FORMAT) != FORMAT:
         what = f"{one_line(tables['format'])}; this version reads {FORMAT}"
         raise _refused(text, name, ["format"], what)
-    for table, key in RETIRED:
-        if isinstance(tables.get(table), dict):
-            tables[table].pop(key, None)
     try:
         model = msgspec.convert(tables, DeviceModel)
     except msgspec.ValidationError as error:

@@ -5,6 +5,7 @@ import pytest
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model.device_model import Kernel
 from mixpert_py.runtime.model.kernel_times import Tile
+from mixpert_py.runtime.probes import memory, resources
 from mixpert_py.runtime.probes import products as probe
 from mixpert_py.runtime.probes.gpu import Gpu
 from mixpert_py.runtime.probes.products import WAVES, kernel_row, line, products, rates
@@ -45,6 +46,22 @@ def test_measuring_one_scheme() -> None:
     assert all(1e-8 < k["step"] < 1e-5 for k in tables["kernel"])
     assert 1e11 < tables["packing"][0]["rate"] < 2e13
     assert tables["vendor"]["float32"] > 1e12
+
+
+@pytest.mark.gpu
+def test_figures_of_a_device() -> None:
+    """Facts that hold of any."""
+    gpu = Gpu.current()
+    found = {**resources(gpu), **memory(gpu), **probe.transfer(gpu)}
+    assert found["device"] == gpu.device.name
+    assert found["chip"]["multiprocessors"] > 1
+    assert 5e8 < found["chip"]["clock"] < 4e9
+    assert 48 * 1024 < found["shared"]["per_block"] < 1 << 18
+    assert found["cuda"].count(".") == 1
+    assert 1e9 < found["dram"]["bandwidth"] < 1e14
+    assert 1e9 < found["dram"]["copy"] < 1e14
+    assert 1e8 < found["transfer"]["staged"] < 1e12
+    assert found["host"]["float32"] > 1e9
 
 
 @pytest.fixture
