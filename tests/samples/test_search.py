@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from samples.papers import search as searches
+from tests.mixpert_py import forked_runs
 
 PROGRAM = """\
 import sys
@@ -17,16 +18,14 @@ c = np.dot(b, a)
 """
 
 
-@pytest.fixture
-def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def test_every_search_where_every_plan_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked_runs.use(monkeypatch)
     monkeypatch.chdir(tmp_path)  # a tuning's first run copies the folder that it works in
     (tmp_path / "cholesky.py").write_text(PROGRAM)
-    return tmp_path
-
-
-def test_every_search_where_every_plan_is_run(samples: Path) -> None:
     reported: list[dict[str, Any]] = []
-    found = searches.measure(samples, {"cholesky": ("1",)}, (1e-5,), reported.append)
+    found = searches.measure(tmp_path, {"cholesky": ("1",)}, (1e-5,), reported.append)
     assert found["rows"] == reported
     rows = {row["search"]: row for row in reported}
     assert list(rows) == ["predictive", "greedy", "exhaustive", "random"]
