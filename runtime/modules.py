@@ -2,10 +2,9 @@
 
 `modules_covered` keeps the hook in place while it is entered. What the hook does is in
 `products.below_autograd`, which is imported when PyTorch is there and somebody wants its products
-covered. Each product then takes some microseconds more, small ones too. So it is put in place as
+covered. Each product then takes the host up to 20 µs more, small ones too. So it is put in place as
 late as can be, where only large products are to be covered and PyTorch is not imported yet: with
-the first parameter of a module that is a matrix of some size, the first call of a module with
-parameters if it was loaded whole and has one, or the first large product of rewritten code that
+the first large parameter or operand of a module, or the first large product of rewritten code that
 PyTorch makes itself.
 """
 
@@ -24,7 +23,7 @@ from mixpert_py.runtime import select
 from mixpert_py.runtime.backends import emulates, require_backend
 from mixpert_py.runtime.context import Choice, Modules, SchemeUse, checked, current, use
 from mixpert_py.runtime.program_frames import warn
-from mixpert_py.runtime.worth import parameter_may_gain
+from mixpert_py.runtime.worth import SMALL_BYTES, TRAINED_BYTES, may_gain
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.products.below_autograd import Hook
@@ -33,6 +32,7 @@ TORCH = "torch"
 # PyTorch's functions that register hooks for all modules.
 PARAMETERS = "register_module_parameter_registration_hook"
 CALLS = "register_module_forward_pre_hook"
+MOST_CALLS = 1 << 11  # of modules with small operands, each of which takes some 5 µs to watch
 # What PyTorch says of such hooks where a module is compiled.
 GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
 
@@ -41,7 +41,8 @@ class _State:
     """The users of the hook, and the hook; one for the process.
 
     users: of each, whether it takes small products, too. parameters, calls: while the hook waits,
-    the handles by which PyTorch calls `see_parameter` and `see_call`; None: it does not.
+    the handles by which PyTorch calls `see_parameter` and `see_call`; None: it does not. unseen:
+    the calls of modules that are watched yet.
     """
 
     def __init__(self) -> None:
@@ -50,6 +51,7 @@ class _State:
         self.hook: Hook | None = None
         self.parameters: Any = None
         self.calls: Any = None
+        self.unseen = MOST_CALLS
         self.key = "CUDA"
         self.has_warned = False
 
@@ -123,24 +125,20 @@ class _State:
 
     def see_parameter(self, module: object, name: str, parameter: object) -> None:
         """Put the hook in place if products with a module's new parameter may take a scheme."""
-        if self.hook is None and parameter_may_gain(parameter):
+        if self.hook is None and may_gain(parameter, TRAINED_BYTES):
             self.cover()
 
-    def see_call(self, module: Any, operands: object) -> None:
-        """Put the hook in place if products of a called module may take a scheme.
-
-        A module that was loaded whole has registered no parameter.
-        """
-        if sys.modules[TORCH].compiler.is_compiling():
+    def see_call(self, module: Any, operands: tuple[object, ...]) -> None:
+        """The same for a called module: one that was loaded whole has registered no parameter."""
+        torch = sys.modules[TORCH]
+        if torch.compiler.is_compiling():
             return  # it would be traced, which this cannot be
-        try:
-            parameters = [*module.parameters()]
-        except Exception:  # whatever the program has by that name must not end it here
+        beyond = TRAINED_BYTES if torch.is_grad_enabled() else SMALL_BYTES
+        if any(may_gain(it, beyond) for it in (*operands, *module._parameters.values())):
             self.cover()
-            return
-        if any(map(parameter_may_gain, parameters)):
-            self.cover()
-        if parameters:
+        self.unseen -= 1
+        # The graphs of a compiled module would hold this, and be made anew when the watch ends.
+        if not self.unseen or "_orig_mod" in module._modules:
             self.watch_no_calls()
 
     def cover(self) -> None:

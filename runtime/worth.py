@@ -45,6 +45,10 @@ SMALL_BYTES: Final = 1 << 20
 SMALL_FLOAT32: Final = SMALL_BYTES // 4
 SMALL_ELEMENTS: Final = SMALL_BYTES // 8
 
+# The same in training: below autograd a product takes the host 20 µs more than PyTorch's. Steps of
+# 6 × (Linear, GELU) wait for the host up to here, beside an H200.
+TRAINED_BYTES: Final = 1 << 23
+
 # Matrices from which a stack of tiny ones may gain; a stack of fewer that is as small as above
 # never does. `gpu.tiny` makes them in FP32, 1.3 to 4 times as fast as the vendor from so many on,
 # and 1.5 to 30 times for hundreds of thousands: measured from 4 × 4 to 32 × 32.
@@ -52,9 +56,7 @@ MIN_STACK: Final = 1000
 
 # K from which products that nobody chose a scheme for take one: sums of fewer products of one sign
 # may be further off than an FP32 chain's, since tensor cores truncate (see `schemes.fp16x3`), and
-# than FP64's bound for them (see `schemes.crt`). Also the shorter side from which a matrix of a
-# module's parameters may make a product gain, by the model of an H200: where that side is not K,
-# shorter ones gain a few hundredths, of the largest matrices only.
+# than FP64's bound for them (see `schemes.crt`).
 MIN_K = 48
 
 # m·n·k / (mk + kn + mn) from which a float32 product with its casts beats a float64 one: the casts
@@ -239,24 +241,15 @@ def is_short_stack(shape: Dims) -> bool:
     return math.prod(shape[:-2]) < MIN_STACK
 
 
-def may_gain(operand: Any) -> bool:
-    """Whether a product that PyTorch makes of this operand may take a scheme unasked."""
+def may_gain(operand: Any, beyond: int = SMALL_BYTES) -> bool:
+    """Whether products that PyTorch makes of an operand of more bytes may take a scheme unasked."""
     if isinstance(operand, (list, tuple)):
         return True
     try:
         size = operand.nbytes
     except Exception:  # sparse and traced tensors, and objects of users, raise what they like
         return False
-    return isinstance(size, int) and size > SMALL_BYTES
-
-
-def parameter_may_gain(parameter: Any) -> bool:
-    """Whether products with a parameter of a module may take a scheme unasked."""
-    try:
-        shape = parameter.shape
-        return len(shape) > 1 and bool(min(shape[-2:]) >= MIN_K)
-    except Exception:  # a lazy module's has none yet; what a program registers must not end it here
-        return True
+    return isinstance(size, int) and size > beyond
 
 
 def is_too_short(scheme: str, k: int) -> bool:

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
@@ -44,8 +45,11 @@ class Hook:
         self._torch = torch
         self._on_host = key != CUDA
         self._dtypes = {torch.float32, torch.float64, torch.complex64, torch.complex128}
+        # PyTorch's kernels do not read the keys that they are called with.
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
         self._kernels = {
-            name: torch.library.get_kernel(f"aten::{name}", key).call_boxed for name in OPERATORS
+            name: partial(torch.library.get_kernel(f"aten::{name}", key).call_boxed, keys)
+            for name in OPERATORS
         }
         self._sites = Sites(torch)
         self.takes_small = False
@@ -60,7 +64,7 @@ class Hook:
             try:
                 for name, function in ours.items():
                     skip(function)
-                    self._library.impl(name, function, key, with_keyset=True, **options)
+                    self._library.impl(name, function, key, **options)
             except RuntimeError:
                 self.remove()
                 raise
@@ -72,26 +76,24 @@ class Hook:
     def _plain(self, name: str) -> Callable[..., Any]:
         kernel, take, small = self._kernels[name], self._take, worth.SMALL_FLOAT32
 
-        def mm(keys: object, a: Tensor, b: Tensor) -> Any:
+        def mm(a: Tensor, b: Tensor) -> Any:
             if a.numel() <= small and b.numel() <= small and not self.takes_small:
-                return kernel(keys, a, b)
-            return take(name, keys, None, a, b, {})
+                return kernel(a, b)
+            return take(name, None, a, b, {})
 
         return mm
 
     def _sum(self, name: str) -> Callable[..., Any]:
         kernel, take, small = self._kernels[name], self._take, worth.SMALL_FLOAT32
 
-        def addmm(keys: object, c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Any:
+        def addmm(c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Any:
             if a.numel() <= small and b.numel() <= small and not self.takes_small:
-                return kernel(keys, c, a, b, **factors)
-            return take(name, keys, c, a, b, factors)
+                return kernel(c, a, b, **factors)
+            return take(name, c, a, b, factors)
 
         return addmm
 
-    def _take(
-        self, name: str, keys: object, c: Tensor | None, a: Tensor, b: Tensor, factors: Factors
-    ) -> Any:
+    def _take(self, name: str, c: Tensor | None, a: Tensor, b: Tensor, factors: Factors) -> Any:
         """beta · c + alpha · A·B by the scheme in force; without c the product alone."""
         context = innermost.get().context
         operands = name, a.shape, b.shape, a.dtype, b.dtype, a.get_device(), b.get_device()
@@ -106,10 +108,10 @@ class Hook:
         if known is not NATIVE and a.dtype in self._dtypes and a.dtype is b.dtype:
             caller = self._sites.caller(name, context, a, b)
             if caller is not None and operands not in caller.native:
-                native = _Native(self._kernels, name, keys, c, a, b, factors)
+                native = _Native(self._kernels, name, c, a, b, factors)
                 return self._make(caller, operands, native)
         kernel = self._kernels[name]
-        return kernel(keys, a, b) if c is None else kernel(keys, c, a, b, **factors)
+        return kernel(a, b) if c is None else kernel(c, a, b, **factors)
 
     def _make(self, caller: Caller, operands: tuple[Any, ...], native: "_Native") -> Any:
         """The same for a caller whose products of such operands are not known to be native."""
@@ -166,7 +168,6 @@ class _Native:
 
     kernels: dict[str, Any]
     name: str
-    keys: object
     c: Tensor | None
     a: Tensor
     b: Tensor
@@ -178,14 +179,14 @@ class _Native:
         self.has_run = True
         kernel = self.kernels[self.name]
         if self.c is None:
-            return kernel(self.keys, self.a, self.b)
-        return kernel(self.keys, self.c, self.a, self.b, **self.factors)
+            return kernel(self.a, self.b)
+        return kernel(self.c, self.a, self.b, **self.factors)
 
     def __call__(self, a: Tensor, b: Tensor) -> Any:
         """The whole call where these are its operands; the product alone of casts of them."""
         if a is self.a and b is self.b:
             return self.original()
-        return self.kernels[PRODUCTS.get(self.name, self.name)](self.keys, a, b)
+        return self.kernels[PRODUCTS.get(self.name, self.name)](a, b)
 
 
 def on_arrays(call: Call) -> Call:

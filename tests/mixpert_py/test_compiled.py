@@ -224,8 +224,8 @@ def test_the_operators_keep_pytorchs_rules() -> None:
 
     a, b = torch.randn(3, 8, 32), torch.randn(3, 4, 32).transpose(1, 2)
     checks = ("test_schema", "test_faketensor")
-    torch.library.opcheck(operators()["mm"], (a[0], b[0], "", None, None, None), test_utils=checks)
-    torch.library.opcheck(operators()["bmm"], (a, b, "", None, None, None), test_utils=checks)
+    torch.library.opcheck(operators()["mm"], (a[0], b[0], "", None, None), test_utils=checks)
+    torch.library.opcheck(operators()["bmm"], (a, b, "", None, None), test_utils=checks)
 
 
 def test_transformed_products_are_the_schemes() -> None:

@@ -16,7 +16,7 @@ from mixpert_py import precision
 from mixpert_py.plan import Plan, module_name
 from mixpert_py.runtime import modules
 from mixpert_py.runtime.context import Context, Modules, current, use
-from mixpert_py.runtime.modules import is_in_place, modules_covered, on_host
+from mixpert_py.runtime.modules import MOST_CALLS, is_in_place, modules_covered, on_host
 from mixpert_py.runtime.products.tensors import torch_call
 from mixpert_py.runtime.tracing.trace import Trace
 
@@ -246,13 +246,6 @@ register = torch.nn.modules.module.register_module_parameter_registration_hook
 register(lambda module, name, parameter: None)
 
 JAGGED = torch.jagged
-class Odd(torch.nn.Module):
-    def __init__(self, parameters):
-        super().__init__()
-        self.parameters = parameters
-    def forward(self, x):
-        return x
-
 def compiled(layer, x):
     return torch.compile(lambda y: layer(y), backend="eager", fullgraph=True)(x)
 
@@ -263,30 +256,33 @@ print(is_in_place())
 
 
 # A module may be made, or come whole out of a file.
-LOADED = "torch.load('m.pt', weights_only=False)(torch.zeros(8, 96))"
+LOADED = "torch.load('m.pt', weights_only=False)(torch.zeros(8, 2000))"
 
 
 @pytest.mark.parametrize(
     ("later", "is_covered"),
     [
-        ("torch.nn.Linear(64, 64)", True),
+        ("torch.nn.Linear(2048, 1025)", True),
+        ("torch.nn.Linear(512, 513)(many[:512])", False),
+        ("with torch.no_grad(): torch.nn.Linear(512, 513)(many[:512])", True),
+        ("torch.nn.ReLU()(torch.zeros(2048, 1025))", True),
+        (f"for _ in range({MOST_CALLS}): torch.nn.ReLU()(few)\n{LOADED}", False),
         (LOADED, True),
         ("torch.nn.ReLU()(few)\n" + LOADED, True),
-        ("torch.nn.LazyLinear(2)", True),
+        ("lazy = torch.nn.LazyLinear(2000)\nfor _ in 0, 1: lazy(torch.zeros(2, 2000))", True),
         ("F.linear(many, many)", True),
         ("torch.einsum('ij,kj', many, many)", True),
-        ("torch.nn.Linear(8, 63)(few)\ntorch.nn.Conv2d(64, 64, 3)", False),
-        ("Odd(())(few)", True),
-        ("Odd(lambda: [1])(few)", True),
-        ("torch.nn.ParameterList([torch.nested.nested_tensor([few, few], layout=JAGGED)])", True),
+        ("torch.nn.Linear(8, 8, bias=False)(few)\ntorch.nn.Conv2d(64, 600, 3)", False),
+        ("torch.nn.ParameterList([torch.nested.nested_tensor([few, few], layout=JAGGED)])", False),
         ("compiled(torch.nn.Linear(8, 8), few)", False),
-        ("compiled(torch.nn.Linear(64, 64), torch.zeros(2, 64))", True),
+        ("compiled(torch.nn.Linear(8, 8), many[:, :8])", False),
+        ("compiled(torch.nn.Linear(2000, 2000), torch.zeros(2, 2000))", True),
     ],
 )
 def test_a_program_is_covered_from_its_first_module_or_product_that_may_gain_on(
     later: str, is_covered: bool, tmp_path: Path
 ) -> None:
-    torch.save(torch.nn.Linear(96, 64), tmp_path / "m.pt")
+    torch.save(torch.nn.Linear(2000, 2000), tmp_path / "m.pt")
     script = tmp_path / "p.py"
     script.write_text(PROGRAM.format(later=later), "utf-8")
     command = [sys.executable, "-m", "mixpert_py", "run", str(script)]
