@@ -149,12 +149,16 @@ def blocks_of(result: str, threads: int) -> Blocks:
                     for j in range(BESIDE):
                         if (wanted >> np.uint32(BESIDE * i + j)) & np.uint32(1):
                             line = np.int64(first + members[start + down + i * DOWN])
-                            other_line = np.int64(columns + across + j * ACROSS)
-                            at = c_start + line * c_x + other_line * c_y
-                            value = c[at] + sums[BESIDE * i + j]
-                            c[at] = value
-                            if marked_too == MIRRORED:
-                                c[c_start + other_line * c_x + line * c_y] = value
+                            at = c_start + line * c_x
+                            at += np.int64(columns + across + j * ACROSS) * c_y
+                            c[at] = c[at] + sums[BESIDE * i + j]
+                if marked_too == MIRRORED:  # unrolled, this would need too many registers
+                    for place in range(np.int32(EACH * BESIDE)):
+                        if (wanted >> np.uint32(place)) & np.uint32(1):
+                            line = np.int64(first + members[start + down + place // BESIDE * DOWN])
+                            other_line = np.int64(columns + across + place % BESIDE * ACROSS)
+                            value = c[c_start + line * c_x + other_line * c_y]
+                            c[c_start + other_line * c_x + line * c_y] = value
         cuda.syncthreads()  # before shared memory is another block's
 
     return Blocks(X_SIDE, Y_SIDE, 2 * STEP * X_ROW, 2 * STEP * Y_ROW, device(add_block))
