@@ -182,11 +182,16 @@ def shares_on_device(x: GpuArray, y: GpuArray) -> bool:
 
 
 def is_transposed(a: AnyArray | Tensor, b: AnyArray | Tensor) -> bool:
-    """Whether B's matrices are A's, transposed, in the same memory: A·B is symmetric."""
+    """Whether B's matrices are A's, transposed, in the same memory: A·B is symmetric. Operands
+    without memory, of a compiler or a transform of PyTorch, are not.
+    """
     *stack, rows, columns = tuple(a.shape) if len(a.shape) > 1 else (0, 0)
     if tuple(b.shape) != (*stack, columns, rows) or a.dtype != b.dtype:
         return False
-    (address, *outer, down, across), place = _place(a), _place(b)
+    try:
+        (address, *outer, down, across), place = _place(a), _place(b)
+    except (AttributeError, RuntimeError):
+        return False
     return [address, *outer, across, down] == place
 
 

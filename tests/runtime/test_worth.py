@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,12 @@ def test_a_product_with_its_own_transpose_pays_earlier() -> None:
     for b, wanted in ((x.T, None), (x.T + 1, Reason.TOO_SMALL)):
         call = Call(np.matmul, x, b, (), None, matmul_shape)
         assert why_not_on_device(call, "crt", "NVIDIA H200", by_default=True) is wanted
+
+
+def test_a_compiler_asks_by_shapes_and_types() -> None:
+    a, b = (SimpleNamespace(shape=shape, dtype="float64") for shape in ((4096, 5000), (5000, 4096)))
+    call = Call(np.matmul, a, b, (), None, matmul_shape)
+    assert why_not_on_device(call, "crt", "NVIDIA H200", by_default=True) is None
 
 
 @pytest.mark.parametrize(

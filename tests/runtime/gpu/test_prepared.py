@@ -147,7 +147,9 @@ def test_products_with_ones_own_transpose_are_symmetric(
 def test_symmetric_products_of_rows_that_leave_the_slices(
     rows: int, scheme: str, dtype: str
 ) -> None:
-    """One by one, many at once, or all of them; and where NaN and Inf are."""
+    """One by one, many at once, or all of them; and where NaN and Inf are: no less accurate than
+    the product of two arrays.
+    """
     import cupy
 
     x = random((1200, 1300), 1, dtype)
@@ -156,8 +158,11 @@ def test_symmetric_products_of_rows_that_leave_the_slices(
         for _ in range(2):
             found = matmul(x, x.T, site="s").get()
             assert found.tobytes() == found.T.tobytes()
+            apart = matmul(x, x.T.copy(), site="s").get()
             size = np.abs(wide := x.get().astype("d")) @ np.abs(wide.T)
-            assert (np.abs(found - wide @ wide.T) <= 1e-5 * size)[np.isfinite(size)].all()
+            errors = [np.abs(it - wide @ wide.T)[np.isfinite(size)] for it in (found, apart)]
+            one, two = (np.max(it / size[np.isfinite(size)]) for it in errors)
+            assert one <= max(1.5 * two, 1e-6)
             x[7, 9], x[601, 3] = np.nan, np.inf
         assert np.isnan(found[7]).all()
 
