@@ -23,7 +23,7 @@ from mixpert_py.runtime import select
 from mixpert_py.runtime.backends import emulates, require_backend
 from mixpert_py.runtime.context import Choice, Modules, SchemeUse, checked, current, use
 from mixpert_py.runtime.program_frames import warn
-from mixpert_py.runtime.worth import SMALL_BYTES, TRAINED_BYTES, may_gain
+from mixpert_py.runtime.worth import TRAINED_BYTES, may_gain
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.products.below_autograd import Hook
@@ -133,7 +133,7 @@ class _State:
         torch = sys.modules[TORCH]
         if torch.compiler.is_compiling():
             return  # it would be traced, which this cannot be
-        beyond = TRAINED_BYTES if torch.is_grad_enabled() else SMALL_BYTES
+        beyond = TRAINED_BYTES if torch.is_grad_enabled() else 0
         if any(may_gain(it, beyond) for it in (*operands, *module._parameters.values())):
             self.cover()
         self.unseen -= 1

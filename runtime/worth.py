@@ -241,15 +241,17 @@ def is_short_stack(shape: Dims) -> bool:
     return math.prod(shape[:-2]) < MIN_STACK
 
 
-def may_gain(operand: Any, beyond: int = SMALL_BYTES) -> bool:
-    """Whether products that PyTorch makes of an operand of more bytes may take a scheme unasked."""
+def may_gain(operand: Any, beyond: int = 0) -> bool:
+    """Whether products that PyTorch makes of an operand may take a scheme unasked: one of more
+    than SMALL_BYTES, and than `beyond`, in bytes.
+    """
     if isinstance(operand, (list, tuple)):
         return True
     try:
         size = operand.nbytes
     except Exception:  # sparse and traced tensors, and objects of users, raise what they like
         return False
-    return isinstance(size, int) and size > beyond
+    return isinstance(size, int) and size > max(beyond, SMALL_BYTES)
 
 
 def is_too_short(scheme: str, k: int) -> bool:
