@@ -182,8 +182,9 @@ def shares_on_device(x: GpuArray, y: GpuArray) -> bool:
 
 
 def is_transposed(a: AnyArray | Tensor, b: AnyArray | Tensor) -> bool:
-    """Whether B's matrices are A's, transposed, in the same memory: A·B is symmetric. Operands
-    without memory, of a compiler or a transform of PyTorch, are not.
+    """Return whether B is a view of A with rows and columns exchanged, so that A·B is symmetric.
+
+    False where an operand has no address: a compiler and PyTorch's transforms pass such operands.
     """
     *stack, rows, columns = tuple(a.shape) if len(a.shape) > 1 else (0, 0)
     if tuple(b.shape) != (*stack, columns, rows) or a.dtype != b.dtype:

@@ -129,7 +129,10 @@ class _State:
             self.cover()
 
     def see_call(self, module: Any, operands: tuple[object, ...]) -> None:
-        """The same for a called module: one that was loaded whole has registered no parameter."""
+        """Put the hook in place if products of a called module may take a scheme.
+
+        A module that was loaded whole has registered no parameter, so calls are watched as well.
+        """
         torch = sys.modules[TORCH]
         if torch.compiler.is_compiling():
             return  # it would be traced, which this cannot be

@@ -106,11 +106,11 @@ class Request(NamedTuple):
     """A product under a scheme, as every backend takes it.
 
     a, b: arrays as np.matmul takes them, float32, float64 or complex, of one dimension or more, in
-    the backend's memory. scheme: an emulation, "faithful", or a cast. out: an array of
-    the result's shape and type. right: the second operand as `pack_right` has packed it in advance.
-    traced: whether a trace asks for the share of outliers and for the time of transfers. native:
-    makes the products of casts.
-    accumulation: how the device that the reference backend emulates accumulates products.
+    the backend's memory. scheme: an emulation, "faithful", or a cast. out: an array of the result's
+    shape and type. right: the second operand as `pack_right` has packed it in advance. traced:
+    whether a trace asks for the share of outliers and for the time of transfers. native: makes the
+    products of casts. accumulation: how the device that the reference backend emulates accumulates
+    products.
     """
 
     a: Any

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FACE = {"mixpert_py.plan", "mixpert_py.errors"}
+FACE = {"mixpert_py.plan", "mixpert_py.errors", "mixpert_py.toml_lines"}
 
 FORBIDDEN = {
     "passes": {"cupy", "numba", "numpy"},

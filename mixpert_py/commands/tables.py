@@ -71,7 +71,7 @@ PREDICTED = (
     "range is too wide for the level."
 )
 IN_LOOPS = "blas: NumPy makes these products in a loop; BLAS makes them in the same precision."
-LEAST = 1.02  # times as fast: below it a level is told as no faster
+MIN_SPEEDUP = 1.02  # over native: a level with less is shown as "not faster"
 
 Records = Sequence[dict[str, Any]]
 
@@ -155,8 +155,9 @@ def _print_report(record: Record, console: Console) -> None:
 
 
 def report_page(record: Record) -> str:
-    """What `print_report` prints as one HTML page. It loads nothing, and its content security
-    policy forbids browsers to.
+    """Return one HTML page with the tables that `print_report` prints.
+
+    The page loads nothing, and its content security policy forbids browsers to load anything.
     """
     console = _Console(file=io.StringIO(), record=True)
     console.width = PAGE_WIDTH
@@ -369,7 +370,7 @@ def _print_products(found: "Estimate", script: str) -> None:
 
 def _notes(found: "Estimate", budget: float) -> Iterator[str]:
     """Sentences on the meaning of the figures, and on why they may be off."""
-    if any(one.speeds["here"].get("blas", 0.0) >= LEAST for one in found.products):
+    if any(one.speeds["here"].get("blas", 0.0) >= MIN_SPEEDUP for one in found.products):
         yield IN_LOOPS
     yield (
         "Errors are those of single products on this run's operands, relative to float64 in the "
@@ -387,7 +388,7 @@ def _notes(found: "Estimate", budget: float) -> Iterator[str]:
     if found.unmeasured >= WORTH_NAMING:
         part = 100 * found.unmeasured
         yield f"{part:.0f} % of the products' time was not measured: taken to be like the rest."
-    if found.seconds < SHORT_PROGRAM and found.places[0].gain >= LEAST:
+    if found.seconds < SHORT_PROGRAM and found.places[0].gain >= MIN_SPEEDUP:
         yield START_UP
     if found.uncounted:
         yield (
@@ -404,6 +405,6 @@ def _here(one: "EstimatedProduct") -> tuple[str, str]:
     if not speeds:
         return "not measured", "–"
     level = max(speeds, key=speeds.__getitem__)
-    is_faster = speeds[level] >= LEAST
+    is_faster = speeds[level] >= MIN_SPEEDUP
     here = f"{times_text(speeds[level])} in {level}" if is_faster else f"not faster in {level}"
     return here, error_text(one.errors[level])

@@ -14,7 +14,6 @@ import numpy as np
 from mixpert_py.errors import ProgramError
 
 Array = np.ndarray[Any, Any]
-_observed: dict[str, object] = {}
 Values = Mapping[str, Array]
 
 STDOUT = "stdout"  # the name of what is printed
@@ -137,6 +136,9 @@ def _loaded(file: IO[bytes], name: str) -> dict[str, Array]:
     if isinstance(loaded, np.ndarray):
         return {name: loaded}
     return {f"{name}:{key}": loaded[key] for key in loaded.files}
+
+
+_observed: dict[str, object] = {}  # name → value, of this process
 
 
 def observe(name: str, value: object) -> None:

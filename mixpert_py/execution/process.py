@@ -113,7 +113,7 @@ def _keep_tail(pipe: IO[bytes], tail: bytearray) -> None:
 
 
 class Interrupt:
-    """Whether a signal arrived while signals were deferred."""
+    """Keeps a signal that arrives while signals are deferred, until the caller asks for it."""
 
     def __init__(self) -> None:
         self._came = False

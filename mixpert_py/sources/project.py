@@ -11,8 +11,8 @@ import msgspec
 from mixpert_py import files
 from mixpert_py.errors import SourceError, one_line, writing
 from mixpert_py.passes import MAX_BYTES
-from mixpert_py.plan import MAX_BYTES as MAX_TOML_BYTES
-from mixpert_py.plan import decoded, explained, shown, tables_of
+from mixpert_py.toml_lines import MAX_BYTES as MAX_TOML_BYTES
+from mixpert_py.toml_lines import decoded, explained, shown, tables
 
 PROJECT = "pyproject.toml"
 SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "venv", "site-packages"}
@@ -105,7 +105,7 @@ def settings(folder: str) -> Settings:
     tools: Any = {}
     try:
         with path.open("rb") as file:
-            tools = tables_of(decoded(file.read(MAX_TOML_BYTES + 1))).get("tool", {})
+            tools = tables(decoded(file.read(MAX_TOML_BYTES + 1))).get("tool", {})
         return msgspec.convert(tools, _Tools).mixpert
     except FileNotFoundError:
         return Settings()

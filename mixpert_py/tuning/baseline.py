@@ -139,7 +139,7 @@ def reference_of(experiment: Experiment, native: ProgramRun, reference: str) -> 
     """The values that errors are measured against: the native run's own if reference is NATIVE.
 
     Else those with every product in float64, for which another run is made if some are narrower.
-    Decisions are those of the native run in any case: a plan must not change what it decides.
+    The native run always gives the decisions, because a plan must not change them.
     """
     dtypes = {dtype for site in native.result.sites.values() for dtype in site.dtypes}
     if reference == NATIVE or dtypes.isdisjoint({"float32", "float16", "complex64"}):

@@ -39,8 +39,8 @@ MAKERS = ("NVIDIA ", "GeForce ", "Tesla ")
 class EstimatedProduct:
     """A call site. errors: as in Operator. speeds: machine → scheme → times as fast as native.
 
-    path: "" where it is not known. unsuited: why it
-    can take no level on this machine's processor; "" where it can, or a GPU is here.
+    path: "" where it is not known. unsuited: why it can take no level on this machine's processor;
+    "" where it can, or a GPU is here.
     """
 
     id: str

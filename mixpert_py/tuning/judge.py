@@ -100,7 +100,7 @@ def choose(
 ) -> Choice:
     """The choice among the variables of a run.
 
-    kinds: variable, or attribute of an object → kind of its dtype. ratios: difference → its size
+    kinds: variable → kind of its dtype. ratios: difference → its size
     beside its operands. named: values that have limits of their own, which are always compared.
     libraries: whether the program calls products of libraries.
     """

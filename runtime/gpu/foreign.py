@@ -43,7 +43,7 @@ class Placement(NamedTuple):
     library: Library
 
     def is_full(self) -> bool:
-        """Whether the native product of float32 operands is made in FP32 and not in TF32."""
+        """Return whether the library multiplies float32 arrays in FP32 and not in TF32."""
         return cupy_is_full() if self.library == "cupy" else torch_is_full()
 
 

@@ -20,10 +20,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from mixpert_py.errors import DeviceError, one_line
-from mixpert_py.plan import MAX_BYTES, decoded, explained, line_of, shown
-from mixpert_py.plan import tables_of as tables_of
 from mixpert_py.runtime import own_files
 from mixpert_py.runtime.model import STANDS_IN
+from mixpert_py.toml_lines import MAX_BYTES, decoded, explained, line_of, shown
+from mixpert_py.toml_lines import tables as tables_of
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Quantity = Annotated[float, msgspec.Meta(gt=0)]

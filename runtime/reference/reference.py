@@ -43,9 +43,9 @@ def multiply(
     """C = A·B as the scheme computes it.
 
     a: (m, k), b: (k, n), float32 or float64, any strides and byte order; the result is float64 if
-    either is. like: a chip, whose
-    instructions add up floating-point slices; None: FP32 sums. NaN and Inf reach just the elements
-    that they reach natively, and only what overflows natively overflows.
+    either is. like: a chip, whose instructions add up floating-point slices; None: FP32 sums. NaN
+    and Inf reach just the elements that they reach natively, and only what overflows natively
+    overflows.
     Raises ShapeError unless the shapes multiply, TypeError on other types, DeviceError where
     nothing is known of the chip's instructions for the scheme's element.
     """
