@@ -64,6 +64,7 @@ F_STRING = re.compile(r"\b(?:[rR]?[fFtT]|[fFtT][rR])\Z")
 # What stands before an `@` that begins a line and does not continue the line before.
 BEGINS_LINE = re.compile(r"(?:\A|(?:\A|[^\\\r\n])[\r\n]+)[ \t\f]*\Z")
 IS_COMPILED = "inside a compiled function"
+SIGNS = {ast.BinOp: "@", ast.AugAssign: "@=", ast.Call: ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,7 @@ def _products(source: Source, scopes: Scopes, comments: Pragmas) -> tuple[Produc
         c.match.reason or comments.reason(*on) or _unreadable(c.operation.node, source)
         for c, on in zip(candidates, lines, strict=True)
     ]
-    reasons = _confirmed(source, scopes, candidates, reasons)
+    reasons = _confirmed(source, candidates, reasons)
     ids = _ids(source, scopes, candidates)
     products = []
     for i, candidate in enumerate(candidates):
@@ -295,33 +296,21 @@ def _expression(source: Source, candidate: _Candidate) -> str:
 
 
 def _confirmed(
-    source: Source, scopes: Scopes, candidates: Sequence[_Candidate], reasons: list[str | None]
+    source: Source, candidates: Sequence[_Candidate], reasons: list[str | None]
 ) -> list[str | None]:
     """The reasons, with those of the cross-check for candidates that have none yet."""
-    unconfirmed = [c for c, reason in zip(candidates, reasons, strict=True) if reason is None]
-    if not unconfirmed:
+    pairs = zip(candidates, reasons, strict=True)
+    claims = [
+        (source.text[slice(*c.span)], SIGNS[type(c.operation.node)])
+        for c, reason in pairs
+        if reason is None
+    ]
+    if not claims:
         return reasons
     from mixpert_py.passes import cross_check  # LibCST takes a third of a second to import
 
-    claims = [
-        cross_check.Claim(
-            c.span,
-            not isinstance(c.operation.node, ast.Call),
-            c.match.names,
-            _root(c.operation.node),
-        )
-        for c in unconfirmed
-    ]
-    refusals = iter(cross_check.refusals(source, scopes, claims))
+    refusals = iter(cross_check.refusals(source.module, claims))
     return [next(refusals) if reason is None else reason for reason in reasons]
-
-
-def _root(node: ast.AST) -> str | None:
-    """The first name of a call's dotted function name, or None."""
-    below: ast.AST | None = node if isinstance(node, ast.Call) else None
-    while isinstance(below, ast.Call | ast.Attribute | ast.Subscript):
-        below = below.func if isinstance(below, ast.Call) else below.value
-    return below.id if isinstance(below, ast.Name) else None
 
 
 def expression_hash(node: ast.AST, scopes: dict[ast.AST, Scope]) -> str:

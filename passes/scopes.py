@@ -17,8 +17,8 @@ from mixpert_py.passes.source import children
 # LibCST recurses several Python frames for every level of nesting, and `ast` accepts up to a
 # thousand levels; code that a person wrote stays below 100.
 MAX_DEPTH = 250
-# LibCST nests the parts of an imported module's name, the operands of `and` and `or`, and the loops
-# of a comprehension, which `ast` has in a row: from some thousand on it ends the process.
+# LibCST nests the operands of `and` and `or`, and the loops of a comprehension, which `ast` has in
+# a row: from some thousand on it ends the process.
 MAX_PARTS = 1000
 ARRAY_MODULES = frozenset({"numpy", "cupy", "dask.array"})
 # Decorators whose function is compiled from its source or bytecode: a runtime call would not be.
@@ -396,13 +396,11 @@ class _Reader:
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            self.require_few(alias.name.count(".") + 1)
             first = alias.name.partition(".")[0]
             target = alias.name if alias.asname else first
             self.bind(alias.asname or first, Binding(target, True, node.lineno, node in self.top))
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        self.require_few((node.module or "").count(".") + 1)
         module = "." * node.level + (node.module or "")
         for alias in node.names:
             if alias.name == "*":

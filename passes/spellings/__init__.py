@@ -77,13 +77,10 @@ class Match:
     """A node that is a product.
 
     kind: the word in the site's id. reason: why the product is left alone; None if it is rewritten.
-    names: the qualified names that the called function may have; None means any, because the
-    runtime call decides by the function.
     """
 
     kind: str
     reason: str | None = None
-    names: frozenset[str] | None = frozenset()
 
 
 class Parts(NamedTuple):

@@ -327,12 +327,12 @@ def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
     first = min(meanings)
     row = (_BY_NAME_WITH_KEYWORDS if call.keywords else _BY_NAME).get(first)
     if row and row.RUNTIME and meanings <= row.names:
-        return row, Match(_word(first), row.refusal(call), meanings)
+        return row, Match(_word(first), row.refusal(call))
     roots = {name.partition(".")[0] for name in meanings}
     row = _BY_IDENTITY.get(_word(first))
     if row and "mixpert_py" not in roots and len(set(map(_word, meanings))) == 1:
         if not roots <= LISTED_WHOLLY:  # perhaps NumPy's by another name, as autograd.numpy.dot is
-            return row, Match(_word(first), row.refusal(call), None)
+            return row, Match(_word(first), row.refusal(call))
         if not any(name in _BY_NAME for name in meanings):
             return row, Match(_word(first), f"{first} is left native")
     for name in sorted(meanings):
@@ -355,7 +355,7 @@ def find_handed_on(call: ast.Call, scope: Scope) -> tuple[Function, Match] | Non
         is_unknown = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
         may_be = is_unknown and written_name(function) in _REDUCED_WORDS
         if handed <= _REDUCED if handed else may_be:
-            return REDUCE, Match("reduce", REDUCE.refusal(call), REDUCE.names)
+            return REDUCE, Match("reduce", REDUCE.refusal(call))
     for argument in [*call.args, *[keyword.value for keyword in call.keywords]]:
         if meanings := scope.meanings(argument):
             for name in sorted(meanings):
@@ -372,7 +372,7 @@ def find_by_identity(call: ast.Call, scope: Scope) -> tuple[Function, Match] | N
     row = _BY_IDENTITY.get(word)
     if row is None or not _may_be_function(call, word, scope):
         return None
-    return row, Match(word, row.refusal(call), None)
+    return row, Match(word, row.refusal(call))
 
 
 def _may_be_function(call: ast.Call, word: str, scope: Scope) -> bool:
@@ -423,7 +423,7 @@ def _find_in_variable(call: ast.Call, word: str) -> tuple[Function, Match] | Non
     for row in filter(None, rows):
         # With one operand it is more likely a method of whatever object.
         if row.RUNTIME and (reason := row.refusal(call)) != TOO_FEW:
-            return row, Match(word, reason, None)
+            return row, Match(word, reason)
     return None
 
 
@@ -439,7 +439,7 @@ def _find_looked_up(
             return None
         is_named = _is_dotted(function.args[0])  # an expression would be evaluated after operands
         reason = row.refusal(call) if is_named else "a function that is looked up is left native"
-        return row, Match(function_words(function)[0], reason, None)
+        return row, Match(function_words(function)[0], reason)
     words = function_words(function.value)
     if isinstance(function.value, ast.Name):
         words = tuple(scope.assigned_words(function.value.id))
@@ -473,7 +473,7 @@ def _find_tensor_method(
     reason = row.refusal(call)
     if reason is None and any(isinstance(part, ast.NamedExpr) for part in ast.walk(call)):
         reason = "an assignment among the arguments"
-    return row, Match(word, reason, None)
+    return row, Match(word, reason)
 
 
 def _is_constant(expr: ast.expr) -> bool:

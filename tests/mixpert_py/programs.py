@@ -3,8 +3,8 @@
 EYE = "import numpy as np\na = np.eye(3)\nb = a @ a\n"
 PLAN = '[[criterion]]\nname = "b"\nmetric = "max"\nbudget = 1.0\n'
 NOISE = bytes(range(256)) * 4
-# LibCST, which confirms each product, does not read brackets around an annotated target.
-ODD = "import numpy as np\n(x): int = np.eye(3) @ np.eye(3)\n"
+# Python reads it, and MixPert-Py refuses it.
+ODD = f"import numpy as np\nx = np.eye(3) @ np.eye(3)\ny = {'-' * 300}1\n"
 
 FILES: dict[str, str | bytes] = {
     # Programs that are sound

@@ -43,7 +43,7 @@ sites s.py | 0 | a @ a
 sites . | 0 |
 sites s.py open.py | 2 | open.py: line 1: '(' was never closed
 sites old.py | 2 | old.py: line 2: Missing parentheses
-sites odd.py | 2 | LibCST does not read line 2; the file is skipped
+sites odd.py | 2 | nested more than 250 levels; the file is skipped
 sites latin.py | 2 | latin.py: cannot be decoded
 sites loop.py | 2 | loop.py: too many levels
 sites zeros.py | 2 | zeros.py: cannot be decoded: it has NUL bytes, so it is no source
@@ -73,8 +73,8 @@ estimate --time-limit 30 s.py | 0 | s.py: 1 product:
 estimate none.py | 1 | none.py: makes no matrix product in its own process that could be rewritten
 estimate uncalled.py | 1 | uncalled.py: makes no matrix product in its own process that could be
 estimate --json none.py | 1 | null
-estimate uses_odd.py | 1 | LibCST does not read line 2; the file is skipped
-estimate odd.py | 2 | LibCST does not read line 2; the file is skipped
+estimate uses_odd.py | 1 | nested more than 250 levels; the file is skipped
+estimate odd.py | 2 | nested more than 250 levels; the file is skipped
 estimate open.py | 2 | open.py: line 1
 estimate fails.py | 2+ | exit code 3
 estimate --time-limit 2 hangs.py | 2+ | still running after 2 s
@@ -94,7 +94,7 @@ T nan.py | 2 | finite
 T nothing_left.py | 2+ | TypeError
 T open.py | 2 | open.py: line 1
 T old.py | 2 | old.py: line 2
-T odd.py | 2 | LibCST does not read line 2; the file is skipped
+T odd.py | 2 | nested more than 250 levels; the file is skipped
 tune s.py | 2 | give --error BUDGET
 tune --error nan s.py | 2 | --error is a number from 0 to 1e+300, not nan
 tune --error inf s.py | 2 | --error is a number from 0 to 1e+300, not inf
