@@ -145,6 +145,9 @@ def test_of_a_product_with_its_transpose_the_host_makes_half() -> None:
     alike = here / 2 - 1.2 * (operand + result)
     assert saved(x.T, x) == pytest.approx(alike, rel=0.01)
     assert saved(x[:, :1024].T, x[:, :1024]) < saved(x[:, :1024].T, x[:, 1024:])
+    every_second = x[:, ::2]  # NumPy copies it, and makes all
+    assert saved(every_second.T, every_second) > 1.5 * saved(x[:, :1024].T, x[:, :1024])
+    assert saved(x.T, y[:, :1]) == 0.0  # a vector: all time goes into moving
     z = x[:2048]  # square, but not turned
     assert saved(z, z) == saved(z, y[:2048])
 
