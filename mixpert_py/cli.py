@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from mixpert_py import __version__
-from mixpert_py.commands.program import interrupted
+from mixpert_py.commands import interrupted
 from mixpert_py.errors import MixPertError
 
 COMPLETION = "_MIXPERT_COMPLETE"  # set by the shell's completion script, as click names it
@@ -112,7 +112,7 @@ def _drop_output() -> None:
 
 # Each has a module of its own, which is imported when the command is called, or for `--help`.
 ALONE = (
-    *("doctor", "estimate", "graph", "plan", "probe", "report"),
+    *("doctor", "estimate", "graph", "probe", "report"),
     *("rewrite", "run", "sites", "tune", "verify"),
 )
 

@@ -17,24 +17,31 @@ LibCST does not find the products itself, for three reasons that were measured:
 """
 
 import ast
+import bisect
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes.finder import Analysis, CallSite, analysis_of
-from mixpert_py.passes.rewrite import (
-    Setting,
-    Settings,
-    Substitute,
-    alias,
-    import_edit,
-    import_node,
-    is_imported,
-    position,
-    same,
-    text_edits,
-)
-from mixpert_py.passes.source import Pragmas, decode, parse, refusing_depth
-from mixpert_py.passes.spellings import splice
+from mixpert_py.passes.finder import Analysis, CallSite, Product, analysis_of
+from mixpert_py.passes.source import FIELDS, Pragmas, Source, decode, parse, refusing_depth
+from mixpert_py.passes.spellings import Edit, Spelling, splice, without_comments
+from mixpert_py.passes.spellings.operators import ASSIGNMENT
 from mixpert_py.plan import Plan
+
+PACKAGE = "mixpert_py"
+ALIAS = "_mixpert"
+MARK = "  # added by mixpert rewrite"
+# The same where a docstring and the next statement shared a line.
+SPLIT_MARK = f"{MARK}, which split this line"
+COMMENT_LINE = re.compile(r"[ \t\f]*#[^\r\n]*(?:\r\n|\r|\n|\Z)")
+SAME_LINE = re.compile(r"(?:[ \t\f;]|\\(?:\r\n|\r|\n))*")
+BLANK_LINE = re.compile(r"[ \t\f]*(?:\r\n|\r|\n)")
+Placed = TypeVar("Placed", ast.expr, ast.keyword)
+
+LOCATED = (ast.stmt, ast.expr, ast.arg, ast.keyword)
+
+Schemes = Mapping[str, str]  # site id → the scheme that the call names, if any
 
 
 def analyze(source: bytes, module: str) -> tuple[CallSite, ...]:
@@ -60,10 +67,7 @@ def pragmas(source: bytes, module: str) -> Pragmas:
 
 
 def rewrite(
-    source: bytes,
-    module: str,
-    plan: Plan | None = None,
-    scheme: str | None = None,
+    source: bytes, module: str, plan: Plan | None = None, scheme: str | None = None
 ) -> bytes:
     """The file with its products as runtime calls; the very same bytes if it has none.
 
@@ -75,8 +79,8 @@ def rewrite(
     if not analysis.rewritten:
         return source
     name = alias(analysis.tree, analysis.source.text)
-    settings = _settings(analysis, plan, scheme)
-    edits = text_edits(analysis.rewritten, analysis.source, name, settings)
+    schemes = _schemes(analysis, plan, scheme)
+    edits = text_edits(analysis.rewritten, analysis.source, name, schemes)
     if not is_imported(analysis.tree, name):
         edits.append(import_edit(analysis.tree, analysis.source, name))
     text = splice(analysis.source.text, edits)
@@ -85,7 +89,7 @@ def rewrite(
             written = parse(text, module)
         except SourceError as error:
             raise SourceError(f"{error} (after rewriting; the file is left as it is)") from None
-        if not same(written, _substituted(analysis, settings)):
+        if not same(written, _substituted(analysis, schemes)):
             raise SourceError(
                 f"{module}: the rewritten text does not mean the same; the file is left as it is"
             )
@@ -110,12 +114,12 @@ def rewrite_tree(
     if analysis.warned:
         ast.parse(analysis.source.text, filename)  # warns of mistakes in the program, at its lines
     with refusing_depth(module):
-        tree = _substituted(analysis, _settings(analysis, plan, scheme))
+        tree = _substituted(analysis, _schemes(analysis, plan, scheme))
     analysis_of.cache_clear()  # its tree shares the statements without a product
     return tree
 
 
-def _substituted(analysis: Analysis, settings: Settings) -> ast.Module:
+def _substituted(analysis: Analysis, schemes: Schemes) -> ast.Module:
     """The tree with runtime calls in place of products, and the import.
 
     It shares statements without a product with the analysed tree, which is not changed.
@@ -123,25 +127,255 @@ def _substituted(analysis: Analysis, settings: Settings) -> ast.Module:
     tree = analysis.tree
     products = {product.node: (product.spelling, product.site.id) for product in analysis.rewritten}
     name = alias(tree, analysis.source.text)
-    substituted = Substitute(name, products, settings).visit(tree)
+    substituted = Substitute(name, products, schemes).visit(tree)
     assert isinstance(substituted, ast.Module)
     if not is_imported(tree, name):
         substituted.body.insert(position(tree), import_node(name))
     return substituted
 
 
-def _settings(analysis: Analysis, plan: Plan | None, scheme: str | None) -> Settings:
+def _schemes(analysis: Analysis, plan: Plan | None, scheme: str | None) -> Schemes:
     """The schemes of the sites that have one."""
     ids = {product.site.id: product.scheme for product in analysis.rewritten}
-    settings: dict[str, Setting] = {}
+    schemes: dict[str, str] = {}
     for site, own_scheme in ids.items():
+        entry = plan.find(site) if plan and own_scheme is None else None
         if own_scheme is not None:  # a comment on the line of the product
-            settings[site] = {"scheme": own_scheme}
-            continue
-        entry = plan.find(site) if plan else None
+            schemes[site] = own_scheme
         # An entry found by its hash is stale, unless it is another site of this very file.
-        if entry is not None and (entry.id == site or entry.id not in ids):
-            settings[site] = {"scheme": entry.scheme}
+        elif entry is not None and (entry.id == site or entry.id not in ids):
+            schemes[site] = entry.scheme
         elif scheme is not None:
-            settings[site] = {"scheme": scheme}
-    return settings
+            schemes[site] = scheme
+    return schemes
+
+
+def text_edits(
+    products: Iterable[Product], source: Source, name: str, schemes: Schemes
+) -> list[Edit]:
+    """The edits that turn every given site into its runtime call."""
+    edits: list[Edit] = []
+    open_ends: list[int] = []  # where the products end that the next one may lie in
+    for product in products:
+        start, end = product.site.span
+        while open_ends and open_ends[-1] <= start:
+            open_ends.pop()
+        native = product.spelling.parts(product.node).native
+        called = None if native is None else source.text[slice(*source.span(native))]
+        scheme = schemes.get(product.site.id)
+        keywords = _keywords(product.site.id, scheme, called, source.encoding)
+        call = f"{name}.{product.spelling.RUNTIME}"
+        edits += product.spelling.edits(product.node, source, call, keywords, len(open_ends))
+        open_ends.append(end)
+    return edits
+
+
+class Substitute:
+    """Puts runtime calls in place of the products of a tree, at the products' locations.
+
+    products: maps each node to its spelling and site id; none is in an f-string. `visit` returns a
+    new tree, which shares the nodes without a product.
+    """
+
+    def __init__(
+        self, name: str, products: Mapping[ast.AST, tuple[Spelling, str]], schemes: Schemes
+    ) -> None:
+        self.name = name
+        self.products = products
+        self.schemes = schemes
+        self.starts = sorted(_starts(node) for node in products)
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if not self.may_hold_product(node):
+            return node
+        product = self.products.get(node)
+        node = _copy(node)
+        for name in FIELDS[type(node)]:
+            below = getattr(node, name, None)
+            if isinstance(below, list):
+                # `**more` in a dict has no key.
+                setattr(node, name, [part and self.visit(part) for part in below])
+            elif below is not None:
+                setattr(node, name, self.visit(below))
+        if product is None:
+            return node
+        spelling, site = product
+
+        def here(new: Placed) -> Placed:
+            return ast.copy_location(new, node)
+
+        parts = spelling.parts(node)
+        keywords = parts.keywords
+        runtime = here(ast.Name(self.name, ast.Load()))
+        for key, value in (("site", site), ("scheme", self.schemes.get(site))):
+            if value is not None:
+                keywords.append(here(ast.keyword(key, here(ast.Constant(value)))))
+        if parts.native is not None:
+            keywords.append(here(ast.keyword("native", parts.native)))
+        function = here(ast.Attribute(runtime, spelling.RUNTIME, ast.Load()))
+        call = ast.copy_location(ast.Call(function, parts.arguments, keywords), node)
+        return ASSIGNMENT.statement(node, call) if isinstance(node, ast.AugAssign) else call
+
+    def may_hold_product(self, node: ast.AST) -> bool:
+        if not isinstance(node, LOCATED):
+            return bool(node._fields)  # as contexts and operators have none
+        if getattr(node, "decorator_list", None):  # the location leaves them out
+            return True
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        first = bisect.bisect_left(self.starts, _starts(node))
+        return first < bisect.bisect_left(self.starts, (node.end_lineno, node.end_col_offset))
+
+
+def _starts(node: Any) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _copy(node: ast.AST) -> ast.AST:
+    """A new node with the same children."""
+    return ast.copy_location(type(node)(**dict(ast.iter_fields(node))), node)
+
+
+def same(one: ast.AST, other: ast.AST) -> bool:
+    """Whether two trees are equal except for their locations. Does not recurse."""
+    pairs: list[tuple[object, object]] = [(one, other)]
+    while pairs:
+        left, right = pairs.pop()
+        if type(left) is not type(right):
+            return False
+        if isinstance(left, list) and isinstance(right, list):
+            if len(left) != len(right):
+                return False
+            pairs += zip(left, right, strict=True)
+        elif isinstance(left, ast.AST):
+            fields, others = vars(left), vars(right)
+            for name in left._fields:
+                pair = fields.get(name), others.get(name)
+                if pair[0] is not pair[1]:  # as most names are, and all that trees share
+                    pairs.append(pair)
+        elif left != right and not (left != left and right != right):
+            return False
+    return True
+
+
+def _keywords(site: str, scheme: str | None, native: str | None, encoding: str) -> str:
+    """The runtime's keyword arguments as text, with characters that the file's encoding has."""
+    text = f", site={_literal(site, encoding)}"
+    text += "" if scheme is None else f', scheme="{scheme}"'
+    return text if native is None else f"{text}, native={native}"
+
+
+def _literal(site: str, encoding: str) -> str:
+    """A site id as a string literal."""
+    try:
+        site.encode(encoding)
+    except UnicodeError:
+        return ascii(site)
+    return (
+        f'"{site}"' if site.isprintable() and '"' not in site and "\\" not in site else repr(site)
+    )
+
+
+def position(tree: ast.Module) -> int:
+    """The number of statements that stay before the import: docstring and future imports."""
+    body = tree.body
+    count = 1 if body and _is_docstring(body[0]) else 0
+    while count < len(body) and _is_future(body[count]):
+        count += 1
+    return count
+
+
+def alias(tree: ast.Module, text: str) -> str:
+    """The name for the runtime: from an import in the file, else a name that is not in use."""
+    before = position(tree)
+    for statement in tree.body[before:]:
+        if name := imported_as(statement):
+            return name
+    number = 0
+    name = ALIAS
+    while name in text and re.search(rf"\b{name}\b", text):
+        number += 1
+        name = f"{ALIAS}_{number}"
+    return name
+
+
+def is_imported(tree: ast.Module, name: str) -> bool:
+    """Whether the file has the import of an earlier rewriting."""
+    return any(imported_as(statement) == name for statement in tree.body)
+
+
+def imported_as(statement: ast.stmt) -> str | None:
+    """The name that an `import mixpert_py as _mixpert` statement binds; None for others."""
+    if isinstance(statement, ast.Import) and len(statement.names) == 1:
+        name = statement.names[0]
+        if name.name == PACKAGE and name.asname and re.fullmatch(r"_mixpert(_\d+)?", name.asname):
+            return name.asname
+    return None
+
+
+def import_edit(tree: ast.Module, source: Source, name: str) -> Edit:
+    """The import as a line of its own, where a person would put it.
+
+    It stands before the first statement if that is an import, else after the docstring, the future
+    imports or the opening comment (shebang, coding line, licence). A statement that follows a
+    docstring on the same line moves to a line after the import.
+    """
+    text = source.text
+    before = position(tree)
+    line = f"import {PACKAGE} as {name}"
+    first = source.span(tree.body[before])[0]
+    if before:
+        end = source.span(tree.body[before - 1])[1]
+        if SAME_LINE.fullmatch(without_comments(text[end:first])):
+            newline = _newline(source, first)
+            return Edit(first, first, f"{newline}{line}{SPLIT_MARK}{newline}", True, -1)
+        at = _next_line(text, end)
+    else:
+        at = _after_opening_comment(text)
+    if isinstance(tree.body[before], ast.Import | ast.ImportFrom):
+        at = source.line_starts[tree.body[before].lineno - 1]
+    return Edit(at, at, f"{line}{MARK}{_newline(source, at)}", True, -1)
+
+
+def import_node(name: str) -> ast.Import:
+    """The import as a statement located in line 1, for a tree that is run and not written."""
+    here = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
+    return ast.Import([ast.alias(PACKAGE, name, **here)], **here)
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def _is_future(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+
+
+def _next_line(text: str, start: int) -> int:
+    end = re.compile(r"\r\n|\r|\n|\Z").search(text, start)
+    assert end is not None
+    return end.end()
+
+
+def _after_opening_comment(text: str) -> int:
+    """The offset after the first block of comment lines; 0 if the file opens with code."""
+    at = 0
+    while blank := BLANK_LINE.match(text, at):
+        at = blank.end()
+    if not COMMENT_LINE.match(text, at):
+        return 0
+    while (comment := COMMENT_LINE.match(text, at)) and comment[0]:
+        at = comment.end()
+    return at
+
+
+def _newline(source: Source, at: int) -> str:
+    """The file's newline, unless it would join with a character beside it."""
+    beside = source.text[at - 1 : at] == "\r", source.text[at : at + 1] == "\n"
+    if source.newline == "\n" and beside[0]:
+        return "\r"
+    return "\n" if source.newline == "\r" and beside[1] else source.newline

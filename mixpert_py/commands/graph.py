@@ -1,10 +1,239 @@
-"""The command that shows which products feed which: `mixpert graph`."""
+"""The command that shows which products feed which: `mixpert graph`.
 
+A graph has the matrix products (operators) of a file, with edges along which values flow. Values
+are followed within a file, so a program of several files has one graph for each.
+"""
+
+import io
+import json
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
 
 import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from mixpert_py.commands.program import FILE
+from mixpert_py import config
+from mixpert_py.commands import FILE
+from mixpert_py.errors import MixPertError, counted, named, visible
+from mixpert_py.passes.dataflow import Dependencies, dependencies
+from mixpert_py.passes.finder import CallSite
+from mixpert_py.passes.pipeline import analyze
+from mixpert_py.sources import notebook_file, project
+
+MAX_TEXT = 40
+# Wide enough that rich never folds a line: an operator is one line, whatever the terminal.
+WIDTH = 100_000
+
+# Producer and consumer, as positions among the operators.
+Edge = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A rewritten matrix product as a node of the graph.
+
+    function: its qualified name, `<module>` outside functions. line, column: 1-based; in a notebook
+    the line is counted in the code cell with number `cell`. expression: the source text in
+    printable characters.
+    """
+
+    id: str
+    function: str
+    line: int
+    column: int
+    expression: str
+    cell: int | None = None
+
+    @property
+    def place(self) -> str:
+        """The operator's line: `7`, and in a notebook `cell_3:7`."""
+        return f"{self.line}" if self.cell is None else f"cell_{self.cell}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The graph of a file, or the `problem` why there is none.
+
+    operators: in source order, a product after those in its operands. edges: sorted pairs (p, s): a
+    value computed from the result of operators[p] can reach an operand of operators[s].
+    """
+
+    path: str
+    operators: tuple[Operator, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    problem: str | None = None
+
+
+def of_source(source: bytes, path: str, module: str) -> Graph:
+    """The graph of a source text, or of a notebook if `path` is one.
+
+    Raises SourceError, naming `path`, if it does not parse.
+    """
+    with named(path, module):
+        if path.endswith(project.NOTEBOOK):
+            source, placed = notebook_file.placed_sites(source, module)
+            return _graph(path, placed, dependencies(source, module))
+        sites = [(site, None) for site in analyze(source, module)]
+        return _graph(path, sites, dependencies(source, module))
+
+
+def of_file(path: str) -> Graph:
+    """The graph of a file. A file that cannot be read has a `problem`."""
+    try:
+        return of_source(project.read(path), path, config.module_name(Path(path)))
+    except MixPertError as error:
+        return Graph(path, problem=str(error))
+
+
+def shown(text: str) -> str:
+    """A text for display, with unprintable characters escaped, cut to MAX_TEXT characters."""
+    text = visible(text, kept="")
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def _graph(path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Dependencies) -> Graph:
+    """The graph of sites, each with its cell in a notebook."""
+    rewritten = [(site, cell) for site, cell in sites if site.reason is None]
+    # `a @ b` before `a @ b @ c`
+    rewritten.sort(key=lambda placed: (placed[0].span[1], -placed[0].span[0]))
+    position = {site.id: at for at, (site, _) in enumerate(rewritten)}
+    operators = tuple(
+        Operator(
+            site.id,
+            site.id.partition(":")[2].rpartition("/")[0],
+            site.line,
+            site.column,
+            visible(site.expression, kept=""),
+            cell=cell,
+        )
+        for site, cell in rewritten
+    )
+    return Graph(path, operators, tuple(sorted((position[p], position[s]) for p, s in flow.edges)))
+
+
+def text(graphs: Sequence[Graph]) -> str:
+    """For each file with operators a table with a line for each operator, and their number."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=WIDTH, color_system=None)
+    for graph in graphs:
+        if graph.operators:
+            console.print(Text(visible(graph.path, kept="")))
+            console.print(_table(graph))
+            console.print()
+    products = counted(sum(len(graph.operators) for graph in graphs), "product")
+    edges = counted(sum(len(graph.edges) for graph in graphs), "edge")
+    console.print(f"{products}, {edges}")
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+def as_json(graphs: Sequence[Graph]) -> str:
+    """Operators and edges; a site id is unique within its path. cell: None but in a notebook."""
+    operators = [
+        {"path": graph.path, **asdict(operator)} for graph in graphs for operator in graph.operators
+    ]
+    edges = [
+        {
+            "path": graph.path,
+            "producer": graph.operators[producer].id,
+            "consumer": graph.operators[consumer].id,
+        }
+        for graph in graphs
+        for producer, consumer in graph.edges
+    ]
+    return json.dumps({"operators": operators, "edges": edges}, indent=2) + "\n"
+
+
+def dot(graphs: Sequence[Graph]) -> str:
+    """Graphviz text: a cluster for each file, a box for each operator.
+
+    Its tooltip has its id and the whole expression.
+    """
+
+    def box(name: str, operator: Operator) -> str:
+        label = f"{_escaped(_place(operator))}\\n{_escaped(shown(operator.expression))}"
+        tooltip = _quoted(f"{operator.id}: {operator.expression}")
+        return f'    {name} [label="{label}", tooltip={tooltip}];'
+
+    lines = ["digraph products {", '  node [shape=box, fontname="monospace"];']
+    for number, graph, name in _named(graphs):
+        lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(graph.path)};"]
+        lines += [*map(box, name, graph.operators), "  }"]
+        lines += [f"  {name[producer]} -> {name[consumer]};" for producer, consumer in graph.edges]
+    return "\n".join([*lines, "}", ""])
+
+
+def mermaid(graphs: Sequence[Graph]) -> str:
+    """A Mermaid flowchart: a subgraph for each file, a box for each operator."""
+
+    def box(name: str, operator: Operator) -> str:
+        parts = (_place(operator), shown(operator.expression))
+        return f'    {name}["{"<br/>".join(map(_entities, parts))}"]'
+
+    lines = ["flowchart TD"]
+    for number, graph, name in _named(graphs):
+        lines.append(f'  subgraph file{number}["{_entities(graph.path)}"]')
+        lines += [*map(box, name, graph.operators), "  end"]
+        lines += [f"  {name[producer]} --> {name[consumer]}" for producer, consumer in graph.edges]
+    return "\n".join([*lines, ""])
+
+
+def _named(graphs: Sequence[Graph]) -> Iterator[tuple[int, Graph, list[str]]]:
+    """The graphs with operators, each with its number and the names of its operators."""
+    names = count(1)
+    for number, graph in enumerate(graphs):
+        if graph.operators:
+            yield number, graph, [f"n{next(names)}" for _ in graph.operators]
+
+
+FORMATS: dict[str, Callable[[Sequence[Graph]], str]] = {
+    "text": text,
+    "dot": dot,
+    "mermaid": mermaid,
+    "json": as_json,
+}
+
+
+def _entities(value: str) -> str:
+    """Escape a text for Mermaid: all characters except ASCII letters, digits and blanks become
+    entities.
+    """
+    return "".join(
+        c if c.isalnum() or c in " .,:_/" else f"#{ord(c)};" for c in visible(value, kept="")
+    )
+
+
+def _table(graph: Graph) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("", justify="right")
+    for name in ("line", "function", "expression", "feeds"):
+        table.add_column(name)
+    for at, operator in enumerate(graph.operators):
+        table.add_row(
+            str(at + 1),
+            f"{operator.place}:{operator.column}",
+            Text(shown(operator.function)),
+            Text(shown(operator.expression)),
+            ", ".join(str(consumer + 1) for producer, consumer in graph.edges if producer == at),
+        )
+    return table
+
+
+def _place(operator: Operator) -> str:
+    return f"{shown(operator.function)}:{operator.place}"
+
+
+def _quoted(value: str) -> str:
+    return f'"{_escaped(visible(value, kept=""))}"'
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
 @click.command()
@@ -12,7 +241,7 @@ from mixpert_py.commands.program import FILE
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "dot", "mermaid", "json"]),
+    type=click.Choice([*FORMATS]),
     default="text",
     show_default=True,
 )
@@ -21,16 +250,13 @@ def graph(paths: tuple[str, ...], form: str) -> int:
 
     `-` reads a program from standard input.
     """
-    from mixpert_py import graph as graph_of
-    from mixpert_py.sources import project
-
     if paths == ("-",):
-        graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
+        graphs = [of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
         files = dict.fromkeys(project.files_of_projects(paths, ()))
-        graphs = [graph_of.of_file(path) for path in files]
+        graphs = [of_file(path) for path in files]
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)
-    click.echo(graph_of.FORMATS[form](graphs), nl=False)
+    click.echo(FORMATS[form](graphs), nl=False)
     return 2 if problems else 0

@@ -1,24 +1,117 @@
 """The command that turns files into files: `mixpert rewrite`."""
 
+import difflib
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from mixpert_py.commands.program import (
+from mixpert_py import config, files
+from mixpert_py.commands import (
     FILE,
     as_record,
     exclude_option,
 )
-from mixpert_py.errors import SourceError, counted, writing
+from mixpert_py.errors import MixPertError, SourceError, counted, named, writing
+from mixpert_py.passes import pipeline
+from mixpert_py.passes.finder import CallSite
+from mixpert_py.passes.pipeline import MARK
+from mixpert_py.plan import Plan
+from mixpert_py.sources import project
+from mixpert_py.sources.in_memory import collecting_seldom, require_known_comments
 
-if TYPE_CHECKING:
-    from mixpert_py.sources.rewriting import Rewritten
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A file before and after, or the problem why there is no result.
+
+    sites: its products; those with a reason stay unchanged. cells: in a notebook, the number of
+    each site's code cell, in which its line is counted.
+    """
+
+    path: str
+    sites: tuple[CallSite, ...] = ()
+    before: bytes = b""
+    after: bytes = b""
+    problem: str | None = None
+    cells: tuple[int, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def left(self) -> tuple[CallSite, ...]:
+        return tuple(site for site in self.sites if site.reason is not None)
+
+    def diff(self) -> str:
+        """The change as a unified diff; bytes that are not UTF-8 are escaped."""
+        old, new = (
+            text.decode("utf-8", "backslashreplace").splitlines(keepends=True)
+            for text in (self.before, self.after)
+        )
+        lines = difflib.unified_diff(old, new, f"a/{self.path}", f"b/{self.path}")
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+    def records(self) -> list[dict[str, Any]]:
+        """The sites, ready for JSON."""
+        return [
+            {
+                "id": site.id,
+                "path": f"{self.path}:cell_{cell}" if cell else self.path,
+                "line": site.line,
+                "column": site.column,
+                "kind": site.kind,
+                "expression": site.expression,
+                "rewritten": site.reason is None,
+                "reason": site.reason,
+            }
+            for site, cell in zip_longest(self.sites, self.cells)
+        ]
+
+
+def rewrite_files(
+    files: Sequence[str],
+    plan: Plan | None = None,
+    scheme: str | None = None,
+) -> Iterator[Rewritten]:
+    """Rewrite each file in memory, in order. A file that cannot be rewritten has a `problem`."""
+    for path in files:
+        with collecting_seldom():
+            try:
+                source, module = project.read(path), config.module_name(Path(path))
+                result = rewrite_source(source, path, module, plan, scheme)
+            except MixPertError as error:
+                result = Rewritten(path, problem=str(error))
+        yield result
+
+
+def rewrite_source(
+    source: bytes,
+    path: str,
+    module: str,
+    plan: Plan | None = None,
+    scheme: str | None = None,
+) -> Rewritten:
+    """Rewrite a source text.
+
+    Raises SourceError if it does not parse, or has an unknown comment or scheme.
+    """
+    with named(path, module):
+        if path.endswith(project.NOTEBOOK):
+            from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
+
+            made = notebook_file.rewrite_notebook(source, module, plan, scheme)
+            return Rewritten(path, made.sites, source, made.source, cells=made.cells)
+        require_known_comments(source, module)
+        sites = pipeline.analyze(source, module)
+        return Rewritten(path, sites, source, pipeline.rewrite(source, module, plan, scheme))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +153,6 @@ class Options:
 
     def files(self) -> list[str]:
         """The files that the paths name. Raises UsageError if they are too many for the output."""
-        from mixpert_py.sources import project
-
         files = list(project.files_of_projects(self.paths, self.exclude))
         if self.output is not None and len(files) != 1:
             raise click.UsageError(f"-o takes one file, and {len(files)} were given")
@@ -98,22 +189,19 @@ def rewrite(options: Options) -> int:
     Without -o or -w the result goes to script_mixpert.py beside the script. `-` reads a program
     from standard input and writes to standard output.
     """
-    from mixpert_py import config
-    from mixpert_py.sources import rewriting
-
     options.require_one_way()
     config.check_scheme(options.scheme)
     plan = config.load_plan(options.plan_path) if options.plan_path else None
     if options.is_standard_input:
         source = sys.stdin.buffer.read()
-        result = rewriting.rewrite_source(source, "-", "stdin", plan, options.scheme)
+        result = rewrite_source(source, "-", "stdin", plan, options.scheme)
         return _finish([result], options, has_summary=False)
     files = options.files()
-    results = rewriting.rewrite_files(files, plan, options.scheme)
+    results = rewrite_files(files, plan, options.scheme)
     return _finish(results, options, has_summary=len(files) > 1)
 
 
-def _finish(results: "Iterable[Rewritten]", options: Options, *, has_summary: bool) -> int:
+def _finish(results: Iterable[Rewritten], options: Options, *, has_summary: bool) -> int:
     """Show or write each file as it is finished, and return the exit code.
 
     has_summary: whether there are several files, which a last line sums up.
@@ -156,7 +244,7 @@ def _left_alone(count: int) -> str:
     return f"{counted(count, 'product')} left alone, see `mixpert sites`"
 
 
-def _deliver(result: "Rewritten", options: Options, has_summary: bool) -> bytes:
+def _deliver(result: Rewritten, options: Options, has_summary: bool) -> bytes:
     """Show or write one file, and return the message about it.
 
     A file that did not change is written to an explicit output only. Raises SourceError if a file
@@ -185,15 +273,12 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _write(result: "Rewritten", options: Options) -> Path:
+def _write(result: Rewritten, options: Options) -> Path:
     """Write a file with the permissions of its source, and return its path.
 
     Raises SourceError if that fails, or if it would overwrite an existing file that no earlier call
     wrote.
     """
-    from mixpert_py import files
-    from mixpert_py.sources import project
-
     source = Path(result.path)
     if options.write:
         project.write_back(result.path, result.before, result.after)
@@ -211,10 +296,8 @@ def _write(result: "Rewritten", options: Options) -> Path:
     return target
 
 
-def _is_earlier_result(text: bytes, result: "Rewritten") -> bool:
+def _is_earlier_result(text: bytes, result: Rewritten) -> bool:
     """Whether a text is this result, or the result of an earlier rewrite of its module."""
-    from mixpert_py.passes.rewrite import MARK
-
     if text == result.after:
         return True
     if not result.sites or MARK.encode() not in result.after:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands.program import (
+from mixpert_py.commands import (
     FILE,
     ProgramCommand,
     as_record,

@@ -12,28 +12,31 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from mixpert_py.errors import counted, visible
-from mixpert_py.plan import Plan
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.sources.project import shown_path
 from mixpert_py.tuner.prediction import ceiling, times_text
-from mixpert_py.tuner.report.record import Record, value_entries
-from mixpert_py.tuner.report.summary import (
+from mixpert_py.tuner.report import Record
+from mixpert_py.tuner.report.text import (
+    EXPRESSION,
     SHORT_PROGRAM,
     START_UP,
+    Column,
     budget_text,
     clock_unit,
     error_text,
+    fitted,
     gain_text,
     reached,
     size,
     small_entries,
+    summary,
     time_unit,
+    trials,
     value_line,
     verified,
 )
-from mixpert_py.tuner.report.table import EXPRESSION, Column, fitted, summary, trials
 
 if TYPE_CHECKING:
     from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
@@ -276,32 +279,6 @@ def _hints(records: Records, several: bool) -> Iterator[str]:
         if hint := small_entries(record["spread"]):
             place = f"line {_line(record, several)}" if record["line"] else record["expression"]
             yield f"{place}: {hint}"
-
-
-def print_plan(plan: Plan) -> None:
-    """Print a plan as a table."""
-    console = _Console()
-    for criterion, value in zip(plan.criterion, value_entries(plan.criterion), strict=True):
-        console.print(Text(f"{value_line(value)}, reference {criterion.reference}"))
-    columns = (
-        Column("site"),
-        Column("expression", drop=2, wraps=True, least=EXPRESSION),
-        Column("scheme"),
-        Column("error", drop=1),
-        Column("native, ms", right=True, drop=4),
-        Column("ms", right=True, drop=3),
-    )
-    rows = [
-        (
-            site.id,
-            site.expression,
-            site.scheme + (" (locked)" if site.locked else ""),
-            error_text(site.error),
-            *("–" if not time else f"{time:.3f}" for time in (site.native_ms, site.ms)),
-        )
-        for site in plan.site
-    ]
-    console.print(fitted(columns, rows, console.width) if rows else "no call site")
 
 
 def print_estimate(found: "Estimate", budget: str, script: str) -> None:

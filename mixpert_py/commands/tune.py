@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from mixpert_py.commands.program import (
+from mixpert_py.commands import (
     FILE,
     ComparisonOptions,
     ProgramCommand,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mixpert_py.launch.launcher import Program
     from mixpert_py.plan import Plan
     from mixpert_py.sources.project import TuningDefaults
-    from mixpert_py.tuner.report.record import Record
+    from mixpert_py.tuner.report import Record
     from mixpert_py.tuning.options import TuningOptions
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
@@ -206,7 +206,7 @@ def tune(options: Options) -> int:
     """
     from mixpert_py import config, files
     from mixpert_py.sources import project
-    from mixpert_py.tuner.report.summary import budget_text
+    from mixpert_py.tuner.report.text import budget_text
     from mixpert_py.tuning.trials import Trials, beside
 
     program = program_of(options.module, options.script, options.arguments)

@@ -16,8 +16,7 @@ from typing import Any
 
 from mixpert_py.errors import SourceError, one_line
 from mixpert_py.passes.finder import CallSite
-from mixpert_py.passes.pipeline import analyze, rewrite
-from mixpert_py.passes.rewrite import MARK, PACKAGE, alias, is_imported
+from mixpert_py.passes.pipeline import MARK, PACKAGE, alias, analyze, is_imported, rewrite
 from mixpert_py.passes.source import parse
 from mixpert_py.plan import Plan
 from mixpert_py.sources.in_memory import unknown_comment

@@ -31,7 +31,7 @@ from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.outputs import WrittenFile
 from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import Places
-from mixpert_py.passes.dataflow.graph import Dependencies, dependencies
+from mixpert_py.passes.dataflow import Dependencies, dependencies
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context

@@ -17,7 +17,7 @@ from mixpert_py.files import temporary_folder
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import project_folder
-from mixpert_py.passes.dataflow.graph import Dependencies
+from mixpert_py.passes.dataflow import Dependencies
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.backends import emulates
 from mixpert_py.tuner.records import Measurement

@@ -10,10 +10,10 @@ from mixpert_py.errors import BudgetError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.schemes import get
 from mixpert_py.sources.modules import described
+from mixpert_py.tuner import report as report_record
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import Outcome, Reason, Schemes, Verdict, largest_of_each
-from mixpert_py.tuner.report import record as report_record
-from mixpert_py.tuner.report.record import (
+from mixpert_py.tuner.report import (
     Gain,
     InputEntry,
     Record,
@@ -22,7 +22,7 @@ from mixpert_py.tuner.report.record import (
     searched_gain,
     value_entries,
 )
-from mixpert_py.tuner.report.summary import (
+from mixpert_py.tuner.report.text import (
     SHORT_PROGRAM,
     START_UP,
     budget_text,

@@ -21,7 +21,7 @@ from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.tuner.ratio import OF_RUNS, SMALLEST_GAIN, Pace, Ratio
 from mixpert_py.tuner.records import largest_of_each
-from mixpert_py.tuner.report.record import Gain, finite
+from mixpert_py.tuner.report import Gain, finite
 from mixpert_py.tuning.baseline import establish, first_run
 from mixpert_py.tuning.experiment import Experiment, RunSettings
 from mixpert_py.tuning.options import Limits, TuningOptions

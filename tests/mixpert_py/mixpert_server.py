@@ -19,7 +19,7 @@ IMPORTS = (
     "mixpert_py.passes.cross_check",
     "mixpert_py.runtime.api",
     "mixpert_py.runtime.reference.reference",
-    "mixpert_py.sources.rewriting",
+    "mixpert_py.commands.rewrite",
     "mixpert_py.tuning.search",
     "networkx",
     "numpy.random",

@@ -70,7 +70,7 @@ def test_a_program_found_in_the_cache_loads_no_source_tools(tmp_path: Path) -> N
     assert heavy == {"numpy", "click", "msgspec"}
     parts = ("tuner", "tuning", "commands", "passes")
     beyond = [name for name in loaded for part in parts if name.startswith(f"mixpert_py.{part}.")]
-    assert beyond == ["mixpert_py.commands.program", "mixpert_py.commands.run"]
+    assert beyond == ["mixpert_py.commands.run"]
 
 
 def test_every_public_name_is_there() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import mixpert_py
-from mixpert_py.sources.rewriting import rewrite_source
+from mixpert_py.commands.rewrite import rewrite_source
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.pages import PAGES, README
 

@@ -28,7 +28,6 @@ id = "canary_module:f/matmul~145133#0"
 scheme = "int8x6"
 """
 COMMANDS = {
-    "plan show m.mixpert.toml": 0,
     "report m.mixpert.toml --html page": 2,  # there are no trials
     "doctor": 0,
     "probe --only clock": 2,  # there is no GPU

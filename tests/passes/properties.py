@@ -4,8 +4,7 @@ import ast
 import warnings
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree
-from mixpert_py.passes.rewrite import same
+from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree, same
 
 
 def require_safe(source: bytes) -> int:

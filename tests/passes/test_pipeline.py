@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree
-from mixpert_py.passes.rewrite import same
+from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree, same
 from mixpert_py.plan import Plan, Site
 
 

@@ -100,9 +100,9 @@ def test_pipes_full_disks_closed_outputs_and_plain_terminals(sh: Shell) -> None:
 def test_an_internal_error_is_one_line(sh: Shell) -> None:
     sh.write({"msgspec.py": "raise RuntimeError('broken installation')\n"})
     broken = {"PYTHONPATH": f"{sh.folder}{os.pathsep}{IMPORTABLE}"}
-    said = sh("plan show p.toml", 2, **broken)
+    said = sh("report p.toml", 2, **broken)
     assert said.one_clear_line().startswith("mixpert: internal error: RuntimeError")
-    assert "Traceback" in sh.mixpert("plan", "show", "p.toml", MIXPERT_DEBUG="1", **broken).err
+    assert "Traceback" in sh.mixpert("report", "p.toml", MIXPERT_DEBUG="1", **broken).err
 
 
 def test_the_hooks_of_pre_commit_are_commands() -> None:

@@ -153,12 +153,10 @@ report nowhere.toml | 2 | nowhere.toml: cannot read the plan
 report app.pyz | 2 | app.pyz: not UTF-8 text (a plan is a .toml file)
 report damaged.toml | 2 | damaged.trials.jsonl: not a file of trials
 report p.toml --html x --json | 2 |
-plan show s.mixpert.toml | 0 | s:<module>/matmul~
-plan show empty.toml | 0 | no call site
-plan show folder | 2 | folder: cannot read the plan
-plan show deep.toml | 2 | deep.toml
-plan show syntax.toml | 2 | syntax.toml: not valid TOML
-plan show scheme.toml | 2 | scheme.toml:3: key
+report folder | 2 | folder: cannot read the plan
+report deep.toml | 2 | deep.toml
+report syntax.toml | 2 | syntax.toml: not valid TOML
+report scheme.toml | 2 | scheme.toml:3: key
 bogus | 2 | No such command 'bogus'
 rewritee s.py | 2 | Did you mean 'rewrite'
 """

@@ -14,7 +14,7 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.commands.tune import SEARCHES
 from mixpert_py.runtime.model import device_model
-from mixpert_py.tuner.report.summary import share_text
+from mixpert_py.tuner.report.text import share_text
 from mixpert_py.tuning.hold_out import highest_rate
 from tests.mixpert_py.command import IMPORTABLE, Shell
 from tests.mixpert_py.tuning.chain import CHAIN
@@ -67,10 +67,6 @@ def test_the_command_writes_a_plan_and_prints_a_table(chain: Path, sh: Shell) ->
     assert made.provenance.command == "mixpert tune --error 1e-15 --backend reference chain.py"
     assert made.provenance.blas_threads > 0
     assert "ms = " not in sh.read("chain.mixpert.toml")  # what was predicted is no measured time
-    shown = sh("plan show chain.mixpert.toml", out="b.dot(a)").out
-    assert "0.000" not in shown
-    assert shown.count("–") >= 4
-    sh("plan show chain.mixpert.toml")
 
 
 @pytest.mark.usefixtures("chain")

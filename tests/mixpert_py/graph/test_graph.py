@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.graph import (
+from mixpert_py.commands.graph import (
     MAX_TEXT,
     Graph,
     Operator,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py.launch import launcher
-from mixpert_py.passes.dataflow.graph import dependencies
+from mixpert_py.passes.dataflow import dependencies
 from mixpert_py.tuning.judge import Choice, choose
 from mixpert_py.tuning.options import TuningOptions, limits_from
 from mixpert_py.tuning.prepare import prepare

@@ -133,8 +133,6 @@ def test_budgets_from_the_command_line(mixpert: Mixpert) -> None:
     assert budgets == {"logits": ("frobenius", 1e-3), "loss": ("max", 1e-5)}
     assert all(0 < value.achieved <= value.budget for value in made.criterion)
     assert mixpert("verify", "s.mixpert.toml", "s.py").code == 0
-    shown = mixpert("plan", "show", "s.mixpert.toml").out
-    assert "loss: max error" in shown
     found = json.loads(mixpert("report", "s.mixpert.toml", "--json").out)
     assert (found["criterion"], found["budget"]) == (None, 1.0)
     assert 0 < found["error"] <= 1

@@ -17,7 +17,7 @@ from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuner.ratio import Pace, Ratio
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report.summary import MEANING, START_UP, UNCLEAR, verified
+from mixpert_py.tuner.report.text import MEANING, START_UP, UNCLEAR, verified
 from mixpert_py.tuning import prepare
 from mixpert_py.tuning import verify as module
 from mixpert_py.tuning.clock import PairedTimes

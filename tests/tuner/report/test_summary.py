@@ -5,8 +5,8 @@ import pytest
 
 from mixpert_py.errors import visible
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report.record import Gain, InputEntry, Record, ValueEntry, VerificationEntry
-from mixpert_py.tuner.report.summary import (
+from mixpert_py.tuner.report import Gain, InputEntry, Record, ValueEntry, VerificationEntry
+from mixpert_py.tuner.report.text import (
     MEANING,
     NO_GAIN,
     UNCLEAR,
