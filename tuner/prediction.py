@@ -5,7 +5,7 @@ for each scheme, so no run of the program is needed.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 from statistics import median
@@ -166,15 +166,13 @@ class Place:
 
     device: the short name of a GPU, for which times are predicted; None for this machine. gain: of
     the program. seconds: of the products under the plan. plan: the schemes that make the gain.
-    scheme: the scheme of all products if `mixpert run --scheme` makes the gain; None if tuning
-    does. error: the program's predicted error.
+    error: the program's predicted error.
     """
 
     device: str | None
     gain: float
     seconds: float
     plan: Schemes
-    scheme: str | None = None
     error: float = 0.0
 
     @property
@@ -210,32 +208,13 @@ def likely_plan(operators: Sequence[Operator], budget: float) -> dict[str, str]:
     return {x.id: its[i] for (x, its), i in zip(pairs, chosen, strict=True)}
 
 
-def place(
-    device: str | None,
-    share: float,
-    operators: Sequence[Operator],
-    budget: float,
-    tuned: Collection[str],
-) -> Place:
-    """The likely gain on a machine for which the operators have their times.
-
-    tuned: the sites that `mixpert tune` can lower. The others take another scheme only if all
-    products do, which is proposed if it is faster than the best plan of a tuning.
-    """
-    plan = likely_plan([operator for operator in operators if operator.id in tuned], budget)
-    best = _place(device, share, operators, plan)
-    others = {x.id for x in operators} - set(tuned)
-    if not others:
-        return best
-    errors = ErrorModel(operators, 0.0)
-    for scheme in dict.fromkeys(name for x in operators for name in _options(x)[1:]):
-        # A product that does not take the scheme stays native by itself.
-        plan = {x.id: scheme if scheme in _options(x) else "native" for x in operators}
-        found = _place(device, share, operators, plan, scheme)
-        lowers_others = any(plan[site] != "native" for site in others)
-        if lowers_others and errors.error(plan) <= budget and found.gain > best.gain:
-            best = found
-    return best
+def place(device: str | None, share: float, operators: Sequence[Operator], budget: float) -> Place:
+    """The likely gain on a machine for which the operators have their times."""
+    plan = likely_plan(operators, budget)
+    before = sum(x.predicted["native"] for x in operators)
+    after = sum(x.predicted[plan[x.id]] for x in operators)
+    gain = program_gain(share, before / after if after else inf) if before else 1.0
+    return Place(device, gain, after, plan, ErrorModel(operators, 0.0).error(plan))
 
 
 def worth(places: Sequence[Place]) -> Place | None:
@@ -279,21 +258,6 @@ def _options(operator: Operator) -> list[str]:
         for scheme in operator.predicted
         if scheme != "native" and isfinite(known.get(scheme, inf))
     ]
-
-
-def _place(
-    device: str | None,
-    share: float,
-    operators: Sequence[Operator],
-    plan: Schemes,
-    scheme: str | None = None,
-) -> Place:
-    """A place under a plan; sites that are not in it stay native."""
-    before = sum(x.predicted["native"] for x in operators)
-    after = sum(x.predicted[plan.get(x.id, "native")] for x in operators)
-    gain = program_gain(share, before / after if after else inf) if before else 1.0
-    lowered = [x for x in operators if x.id in plan]
-    return Place(device, gain, after, plan, scheme, ErrorModel(lowered, 0.0).error(plan))
 
 
 def _article(name: str) -> str:

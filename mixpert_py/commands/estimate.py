@@ -66,8 +66,6 @@ class Options:
         command = ["mixpert", "tune", "--error", budget]
         if place.device is None and {*place.plan.values()} - {"native"} == {"exact"}:
             command = ["mixpert", "run"]  # where `exact` is the default
-        elif place.scheme is not None:
-            command = ["mixpert", "run", "--scheme", place.scheme]
         elif place.device is not None:
             command += ["--device", place.device.lower()]
         command += [word for name in self.packages for word in ("--package", name)]

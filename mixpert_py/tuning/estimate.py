@@ -125,12 +125,18 @@ def estimate(
         if not (_errors(own[site]) or unsuited.get(site))
     )
     by_place = _times(result, measured, emulations, casts)
-    fixed = {site for site, trace in result.sites.items() if is_native_anywhere(trace)}
+    # A tuning lowers what the source shows, packages, and what PyTorch makes itself.
+    fixed = {
+        site
+        for site, trace in result.sites.items()
+        if is_native_anywhere(trace)
+        or not (
+            site in project.sites or matches(module_of(site), packages) or not is_in_source(site)
+        )
+    }
     integers = {site for site, trace in result.sites.items() if are_whole(*trace.dtypes)}
     whole = sum(site.seconds for site in result.sites.values())
     share = min(whole / result.seconds, 1.0)
-    tuned = {site for site in result.sites if matches(module_of(site), packages)}
-    tuned |= project.sites.keys() | {site for site in result.sites if not is_in_source(site)}
     places = []
     for device, times in by_place.items():
         stay = fixed if device is None else fixed | integers
@@ -143,7 +149,7 @@ def estimate(
             if site not in stay
         ]
         part = share * (1 - sum(result.sites[site].seconds for site in stay) / whole)
-        places.append(gains.place(device, part, operators, budget, tuned))
+        places.append(gains.place(device, part, operators, budget))
     return Estimate(
         result.seconds,
         share,

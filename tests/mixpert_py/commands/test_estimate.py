@@ -141,19 +141,15 @@ def command(
 
 def test_the_next_command() -> None:
     here, gpu = Place(None, 2.0, 1.0, {}), Place("RTX 3090", 2.0, 1.0, {})
-    every = Place(None, 2.0, 1.0, {}, "float32")
     assert command(here, "s.py") == "mixpert tune --error 1e-4 s.py"
     assert command(here, "s.py", "8") == "mixpert tune --error 1e-4 s.py 8"
     assert command(here, "a b.py", "-n", "8") == "mixpert tune --error 1e-4 'a b.py' -- -n 8"
     assert command(gpu, "s.py") == "mixpert tune --error 1e-4 --device 'rtx 3090' s.py"
-    assert command(every, "s.py", "-n") == "mixpert run --scheme float32 s.py -- -n"
-    assert command(every, "-n", module="pkg") == "mixpert run --scheme float32 -m pkg -n"
+    assert command(here, "-n", module="pkg") == "mixpert tune --error 1e-4 -m pkg -n"
     exact = Place(None, 2.0, 1.0, {"a": "exact", "b": "native"})
     assert command(exact, "s.py") == "mixpert run s.py"
     some = command(here, "s.py", packages=("sklearn", "scipy.l*"))
     assert some == "mixpert tune --error 1e-4 --package sklearn --package 'scipy.l*' s.py"
-    some = command(every, "s.py", packages=("sklearn",))
-    assert some == "mixpert run --scheme float32 --package sklearn s.py"
 
 
 MANY = """\
