@@ -97,11 +97,7 @@ def rewrite(
 
 
 def rewrite_tree(
-    source: bytes,
-    module: str,
-    filename: str,
-    plan: Plan | None = None,
-    scheme: str | None = None,
+    source: bytes, module: str, filename: str, plan: Plan | None = None, scheme: str | None = None
 ) -> ast.Module:
     """The same change of the syntax tree, which is compiled and run instead of the file.
 

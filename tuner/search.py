@@ -202,11 +202,7 @@ Excess = Callable[[Schemes], float]
 
 
 def tune(
-    measure: Measure,
-    problem: Problem,
-    *,
-    search: Search,
-    excess: Excess | None = None,
+    measure: Measure, problem: Problem, *, search: Search, excess: Excess | None = None
 ) -> Outcome:
     """Lower operators as far as the budget, the noise of the clock and the ladder allow.
 

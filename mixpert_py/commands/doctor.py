@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 MISSING = "missing"
 PACKAGES = ("numpy", "libcst", "click", "rich", "msgspec", "tomlkit", "networkx")
 # Packages for products on a GPU, by the names of their distributions.
-GPU_PACKAGES = {
-    "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
-    "numba-cuda": ("numba-cuda",),
-}
+GPU_PACKAGES = {"cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"), "numba-cuda": ("numba-cuda",)}
 FOR_A_GPU = "not installed; only for products on a GPU (pip install '.[cuda13]' in a checkout)"
 
 

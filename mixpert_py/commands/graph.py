@@ -238,13 +238,7 @@ def _escaped(value: str) -> str:
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…|-", type=FILE)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice([*FORMATS]),
-    default="text",
-    show_default=True,
-)
+@click.option("--format", "form", type=click.Choice([*FORMATS]), default="text", show_default=True)
 def graph(paths: tuple[str, ...], form: str) -> int:
     """Show which products' results can reach which others.
 

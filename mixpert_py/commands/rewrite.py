@@ -13,11 +13,7 @@ from typing import Any
 import click
 
 from mixpert_py import config, files
-from mixpert_py.commands import (
-    FILE,
-    as_record,
-    exclude_option,
-)
+from mixpert_py.commands import FILE, as_record, exclude_option
 from mixpert_py.errors import MixPertError, SourceError, counted, named, writing
 from mixpert_py.passes import pipeline
 from mixpert_py.passes.finder import CallSite
@@ -77,9 +73,7 @@ class Rewritten:
 
 
 def rewrite_files(
-    files: Sequence[str],
-    plan: Plan | None = None,
-    scheme: str | None = None,
+    files: Sequence[str], plan: Plan | None = None, scheme: str | None = None
 ) -> Iterator[Rewritten]:
     """Rewrite each file in memory, in order. A file that cannot be rewritten has a `problem`."""
     for path in files:
@@ -93,11 +87,7 @@ def rewrite_files(
 
 
 def rewrite_source(
-    source: bytes,
-    path: str,
-    module: str,
-    plan: Plan | None = None,
-    scheme: str | None = None,
+    source: bytes, path: str, module: str, plan: Plan | None = None, scheme: str | None = None
 ) -> Rewritten:
     """Rewrite a source text.
 
@@ -177,11 +167,7 @@ class Options:
     type=FILE,
     help="Write the plan's schemes into the calls.",
 )
-@click.option(
-    "--scheme",
-    metavar="NAME",
-    help="Write this scheme into every call.",
-)
+@click.option("--scheme", metavar="NAME", help="Write this scheme into every call.")
 @as_record(Options)
 def rewrite(options: Options) -> int:
     """Replace matrix products by calls into MixPert-Py.

@@ -41,11 +41,7 @@ class InMemory(NamedTuple):
 
 
 def rewritten(
-    source: bytes,
-    module: str,
-    file: str,
-    plan: Plan | None = None,
-    scheme: str | None = None,
+    source: bytes, module: str, file: str, plan: Plan | None = None, scheme: str | None = None
 ) -> InMemory | None:
     """The code of a rewritten source; None if it has nothing to rewrite.
 
@@ -87,11 +83,7 @@ def warn_that_it_runs_as_it_is(file: str, reason: str) -> None:
 
 
 def rewritten_tree(
-    source: bytes,
-    module: str,
-    file: str,
-    plan: Plan | None,
-    scheme: str | None,
+    source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None
 ) -> ast.Module:
     """The rewritten tree, whose names for this package are known everywhere."""
     from mixpert_py.passes.pipeline import rewrite_tree

@@ -192,12 +192,7 @@ class CellExperiment(Experiment):
         job = self._job(request, "", os.getcwd())
         captures = None if job.alone is None else Captures()
         trace = Trace(job.levels or None, job.sinks, captures)
-        context = Context(
-            job.scheme,
-            job.plan,
-            job.backend,
-            trace,
-        )
+        context = Context(job.scheme, job.plan, job.backend, trace)
         files = [WrittenFile(file, job.directory) for file in self.comparison.files]
         worker.warm_up_host()
         if job.products:

@@ -45,10 +45,7 @@ class Clock:
     """
 
     def __init__(
-        self,
-        natives: Sequence[Measurement],
-        sites: Mapping[str, SiteResult],
-        cost: Cost | None,
+        self, natives: Sequence[Measurement], sites: Mapping[str, SiteResult], cost: Cost | None
     ) -> None:
         self._sites = sites
         self.cost = cost

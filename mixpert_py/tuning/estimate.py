@@ -83,10 +83,7 @@ class Estimate:
 
     def record(self) -> dict[str, Any]:
         """Plain data for JSON, with None for numbers that are not finite."""
-        added = {
-            "products_seconds": self.products_seconds,
-            "ceiling": gains.ceiling(self.share),
-        }
+        added = {"products_seconds": self.products_seconds, "ceiling": gains.ceiling(self.share)}
         text = json.dumps({**asdict(self), **added})
         found: dict[str, Any] = json.loads(text, parse_constant=lambda name: None)
         return found

@@ -47,12 +47,7 @@ from mixpert_py.tuning.clock import Clock, Cost, DeviceCost, PairedTimes, int8_p
 from mixpert_py.tuning.experiment import LEAST, RUNS, SECONDS, Experiment, RunSettings
 from mixpert_py.tuning.hold_out import HoldOuts
 from mixpert_py.tuning.options import AUTO, TuningOptions
-from mixpert_py.tuning.project_sites import (
-    ProjectSites,
-    read_sites,
-    with_libraries,
-    with_torch,
-)
+from mixpert_py.tuning.project_sites import ProjectSites, read_sites, with_libraries, with_torch
 
 FEW_RUNS, MOST_RUNS = 4, 12  # between which most tunings need some
 NOTHING = "makes no matrix product that could be tuned"

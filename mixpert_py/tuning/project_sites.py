@@ -132,10 +132,7 @@ def with_libraries(
                     sites[site.id], files[site.id] = site, relative(path, module)
     found = dict.fromkeys(map(module_of, sites))
     return replace(
-        project,
-        sites=sites,
-        files=files,
-        modules=tuple(dict.fromkeys([*project.modules, *found])),
+        project, sites=sites, files=files, modules=tuple(dict.fromkeys([*project.modules, *found]))
     )
 
 

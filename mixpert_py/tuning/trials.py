@@ -124,9 +124,7 @@ class Trials:
         Raises MixPertError if there is a file which is not ours to write.
         """
         begun = Begun(
-            VERSION,
-            json.dumps(subject, sort_keys=True),
-            datetime.now(UTC).isoformat(" "),
+            VERSION, json.dumps(subject, sort_keys=True), datetime.now(UTC).isoformat(" ")
         )
         entries: list[Entry] = []
         if self._path is not None and os.path.lexists(self._path):

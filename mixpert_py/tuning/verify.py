@@ -25,12 +25,7 @@ from mixpert_py.tuner.report import Gain, finite
 from mixpert_py.tuning.baseline import establish, first_run
 from mixpert_py.tuning.experiment import Experiment, RunSettings
 from mixpert_py.tuning.options import Limits, TuningOptions
-from mixpert_py.tuning.project_sites import (
-    library_modules,
-    read_sites,
-    with_libraries,
-    with_torch,
-)
+from mixpert_py.tuning.project_sites import library_modules, read_sites, with_libraries, with_torch
 
 LEAST_PAIRS, MOST_PAIRS = 3, len(OF_RUNS) + 1  # of runs that are timed: the two looks at them
 FEWEST_PAIRS = 2  # after a long search, where times of products alone are known as well
@@ -220,10 +215,7 @@ def _seconds_in(run: ProgramRun, sites: Sequence[str] | None) -> float:
 
 
 def criteria(
-    limits: Limits,
-    reference: str,
-    errors: Mapping[str, float],
-    hold_out: Mapping[str, float] = {},
+    limits: Limits, reference: str, errors: Mapping[str, float], hold_out: Mapping[str, float] = {}
 ) -> list[Criterion]:
     """An entry for every value that is judged. hold_out: errors there, where there is one.
 

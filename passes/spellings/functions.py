@@ -308,9 +308,7 @@ _TENSOR_METHODS = {
     **dict.fromkeys(
         ("addmm", "baddbmm"),
         Function(
-            frozenset(),
-            "torch_call",
-            Parameters(("a", "b"), options=frozenset({"beta", "alpha"})),
+            frozenset(), "torch_call", Parameters(("a", "b"), options=frozenset({"beta", "alpha"}))
         ),
     ),
     "mv": Function(frozenset(), LEFT_NATIVE, Parameters(("b",))),

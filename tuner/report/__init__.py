@@ -156,10 +156,7 @@ class Record(Entry, frozen=True, kw_only=True):
 
 
 def record(
-    outcome: Outcome,
-    criterion: str | None = "frobenius",
-    predicted: bool = False,
-    device: str = "",
+    outcome: Outcome, criterion: str | None = "frobenius", predicted: bool = False, device: str = ""
 ) -> Record:
     """The record of everything that the table shows and of every trial.
 
