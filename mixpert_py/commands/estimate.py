@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands import (
-    ProgramCommand,
-    as_record,
-    its_arguments,
-    module_option,
-    package_option,
-    packages_of,
-    program_of,
-    script_argument,
-    seconds,
-    with_progress,
-)
+from mixpert_py import commands
 
 if TYPE_CHECKING:
     from mixpert_py.tuner.prediction import Place
@@ -76,7 +65,7 @@ class Options:
         return shlex.join([*command, *words[:1], *behind, *words[1:]])
 
 
-@click.command(cls=ProgramCommand)
+@click.command(cls=commands.ProgramCommand)
 @click.option(
     "--error",
     metavar="BUDGET",
@@ -85,17 +74,17 @@ class Options:
 )
 @click.option(
     "--time-limit",
-    type=seconds,
+    type=commands.seconds,
     metavar="S",
     help="Seconds for the run and the products by themselves.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the estimate as JSON.")
-@with_progress
-@package_option
-@module_option
-@script_argument
-@its_arguments
-@as_record(Options)
+@commands.with_progress
+@commands.package_option
+@commands.module_option
+@commands.script_argument
+@commands.its_arguments
+@commands.as_record(Options)
 def estimate(options: Options) -> int:
     """Say whether a program can gain, after one run of it.
 
@@ -108,8 +97,8 @@ def estimate(options: Options) -> int:
     from mixpert_py.tuning.estimate import estimate as estimated
 
     budget = options.budget
-    program = program_of(options.module, options.script, options.arguments)
-    packages = packages_of(program, options.packages)
+    program = commands.program_of(options.module, options.script, options.arguments)
+    packages = commands.packages_of(program, options.packages)
     quiet = options.as_json or options.quiet
     if not quiet and sys.stderr.isatty():
         line = "runs the program once; its products then take as long, 1 to 10 seconds"

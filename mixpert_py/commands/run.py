@@ -4,22 +4,11 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands import (
-    FILE,
-    ProgramCommand,
-    as_record,
-    module_option,
-    package_option,
-    program_argument,
-    program_of,
-)
-
-if TYPE_CHECKING:
-    pass
+from mixpert_py import commands
+from mixpert_py.commands import FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +30,16 @@ class Options:
         return self.arguments[0] if self.module is None and self.arguments else None
 
 
-@click.command(cls=ProgramCommand)
-@package_option
+@click.command(cls=commands.ProgramCommand)
+@commands.package_option
 @click.option("--plan", "plan_path", metavar="PLAN", type=FILE, help="Run under this plan.")
 @click.option("--scheme", metavar="NAME", help="Run every product under this scheme.")
 @click.option("--backend", metavar="NAME", help="reference: emulate tensor cores in NumPy.")
 @click.option("--profile", is_flag=True, help="Print what ran at each product, and why.")
 @click.option("--json", "json_path", metavar="FILE", type=FILE, help="Write the profile as JSON.")
-@module_option
-@program_argument
-@as_record(Options)
+@commands.module_option
+@commands.program_argument
+@commands.as_record(Options)
 def run(options: Options) -> int:
     """Run a program with its products rewritten in memory."""
     from mixpert_py import config
@@ -61,7 +50,7 @@ def run(options: Options) -> int:
     from mixpert_py.sources.modules import unused_line
 
     arguments = options.arguments if options.script is None else options.arguments[1:]
-    program = program_of(options.module, options.script, arguments)
+    program = commands.program_of(options.module, options.script, arguments)
     hook = running.project_hook(options.script, options.packages)
     plan = config.plan_for(program.filename, options.plan_path)
     if plan is not None:

@@ -11,22 +11,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from mixpert_py.commands import (
-    FILE,
-    ComparisonOptions,
-    ProgramCommand,
-    as_record,
-    comparison_options,
-    interrupted,
-    its_arguments,
-    module_option,
-    package_option,
-    packages_of,
-    plan_place,
-    program_of,
-    script_argument,
-    with_progress,
-)
+from mixpert_py import commands
+from mixpert_py.commands import FILE
 from mixpert_py.errors import BudgetError, MixPertError, PlanError
 
 if TYPE_CHECKING:
@@ -46,7 +32,7 @@ LADDERS = ("auto", "int8", "crt", "mixpert", "fp16", "cpu")  # runtime.schemes h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options(ComparisonOptions):
+class Options(commands.ComparisonOptions):
     """The options of `mixpert tune`. seeds: the numbers that stand for {seed} in `hold_outs`."""
 
     reference: str
@@ -131,9 +117,9 @@ def seeds(text: str) -> range:
     return found
 
 
-@click.command(cls=ProgramCommand)
-@package_option
-@comparison_options
+@click.command(cls=commands.ProgramCommand)
+@commands.package_option
+@commands.comparison_options
 @click.option(
     "--reference",
     type=click.Choice(["float64", "native"]),
@@ -192,11 +178,11 @@ def seeds(text: str) -> range:
 )
 @click.option("--resume", is_flag=True, help="Go on with the same tuning, if it was interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@with_progress
-@module_option
-@script_argument
-@its_arguments
-@as_record(Options)
+@commands.with_progress
+@commands.module_option
+@commands.script_argument
+@commands.its_arguments
+@commands.as_record(Options)
 def tune(options: Options) -> int:
     """Find the fastest plan whose error stays within a budget.
 
@@ -209,11 +195,11 @@ def tune(options: Options) -> int:
     from mixpert_py.tuner.report.text import budget_text
     from mixpert_py.tuning.trials import Trials, beside
 
-    program = program_of(options.module, options.script, options.arguments)
-    packages = packages_of(program, options.packages)
+    program = commands.program_of(options.module, options.script, options.arguments)
+    packages = commands.packages_of(program, options.packages)
     options, taken = options.with_defaults(project.tuning_defaults(program.filename))
     settings = replace(settings_of(options, taken), packages=packages)
-    path = Path(options.output) if options.output else plan_place(program)
+    path = Path(options.output) if options.output else commands.plan_place(program)
     paths = [path]
     if settings.stricter:
         end = config.SUFFIX if path.name.endswith(config.SUFFIX) else path.suffix
@@ -379,4 +365,4 @@ def say(line: str) -> None:
 
 
 def _interrupted(trials: "Trials") -> int:
-    return interrupted("; --resume goes on from here" if trials.has_runs else "")
+    return commands.interrupted("; --resume goes on from here" if trials.has_runs else "")

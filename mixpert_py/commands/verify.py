@@ -6,20 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixpert_py.commands import (
-    FILE,
-    ComparisonOptions,
-    PlanCommand,
-    as_record,
-    comparison_options,
-    its_arguments,
-    module_option,
-    package_option,
-    packages_of,
-    program_of,
-    script_argument,
-    with_progress,
-)
+from mixpert_py import commands
+from mixpert_py.commands import FILE
 from mixpert_py.tuner.ratio import Pace
 
 if TYPE_CHECKING:
@@ -38,7 +26,7 @@ FASTER = {Pace.FASTER: True, Pace.NOT_FASTER: False, Pace.UNCLEAR: None, None: N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options(ComparisonOptions):
+class Options(commands.ComparisonOptions):
     """The options of `mixpert verify`, and the plan file."""
 
     reference: str | None
@@ -46,9 +34,9 @@ class Options(ComparisonOptions):
     plan: str
 
 
-@click.command(cls=PlanCommand)
-@package_option
-@comparison_options
+@click.command(cls=commands.PlanCommand)
+@commands.package_option
+@commands.comparison_options
 @click.option(
     "--reference",
     type=click.Choice(["float64", "native"]),
@@ -61,12 +49,12 @@ class Options(ComparisonOptions):
     "products run natively.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
-@with_progress
-@module_option
+@commands.with_progress
+@commands.module_option
 @click.argument("plan", metavar="PLAN", type=FILE)
-@script_argument
-@its_arguments
-@as_record(Options)
+@commands.script_argument
+@commands.its_arguments
+@commands.as_record(Options)
 def verify(options: Options) -> int:
     """Measure again whether a plan holds: exit with 0 if so, else with 1.
 
@@ -82,9 +70,9 @@ def verify(options: Options) -> int:
 
     plan = config.load_plan(options.plan)
     settings = _settings(options, plan)
-    program = program_of(options.module, options.script, options.arguments)
+    program = commands.program_of(options.module, options.script, options.arguments)
     known = [package.name for package in plan.package]
-    names = [*packages_of(program, options.packages), *known]
+    names = [*commands.packages_of(program, options.packages), *known]
     settings = replace(settings, packages=tuple(dict.fromkeys(names)))
     quiet = options.as_json or options.quiet
     with tables.progress(quiet, options.verbose) as show:
