@@ -13,7 +13,7 @@ from mixpert_py.runtime.reference.slices import Packed
 from mixpert_py.runtime.reference.slices import into_digits as split
 from mixpert_py.runtime.splitter import Digits
 from tests.every_check import examples
-from tests.runtime.certified import lossless
+from tests.runtime.emulations import lossless
 from tests.runtime.families import FAMILIES, Array
 
 SPLITTERS = {

@@ -4,22 +4,16 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import ShapeError
+from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
+from tests.benchmarks.stress import Case, faults
 from tests.every_check import sweep
-from tests.runtime.certified import CertifiedProduct, multiply
 from tests.runtime.emulations import EMULATIONS, with_block
-from tests.runtime.families import FAMILIES, Array, normal
+from tests.runtime.families import FAMILIES, normal
 
 SHAPES = [(1, 1, 1), (3, 7, 2), (17, 129, 9), (40, 300, 33)]
 TYPES = [np.float32, np.float64]
 every_scheme = pytest.mark.parametrize("scheme", EMULATIONS.values(), ids=EMULATIONS)
-
-
-def excess(a: Array, b: Array, product: CertifiedProduct) -> Array:
-    """Error beyond the stated bound, less what the float64 product itself may be off."""
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    own = a.shape[1] * 2.0**-53 * (np.abs(a) @ np.abs(b))
-    return np.abs(product.value - a @ b) - product.certificate.bound() - own
 
 
 @every_scheme
@@ -28,20 +22,11 @@ def test_stated_bound(scheme: Scheme, family: str) -> None:
     rng = np.random.default_rng(1)
     for (m, k, n), dtype in sweep(SHAPES, TYPES, together=1):
         a, b = (x.astype(dtype) for x in FAMILIES[family](rng, m, k, n))
-        product = multiply(a, b, scheme)
-        assert product.value.dtype == dtype
-        assert product.value.shape == (m, n)
-        assert (excess(a, b, product) <= 0).all(), (m, k, n, dtype)
-
-
-@every_scheme
-@pytest.mark.parametrize("k", [64, 1024])
-def test_bound_is_not_idle(scheme: Scheme, k: int) -> None:
-    """A bound adds up what may cancel: √K too large for random signs, and little more."""
-    a, b = (x.astype(np.float32) for x in normal(np.random.default_rng(3), 64, k, 64))
-    product = multiply(a, b, scheme)
-    error = np.abs(product.value - a.astype(np.float64) @ b)
-    assert product.certificate.bound().max() <= 24 * np.sqrt(k) * error.max()
+        value = multiply(a, b, scheme).value
+        assert value.dtype == dtype
+        assert value.shape == (m, n)
+        given = family, np.dtype(dtype).name, m, k, n, ((), ()), ("C", "C"), "", False
+        assert not [*faults(np, Case(0, scheme.name, *given), a, b, value)]
 
 
 @every_scheme
@@ -128,9 +113,8 @@ def test_what_fits_does_not_overflow(name: str, dtype: str) -> None:
     """Digits of the largest number round up, beyond it."""
     largest = np.array([[LARGEST[dtype]]], dtype)
     for a, b in ((largest, np.ones((1, 1), dtype)), (-np.ones((1, 1), dtype), largest)):
-        product = multiply(a, b, EMULATIONS[name])
-        assert np.isfinite(product.value).all()
-        assert (abs(product.value - a @ b) <= product.certificate.bound()).all()
+        value = multiply(a, b, EMULATIONS[name]).value
+        np.testing.assert_allclose(value, a @ b, rtol=4 * EMULATIONS[name].error)
     assert multiply(largest, np.full((1, 1), 2, dtype), EMULATIONS[name]).value == np.inf
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.reference import residues
+from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.residues import (
     INT32,
@@ -20,7 +21,6 @@ from mixpert_py.runtime.schemes.residues import (
 )
 from mixpert_py.runtime.splitter import Residues
 from tests.every_check import EVERY_CHECK, sweep
-from tests.runtime.certified import multiply
 from tests.runtime.emulations import RESIDUES
 from tests.runtime.families import EVERYDAY, FAMILIES, Array, normal
 
