@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from time import perf_counter
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from mixpert_py import config
 from mixpert_py.errors import SourceError, short
@@ -57,17 +57,11 @@ def install(
     return hook
 
 
-class SourceModule(NamedTuple):
-    """A module with source: its file, and the first part of its site ids."""
-
-    path: str
-    module: str
-
-
 class ImportHook:
     """Rewrites the modules of `packages`, or those in `folder`, while it is installed.
 
-    rewritten: maps module names to the sources that were rewritten. left: maps module names to the
+    rewritten: maps the names of rewritten modules to their files and the first parts of their site
+    ids. left: maps module names to the
     reasons why modules stay unchanged. seconds: the time that rewriting took.
     """
 
@@ -82,7 +76,7 @@ class ImportHook:
         self.folder = folder
         self.plan = plan
         self.scheme = scheme
-        self.rewritten: dict[str, SourceModule] = {}
+        self.rewritten: dict[str, tuple[str, str]] = {}
         self.left: dict[str, str] = {}
         self._refused: dict[str, str] = {}  # those of `left` that cannot be rewritten
         self.seconds = 0.0
@@ -154,10 +148,10 @@ class ImportHook:
         if type(loader) is not SourceFileLoader:
             return f"not loaded from a source file, but by {type(loader).__name__}"
         file = str(spec.origin)
-        source = SourceModule(file, config.module_name(Path(file)))
+        module = config.module_name(Path(file))
         try:
             text = Path(file).read_bytes()
-            made = in_memory.rewritten(text, source.module, file, self.plan, self.scheme)
+            made = in_memory.rewritten(text, module, file, self.plan, self.scheme)
         except (SourceError, OSError) as error:
             self._refused[spec.name] = str(error)
             return str(error)  # if it is the module's own fault, Python says so when it loads it
@@ -167,7 +161,7 @@ class ImportHook:
         if made is None:
             return "no product to rewrite"
         spec.loader = _Loader(spec.name, file, made.code)
-        self.rewritten[spec.name] = source
+        self.rewritten[spec.name] = file, module
         return None
 
     def add_packages(self, names: Iterable[str]) -> None:

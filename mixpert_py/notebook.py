@@ -389,7 +389,7 @@ class MixPertMagics(Magics):
             last,
             self.shell.user_ns,
             words - set(self.shell.user_ns_hidden),
-            tuple((path, name) for hook in _hooks() for path, name in hook.rewritten.values()),
+            tuple(it for hook in _hooks() for it in hook.rewritten.values()),
         )
         packages = tuple(name for hook in _hooks() for name in hook.packages)
         settings = replace(_settings(line), packages=packages)

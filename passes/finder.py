@@ -64,7 +64,6 @@ F_STRING = re.compile(r"\b(?:[rR]?[fFtT]|[fFtT][rR])\Z")
 # What stands before an `@` that begins a line and does not continue the line before.
 BEGINS_LINE = re.compile(r"(?:\A|(?:\A|[^\\\r\n])[\r\n]+)[ \t\f]*\Z")
 IS_COMPILED = "inside a compiled function"
-SIGNS = {ast.BinOp: "@", ast.AugAssign: "@=", ast.Call: ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +300,7 @@ def _confirmed(
     """The reasons, with those of the cross-check for candidates that have none yet."""
     pairs = zip(candidates, reasons, strict=True)
     claims = [
-        (source.text[slice(*c.span)], SIGNS[type(c.operation.node)])
+        (source.text[slice(*c.span)], getattr(c.spelling, "SIGN", ""))
         for c, reason in pairs
         if reason is None
     ]

@@ -26,7 +26,6 @@ from mixpert_py.errors import SourceError
 from mixpert_py.passes.finder import Analysis, CallSite, Product, analysis_of
 from mixpert_py.passes.source import FIELDS, Pragmas, Source, decode, parse, refusing_depth
 from mixpert_py.passes.spellings import Edit, Spelling, splice, without_comments
-from mixpert_py.passes.spellings.operators import ASSIGNMENT
 from mixpert_py.plan import Plan
 
 PACKAGE = "mixpert_py"
@@ -210,7 +209,8 @@ class Substitute:
             keywords.append(here(ast.keyword("native", parts.native)))
         function = here(ast.Attribute(runtime, spelling.RUNTIME, ast.Load()))
         call = ast.copy_location(ast.Call(function, parts.arguments, keywords), node)
-        return ASSIGNMENT.statement(node, call) if isinstance(node, ast.AugAssign) else call
+        statement = getattr(spelling, "statement", None)  # of a product that is no expression
+        return statement(node, call) if statement else call
 
     def may_hold_product(self, node: ast.AST) -> bool:
         if not isinstance(node, LOCATED):

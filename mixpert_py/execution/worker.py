@@ -28,6 +28,7 @@ from mixpert_py.execution.outputs import observed
 from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher
+from mixpert_py.launch.running import places_by_torch
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context, Modules
@@ -203,7 +204,7 @@ def main(job_file: str) -> None:
     seconds = perf_counter() - start
     # A child that the program forked comes by here too; it is not the program.
     if code in (0, None) and os.getpid() == process:
-        hooked = tuple((path, module) for path, module in hook.rewritten.values())
+        hooked = tuple(hook.rewritten.values())
         if job.alone is not None and captures is not None:
             ours = captures.seconds + hook.seconds
             result = alone_result(job.alone, trace, captures, hooked, seconds, ours)
@@ -254,9 +255,8 @@ def ended(
 
 def _torch_places(trace: Trace) -> dict[str, tuple[str, int, str]]:
     """Where the traced sites stand whose products PyTorch makes itself."""
-    torch_sites: Any = sys.modules.get("mixpert_py.runtime.products.torch_sites")
-    places = {} if torch_sites is None else torch_sites.places
-    return {site: tuple(places[site]) for site in trace.sites if site in places}
+    places = places_by_torch().items()
+    return {site: (it.path, it.line, it.expression) for site, it in places if site in trace.sites}
 
 
 def alone_result(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mixpert_py import compiled, config, files
 from mixpert_py.errors import SourceError, writing
-from mixpert_py.import_hook import ImportHook, SourceModule
+from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan, module_of
@@ -112,13 +112,13 @@ def _exit_code(program: Program, rewritten: CodeType, context: Context, hook: Im
 def profile(program: Program, hook: ImportHook, trace: "Trace") -> list[dict[str, Any]]:
     """Records of the called call sites, longest first, ready for JSON."""
     places: dict[str, tuple[str, CallSite | Place]] = {
-        site: (place.path, place) for site, place in _torch_places().items()
+        site: (place.path, place) for site, place in places_by_torch().items()
     }
     places |= places_of(program, hook.rewritten.values(), modules_of(trace))
     return records(trace, places, program.filename)
 
 
-def _torch_places() -> "dict[str, Place]":
+def places_by_torch() -> "dict[str, Place]":
     """The call sites of products that PyTorch made itself and that were covered."""
     torch_sites: Any = sys.modules.get("mixpert_py.runtime.products.torch_sites")
     return {} if torch_sites is None else torch_sites.places
@@ -165,7 +165,7 @@ def modules_of(trace: "Trace") -> set[str]:
 
 
 def places_of(
-    program: Program, imported: Iterable[SourceModule], modules: Collection[str]
+    program: Program, imported: Iterable[tuple[str, str]], modules: Collection[str]
 ) -> Places:
     """The call sites of the program and of the modules that it imported.
 
@@ -187,7 +187,7 @@ def places_of(
 
 
 def imported_places(
-    imported: Iterable[SourceModule], modules: Collection[str], folder: str | None
+    imported: Iterable[tuple[str, str]], modules: Collection[str], folder: str | None
 ) -> Places:
     """The call sites of imported modules; see `places_of`. folder: of the program's project."""
     from mixpert_py.passes.pipeline import analyze

@@ -16,8 +16,7 @@ from typing import Any
 
 from mixpert_py.errors import SourceError, one_line
 from mixpert_py.passes.finder import CallSite
-from mixpert_py.passes.pipeline import MARK, PACKAGE, alias, analyze, is_imported, rewrite
-from mixpert_py.passes.source import parse
+from mixpert_py.passes.pipeline import MARK, analyze, rewrite
 from mixpert_py.plan import Plan
 from mixpert_py.sources.in_memory import unknown_comment
 from mixpert_py.sources.project import MAX_NOTEBOOK_BYTES
@@ -49,23 +48,23 @@ def rewrite_notebook(raw: bytes, module: str, plan: Plan | None, scheme: str | N
     notebook.
     """
     program = _read(raw)
-    tree = parse(program.text, module)
-    name = alias(tree, program.text)
-    added = not is_imported(tree, name)
-    head = f"import {PACKAGE} as {name}"
-    source = f"{head}\n{program.text}".encode() if added else program.text.encode()
-    program.require_known_comments(source, module, added)
-    sites = program.placed(analyze(source, module), added)
-    new = rewrite(source, module, plan, scheme).decode().split("\n")[added:]
+    source = program.text.encode()
+    program.require_known_comments(source, module)
+    sites = program.placed(analyze(source, module))
+    new = rewrite(source, module, plan, scheme).decode().split("\n")
     old = program.text.split("\n")
-    if len(new) != len(old):
+    added = None  # the import
+    if len(new) == len(old) + 1:
+        at = next((i for i, line in enumerate(new[:-1]) if line != old[i]), len(old))
+        added = new.pop(at)
+    if len(new) != len(old) or not (added is None or added.endswith(MARK)):
         raise SourceError(f"{module}: the number of lines changes; the notebook is left as it is")
     changes = {i: line for i, line in enumerate(new) if line != old[i]}
     if not changes:
         return Changed(raw, *sites)
-    if added:
+    if added is not None:
         at = program.import_line(min(changes))
-        changes[at] = f"{head}{MARK}\n{changes.get(at, program.line(at))}"
+        changes[at] = f"{added}\n{changes.get(at, program.line(at))}"
     return Changed(program.written(changes).encode(), *sites)
 
 
@@ -75,13 +74,13 @@ def placed_sites(raw: bytes, module: str) -> tuple[bytes, list[tuple[CallSite, i
     """
     program = _read(raw)
     source = program.text.encode()
-    return source, list(zip(*program.placed(analyze(source, module), False), strict=True))
+    return source, list(zip(*program.placed(analyze(source, module)), strict=True))
 
 
 def cell_sites(raw: bytes, module: str) -> dict[str, tuple[str, CallSite]]:
     """The call sites by their ids, each with the name of its cell, in which lines are counted."""
     program = _read(raw, runs=True)
-    sites, cells = program.placed(analyze(program.text.encode(), module), False)
+    sites, cells = program.placed(analyze(program.text.encode(), module))
     named = zip(sites, cells, strict=True)
     return {site.id: (f"cell_{cell}", site) for site, cell in named}
 
@@ -194,15 +193,10 @@ class _Program:
         index = bisect_right(self.starts, number) - 1
         return self.cells[index].text.split("\n")[number - self.starts[index]]
 
-    def placed(
-        self, sites: Sequence[CallSite], added: bool
-    ) -> tuple[tuple[CallSite, ...], tuple[int, ...]]:
-        """The sites with lines counted in their cells, and the numbers of those cells.
-
-        added: whether the sites count one more line, before the text.
-        """
+    def placed(self, sites: Sequence[CallSite]) -> tuple[tuple[CallSite, ...], tuple[int, ...]]:
+        """The sites with lines counted in their cells, and the numbers of those cells."""
         starts = self.starts
-        lines = [site.line - 1 - added for site in sites]
+        lines = [site.line - 1 for site in sites]
         cells = [bisect_right(starts, line) - 1 for line in lines]
         placed = [
             replace(site, line=line - starts[cell] + 1)
@@ -210,29 +204,26 @@ class _Program:
         ]
         return tuple(placed), tuple(self.cells[cell].number for cell in cells)
 
-    def require_known_comments(self, source: bytes, module: str, added: bool) -> None:
-        """`in_memory.require_known`, with the line counted in its cell. added: as in `placed`."""
+    def require_known_comments(self, source: bytes, module: str) -> None:
+        """`in_memory.require_known_comments`, with the line counted in its cell."""
         wrong = unknown_comment(source, module)
         if wrong is not None:
             line, reason = wrong
-            line -= 1 + added
-            at = bisect_right(self.starts, line) - 1
-            place = f"cell {self.cells[at].number}: line {line - self.starts[at] + 1}"
+            at = bisect_right(self.starts, line - 1) - 1
+            place = f"cell {self.cells[at].number}: line {line - self.starts[at]}"
             raise SourceError(f"{module}: {place}: {reason}")
 
     def import_line(self, first: int) -> int:
-        """The place of the import: before the cell's first changed line, after `__future__`
-        imports.
+        """The place of the import: at the top of the cell of the first changed line, after
+        `__future__` imports.
         """
         index = bisect_right(self.starts, first) - 1
-        tree = ast.parse(self.codes[index])
-        future = [
-            s for s in tree.body if isinstance(s, ast.ImportFrom) and s.module == "__future__"
-        ]
-        line = self.starts[index] + max((s.end_lineno or 0 for s in future), default=0)
-        if line > first:
-            raise SourceError("a product on the line of a future import; the notebook is left")
-        return line
+        future = (
+            s.end_lineno or 0
+            for s in ast.parse(self.codes[index]).body
+            if isinstance(s, ast.ImportFrom) and s.module == "__future__"
+        )
+        return self.starts[index] + max(future, default=0)
 
     def written(self, changes: dict[int, str]) -> str:
         """The file's text with some lines of its cells replaced. Changes the notebook."""

@@ -11,7 +11,6 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.execution.executor import usable_gpu
 from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import Alone, Result
-from mixpert_py.import_hook import SourceModule
 from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import places_of
 from mixpert_py.plan import is_in_source, module_of
@@ -244,7 +243,7 @@ def _products(
 ) -> list[EstimatedProduct]:
     """The call sites, longest first. In a notebook, lines are counted in a cell."""
     modules = set(map(module_of, result.sites))
-    known = places_of(program, (SourceModule(*one) for one in result.rewritten), modules)
+    known = places_of(program, result.rewritten, modules)
     known |= torch_places(known, result.torch, result.sites, program.filename)
     made = []
     for site, trace in sorted(result.sites.items(), key=lambda item: -item[1].seconds):

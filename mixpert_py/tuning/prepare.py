@@ -47,7 +47,7 @@ from mixpert_py.tuning.clock import Clock, Cost, DeviceCost, PairedTimes, int8_p
 from mixpert_py.tuning.experiment import LEAST, RUNS, SECONDS, Experiment, RunSettings
 from mixpert_py.tuning.hold_out import HoldOuts
 from mixpert_py.tuning.options import AUTO, TuningOptions
-from mixpert_py.tuning.project_sites import ProjectSites, read_sites, with_libraries, with_torch
+from mixpert_py.tuning.project_sites import ProjectSites, read_sites, with_called
 
 FEW_RUNS, MOST_RUNS = 4, 12  # between which most tunings need some
 NOTHING = "makes no matrix product that could be tuned"
@@ -186,8 +186,7 @@ def prepare(
     if first is None:
         return NOTHING
     called = {*first.result.sites, *first.result.elsewhere}
-    project = with_libraries(project, first.result.rewritten, called)
-    project = with_torch(project, first.result.torch, called)
+    project = with_called(project, first.result.rewritten, first.result.torch, called)
     locked = _locked(existing, project.sites)
     for package in first.result.unused:
         settings.report(unused_line(package))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from mixpert_py.errors import SourceError, named
 from mixpert_py.launch.launcher import Program
-from mixpert_py.launch.running import Places, project_folder
+from mixpert_py.launch.running import Places, imported_places, project_folder
 from mixpert_py.passes.dataflow import Dependencies, dependencies, joined
 from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze, require_syntax
@@ -19,7 +19,6 @@ from mixpert_py.sources.modules import (
     imported_names,
     matches,
     project_files,
-    relative,
     spec_without_imports,
     top,
 )
@@ -57,7 +56,7 @@ def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites
     warns of other files that cannot.
 
     packages: those that are rewritten as well. Which of their products the program calls is known
-    once it has run (`with_libraries`); what it computes by calls into them may come from products.
+    once it has run (`with_called`); what it computes by calls into them may come from products.
     """
     with named(program.argv[0], program.module):
         require_syntax(program.source, program.module)
@@ -114,41 +113,28 @@ def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites
     )
 
 
-def with_libraries(
-    project: ProjectSites, modules: Iterable[tuple[str, str]], called: Collection[str]
+def with_called(
+    project: ProjectSites,
+    modules: Iterable[tuple[str, str]],
+    torch: Mapping[str, tuple[str, int, str]],
+    called: Collection[str],
 ) -> ProjectSites:
-    """The sites of a program with those of libraries that a run of it has called.
+    """The sites of a program with those that a run has called besides: sites of libraries, and
+    those whose products PyTorch makes itself.
 
-    modules: path and module of what the run rewrote. called: the sites of that run.
+    modules: path and module of what the run rewrote. torch: as `places` of `torch_places`. called:
+    the sites of that run.
     """
     names = set(map(module_of, called)) - set(project.modules)
-    sites, files = dict(project.sites), dict(project.files)
-    for path, module in modules:
-        if module not in names:
-            continue
-        with suppress(SourceError):  # changed meanwhile
-            for site in analyze(read_whole(path), module):
-                if site.id in called:
-                    sites[site.id], files[site.id] = site, relative(path, module)
-    found = dict.fromkeys(map(module_of, sites))
-    return replace(
-        project, sites=sites, files=files, modules=tuple(dict.fromkeys([*project.modules, *found]))
-    )
-
-
-def with_torch(
-    project: ProjectSites, places: Mapping[str, tuple[str, int, str]], called: Iterable[str]
-) -> ProjectSites:
-    """The sites of a program with those whose products PyTorch makes itself; see `torch_places`."""
     known = {site: (project.files[site], found) for site, found in project.sites.items()}
-    found = torch_places(known, places, called, project.main)
-    sites = {site: place for site, (_, place) in found.items()}
-    modules = dict.fromkeys([*project.modules, *map(module_of, sites)])
+    imported = imported_places(modules, names, None)
+    known |= {site: place for site, place in imported.items() if site in called}
+    known |= torch_places(known, torch, called, project.main)
     return replace(
         project,
-        sites={**project.sites, **sites},
-        files={**project.files, **{site: file for site, (file, _) in found.items()}},
-        modules=tuple(modules),
+        sites={site: found for site, (_, found) in known.items()},
+        files={site: file for site, (file, _) in known.items()},
+        modules=tuple(dict.fromkeys([*project.modules, *map(module_of, known)])),
     )
 
 

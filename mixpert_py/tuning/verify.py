@@ -25,7 +25,7 @@ from mixpert_py.tuner.report import Gain, finite
 from mixpert_py.tuning.baseline import establish, first_run
 from mixpert_py.tuning.experiment import Experiment, RunSettings
 from mixpert_py.tuning.options import Limits, TuningOptions
-from mixpert_py.tuning.project_sites import library_modules, read_sites, with_libraries, with_torch
+from mixpert_py.tuning.project_sites import library_modules, read_sites, with_called
 
 LEAST_PAIRS, MOST_PAIRS = 3, len(OF_RUNS) + 1  # of runs that are timed: the two looks at them
 FEWEST_PAIRS = 2  # after a long search, where times of products alone are known as well
@@ -293,8 +293,7 @@ def check_plan(
     project = read_sites(program, options.packages)
     planned_sites = [site.id for site in plan.site]
     libraries = library_modules(map(module_of, planned_sites), options.packages)
-    project = with_libraries(project, libraries, planned_sites)
-    project = with_torch(project, {}, planned_sites)
+    project = with_called(project, libraries, {}, planned_sites)
     entries = {site: entry for site in project.sites if (entry := plan.find(site)) is not None}
     known = {entry.id for entry in entries.values()}
     stale = tuple(

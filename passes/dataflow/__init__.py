@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mixpert_py.passes.dataflow.facts import NOTHING, Facts, Key, Objects, Sites, TooComplexError
-from mixpert_py.passes.dataflow.statements import Executor
+from mixpert_py.passes.dataflow.statements import Interpreter
 from mixpert_py.passes.dataflow.uses import NOT_KNOWN, Uses, uses
 from mixpert_py.passes.finder import Product, analysis_of
 from mixpert_py.passes.scopes import FUNCTIONS, Scopes, read_scopes
@@ -94,7 +94,7 @@ def joined(flows: Sequence[Dependencies]) -> Dependencies:
     return replace(flows[0], edges=edges, sinks=_sinks(ids, edges), ids=tuple(ids))
 
 
-def _fixpoint(tree: ast.Module, facts: Facts) -> Executor:
+def _fixpoint(tree: ast.Module, facts: Facts) -> Interpreter:
     """Run the module and every function until nothing is added; return the module's last run.
 
     Functions that the module does not call run as if called from outside afterwards, with
@@ -103,13 +103,13 @@ def _fixpoint(tree: ast.Module, facts: Facts) -> Executor:
     is_outside = False
     while True:
         facts.grown = False
-        module = Executor(facts, facts.scopes.module)
+        module = Interpreter(facts, facts.scopes.module)
         module.block(tree.body)
         if is_outside:
             _call_from_outside(module)
         for (function, context), parameters in reversed(list(facts.parameters.items())):
             home = facts.scopes.opened_by[function]
-            running = Executor(facts, home, context)
+            running = Interpreter(facts, home, context)
             for name, objects in parameters.items():
                 running.assign_name(home, name, objects)
             assert isinstance(function, FUNCTIONS)
@@ -122,7 +122,7 @@ def _fixpoint(tree: ast.Module, facts: Facts) -> Executor:
         is_outside |= not facts.grown
 
 
-def _call_from_outside(module: Executor) -> None:
+def _call_from_outside(module: Interpreter) -> None:
     """Call each function that the module does not call. Methods of a class share an instance."""
     facts = module.facts
     entered = {function for function, _ in facts.parameters}
@@ -156,7 +156,7 @@ def _sinks(ids: Sequence[str], edges: frozenset[tuple[str, str]]) -> tuple[str, 
     return tuple(site for site in ids if cycles.graph["mapping"][site] in last)
 
 
-def _holding(facts: Facts, end: Executor) -> dict[str, Sites]:
+def _holding(facts: Facts, end: Interpreter) -> dict[str, Sites]:
     """Maps module-level variables to the sites whose results they may hold, if any; sorted."""
     module = facts.scopes.module
     held = {}

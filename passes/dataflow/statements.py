@@ -27,7 +27,7 @@ def joined(one: State | None, other: State | None) -> State | None:
 
 
 @dataclass(eq=False)
-class Executor(Caller):
+class Interpreter(Caller):
     """Runs the body of the module or of one function.
 
     jumps: for each loop around this point, the state at its `break` and `continue` statements.

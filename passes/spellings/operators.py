@@ -34,7 +34,7 @@ BESIDE_EQUALS = {(" ", " "): ("", ""), ("", ""): (" ", " ")}
 class InfixSpelling:
     """`a @ b` → `_mixpert.matmul(a, b)`: a product for operands of any type."""
 
-    RUNTIME = "matmul"
+    RUNTIME, SIGN = "matmul", "@"
 
     def parts(self, node: ast.AST) -> Parts:
         """The two sides of the operator."""
@@ -48,7 +48,7 @@ class InfixSpelling:
         assert isinstance(node, ast.BinOp)
         text, (start, end) = source.text, source.span(node)
         left, right = source.span(node.left)[1], source.span(node.right)[0]
-        at = find_sign(text, left, right, "@")
+        at = find_sign(text, left, right, self.SIGN)
         left, right = after_brackets(text, left, at), before_brackets(text, at, right)
         before, after = text[left:at], text[at + 1 : right]
         comma = f"{BEFORE_COMMA.get(before, before) if after else before},{after}"
@@ -116,7 +116,7 @@ class AssignmentSpelling:
     Both forms evaluate the parts of the statement once and in its order.
     """
 
-    RUNTIME = "imatmul"
+    RUNTIME, SIGN = "imatmul", "@="
 
     def parts(self, node: ast.AST) -> Parts:
         """The target, which is also an operand, and the right side; `statement` makes the rest."""
@@ -131,7 +131,7 @@ class AssignmentSpelling:
         text, (start, end) = source.text, source.span(node)
         left, right = source.span(node.target)[1], source.span(node.value)[0]
         right = before_brackets(text, left, right)
-        before, _, after = text[left:right].partition("@=")
+        before, _, after = text[left:right].partition(self.SIGN)
         sides = BESIDE_EQUALS.get((before, after), (before, after))
         closing = Edit(end, end, f"{keywords.replace('=', '='.join(sides), 1)})", False, depth)
         if isinstance(node.target, ast.Name):

@@ -84,7 +84,7 @@ def test_a_package_is_rewritten_with_all_below_it(write: Write) -> None:
         assert hook.rewritten[name] == (str(path), name)
     assert sites(importlib.import_module("network").call) == []
     assert hook.left == {"net": "no product to rewrite"}
-    assert hook.rewritten["net.deep"].path == str(root / "net" / "deep" / "__init__.py")
+    assert hook.rewritten["net.deep"][0] == str(root / "net" / "deep" / "__init__.py")
 
 
 def test_the_ids_are_those_of_rewrite_where_no_package_is(write: Write) -> None:

@@ -103,7 +103,7 @@ REFUSED = [
     (
         "one line",
         json.dumps(notebook(["", "from __future__ import annotations; c = a @ b"])).encode(),
-        "future import",
+        "number of lines changes",
     ),
 ]
 
