@@ -53,8 +53,7 @@ class ProgramRun:
 
     values: compared with those of other runs; none once the run was judged. Then `errors` are
     those of its values against the reference, and `error` is the number that a search goes by,
-    found in the value `worst`. printed: what it wrote to stdout, where that was read and the run
-    was made by this process.
+    found in the value `worst`.
     """
 
     result: Result
@@ -62,7 +61,6 @@ class ProgramRun:
     error: float = nan
     worst: str = ""
     errors: Mapping[str, float] = field(default_factory=dict)
-    printed: str = ""
 
     @property
     def seconds(self) -> float:

@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Mapping
 from copy import deepcopy
-from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,15 +73,6 @@ def numbers_in(text: str, name: str = STDOUT) -> Array:
     if not found.size:
         raise ProgramError(f"{name}: no number in it")
     return found
-
-
-def first_difference(text: str, other: str) -> str:
-    """The first line that two texts do not share, as both have it; "" if there is none."""
-    pairs = zip_longest(text.splitlines(), other.splitlines(), fillvalue="")
-    for at, (a, b) in enumerate(pairs, start=1):
-        if a != b:
-            return f"line {at}: {a.strip()[:80]!r}, then {b.strip()[:80]!r}"
-    return ""
 
 
 class WrittenFile:

@@ -110,14 +110,10 @@ def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun
     decided: a criterion of the user's gives no number.
     """
     name, limits = experiment.program.argv[0], experiment.comparison.limits
-    # The line of what is printed that differs is quoted: most often it shows a time.
-    at = ""
-    if experiment.comparison.stdout:
-        at = f" ({outputs.first_difference(first.printed, other.printed)})"
     try:
         spread = experiment.judged(other, first.values)
     except ShapeError as error:
-        raise BudgetError(f"{name}: native runs differ: {error}{at}") from None
+        raise BudgetError(f"{name}: native runs differ: {error}") from None
     if not spread.error <= limits.budget / 2:
         value = spread.worst
         metric = limits.of(value).metric
@@ -125,10 +121,10 @@ def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun
             raise ProgramError(
                 f"criterion {metric} returned NaN for {value!r} of two native runs; an error is ≥ 0"
             )
-        at = at if value == outputs.STDOUT else ""
         share = f"allow a share of it (--error {value}=SHARE), " if metric == DIFFERING else ""
+        share = "print no times, " if value == outputs.STDOUT else share
         raise BudgetError(
-            f"{name}: {value!r} differs by {spread.errors[value]:.2g} between native runs{at}, "
+            f"{name}: {value!r} differs by {spread.errors[value]:.2g} between native runs, "
             f"more than half the budget of {limits.of(value).budget:g}; seed its random numbers, "
             f"{share}or compare another value with --compare"
         )

@@ -230,7 +230,7 @@ class CellExperiment(Experiment):
             values |= file.arrays()
         if self.comparison.stdout:
             values[outputs.STDOUT] = outputs.numbers_in(captured.stdout)
-        return self._judgeable(result, values, captured.stdout)
+        return self._judgeable(result, values)
 
     def _has_variables(self, kinds: Mapping[str, str]) -> bool:
         """Return whether variables are judged, and the value of the last expression is not."""

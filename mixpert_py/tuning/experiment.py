@@ -142,7 +142,7 @@ class Experiment:
         """The run with its errors instead of its values."""
         errors = self.comparison.errors(reference, run.values)
         worst = self.comparison.limits.worst(errors)
-        return ProgramRun(run.result, {}, *worst, errors, run.printed)
+        return ProgramRun(run.result, {}, *worst, errors)
 
     def measure(self, plan: Mapping[str, str], reference: Values) -> Measurement:
         """One trial. A program that fails under a plan is a measurement, not an exception."""
@@ -210,15 +210,13 @@ class Experiment:
             values = folder.values(result)
             for file in files:
                 values |= file.arrays()
-            printed = ""
             if self.comparison.stdout:
-                printed = outputs.printed_text(folder.path)
-                values[outputs.STDOUT] = outputs.numbers_in(printed)
-            return self._judgeable(result, values, printed)
+                values[outputs.STDOUT] = outputs.numbers_in(outputs.printed_text(folder.path))
+            return self._judgeable(result, values)
 
-    def _judgeable(self, result: Result, values: Values, printed: str) -> ProgramRun:
+    def _judgeable(self, result: Result, values: Values) -> ProgramRun:
         """A run with those of its values that are compared."""
-        run = ProgramRun(result, self.comparison.limits.judged(values), printed=printed)
+        run = ProgramRun(result, self.comparison.limits.judged(values))
         if self._slowest:
             return run
         return replace(run, values=self.comparison.after(run).among(run.values))

@@ -57,47 +57,37 @@ HOST_LADDERS = (AUTO, "cpu")  # that need no GPU
 
 @dataclass(slots=True)
 class Hangs:
-    """What runs have shown of the products that make a program hang: until its time limit, maybe
-    minutes. Iterations that wait for a small residual do so at each level that is not accurate
-    enough, and a search would try them all.
+    """The products that made a program run into its time limit, maybe minutes, when nothing else
+    was new in the plan. They are lowered no further: iterations that wait for a small residual hang
+    at each level that is not accurate enough, and a search would try them all.
 
-    start: the plan that a search begins with; only what differs from it can be the cause of a hang.
-
-    A site that was the only suspect in a run that hung is not lowered again, at no level. Where
-    several were suspects, no two of them are lowered together until runs that end in time have
-    cleared them: a search then finds the cause by lowering them one by one. A run clears the
-    schemes that it ended under.
+    start: the plan that a search begins with. A run clears the schemes that it ended under.
     """
 
     start: Mapping[str, str]
     _cleared: set[tuple[str, str]] = field(default_factory=set)
     _guilty: dict[str, str] = field(default_factory=dict)  # site → scheme that it hung under
-    _suspects: list[set[str]] = field(default_factory=list)  # sites, for each unexplained hang
 
     def refusal(self, plan: Mapping[str, str]) -> str:
         """Why a plan is not run; empty if it is."""
-        sites = {site for site, _ in self._uncleared(plan)}
-        for site in sorted(sites & self._guilty.keys()):
-            return f"not run: the program ran into its time limit under {self._guilty[site]} here"
-        if any(len(sites & suspects) > 1 for suspects in self._suspects):
-            return "not run: the program ran into its time limit with several of these lowered"
+        for site, _ in sorted(self._new(plan)):
+            if site in self._guilty:
+                return (
+                    f"not run: the program ran into its time limit under {self._guilty[site]} here"
+                )
         return ""
 
     def learn(self, plan: Mapping[str, str], problem: str | None) -> None:
         """Learn from a run under a plan. problem: why it failed."""
-        lowered = self._uncleared(plan)
+        new = self._new(plan)
         if problem is None:
-            self._cleared |= lowered
-        elif is_timeout(problem) and len(lowered) == 1:
-            ((site, scheme),) = lowered
-            self._guilty[site] = scheme
-            self._suspects = [suspects for suspects in self._suspects if site not in suspects]
-        elif is_timeout(problem) and lowered:
-            self._suspects.append({site for site, _ in lowered})
+            self._cleared |= new
+        elif is_timeout(problem) and len(new) == 1:
+            self._guilty |= new
 
-    def _uncleared(self, plan: Mapping[str, str]) -> set[tuple[str, str]]:
+    def _new(self, plan: Mapping[str, str]) -> set[tuple[str, str]]:
         """The sites that a plan lowers, and to which schemes, that no run has cleared."""
-        return {it for it in plan.items() if it[1] != self.start.get(it[0])} - self._cleared
+        return set(plan.items()) - set(self.start.items()) - self._cleared
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Numbers in what a program prints, and the line that varies."""
+"""Numbers in what a program prints."""
 
 from math import inf, nan
 from pathlib import Path
@@ -10,7 +10,6 @@ from mixpert_py.errors import ProgramError
 from mixpert_py.execution.outputs import (
     MOST_BYTES,
     STDOUT,
-    first_difference,
     numbers_in,
     printed_text,
 )
@@ -36,18 +35,6 @@ def test_numbers(text: str, expected: list[float]) -> None:
     else:
         with pytest.raises(ProgramError, match="no number in it"):
             numbers_in(text)
-
-
-DIFFERENCES = [
-    ("1\n2\n", "1\n2\n", ""),
-    ("1.0\nt 5 s\n", "1.0\nt 9 s\n", "line 2: 't 5 s', then 't 9 s'"),
-    ("1\n", "1\n7", "line 2: '', then '7'"),
-]
-
-
-@pytest.mark.parametrize(("text", "other", "expected"), DIFFERENCES)
-def test_the_first_line_that_differs(text: str, other: str, expected: str) -> None:
-    assert first_difference(text, other) == expected
 
 
 def test_more_than_is_kept(tmp_path: Path) -> None:

@@ -207,15 +207,12 @@ def test_the_numbers_that_are_printed(program: Path) -> None:
     assert 1e-9 < max(trial.measurement.error for trial in found.outcome.trials) < 1e-5
 
 
-def test_times_that_are_printed_are_shown(program: Path) -> None:
+def test_times_that_are_printed_vary(program: Path) -> None:
     program.write_text(f"{APART}import time\nprint('start')\nprint('took', time.time_ns())\n")
-    with pytest.raises(
-        BudgetError,
-        match=r"'stdout' differs by .* native runs \(line 2: 'took [0-9]+', then 'took ",
-    ):
+    with pytest.raises(BudgetError, match=r"'stdout' differs by .* native runs, .*print no times"):
         tuned(Limits(Limit(1e-15)), "stdout")
     program.write_text(f"{APART}import time\nprint(1)\nprint('9 ' * (time.time_ns() % 9973))\n")
-    with pytest.raises(BudgetError, match=r"differ: stdout: shape .* \(line 2: '[9 ]*', then '9 "):
+    with pytest.raises(BudgetError, match=r"differ: stdout: shape "):
         tuned(ALL, "stdout")
 
 
