@@ -18,10 +18,6 @@ from mixpert_py.tuner.search import SearchState
 STEPS = 100  # iterations of the fit of sensitivities, which has nearly converged after twenty
 # The part of an operator's time that a lower rung is taken to save where it was not measured.
 SAVED_BY_A_RUNG = 1 / 3
-# The share of outliers from which a rung may take longer than the one above it, whose slices may
-# hold them. Rows that leave the slices are multiplied one by one: where 5 % of a Cholesky factor's
-# rows did so, int8x8 products of NumPy arrays with K = 24576 took an H200 1.7 times as long.
-OUTLIERS = 0.01
 WORTH = 1.2  # the least gain that is worth anyone's time
 LARGEST = 100.0  # gains beyond it are written as this
 MAX_FRONT = 256  # choices that are kept for the next kind
@@ -101,15 +97,12 @@ class TimeModel:
     def __init__(self, state: SearchState) -> None:
         self._state = state
         self._measured: dict[tuple[str, str], list[float]] = defaultdict(list)
-        self._outlying: set[tuple[str, str]] = set()
 
     def learn(self, plan: Schemes, measured: Measurement) -> None:
         """Record the times of one run."""
         for site, seconds in measured.site_seconds.items():
             if site in self._state.operators:
                 self._measured[site, plan[site]].append(seconds)
-                if measured.outliers.get(site, 0.0) > OUTLIERS:
-                    self._outlying.add((site, plan[site]))
 
     def seconds(self, operator: Operator, scheme: str) -> float:
         """An operator's time under a scheme."""
@@ -121,16 +114,9 @@ class TimeModel:
         before = state.start.plan[site]
         if scheme == before:
             return operator.seconds
-        if (below := self._outlying_below(site, scheme)) is not None:
-            return (1 - SAVED_BY_A_RUNG) * self.seconds(operator, below)
         rungs = state.ladder.level(site, scheme) - state.ladder.level(site, before)
         start = state.start.measurement.site_seconds.get(site, 0.0)
         return start * (1 - SAVED_BY_A_RUNG) ** max(rungs, 0)
-
-    def _outlying_below(self, site: str, scheme: str) -> str | None:
-        """A scheme of the next rung under which a run has had outliers."""
-        below = self._state.ladder.below(site, scheme)[:1]
-        return next((x for rung in below for x in rung if (site, x) in self._outlying), None)
 
 
 def choose(values: Rows, weights: Rows, *capacities: float) -> list[tuple[int, ...] | None]:

@@ -140,8 +140,7 @@ class Measurement:
     together; a site that did not run is absent. Both may be costs of a device model: a search only
     compares them with each other. problem: why the run failed, whose error is then NaN. not_taken:
     sites none of whose calls took the planned scheme, so that their times say nothing about it, and
-    why. outliers: site id → largest share of its operands that
-    left the slices. errors: observed value → its own error; `error` is the one that counts.
+    why. errors: observed value → its own error; `error` is the one that counts.
     """
 
     seconds: float
@@ -149,28 +148,15 @@ class Measurement:
     site_seconds: Mapping[str, float]
     problem: str | None = None
     not_taken: Mapping[str, str] = field(default_factory=dict)
-    outliers: Mapping[str, float] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
 
 
 def median_of(runs: Sequence[Measurement]) -> Measurement:
-    """Repeated runs of one plan as one: medians of the times, the largest error.
-
-    The first failed run stands for all, if there is one; a NaN is the largest error. A scheme is
-    not taken if no run in which the site was called took it.
-    """
-    for run in runs:
-        if run.problem is not None:
-            return run
-    taken = {site for run in runs for site in run.site_seconds.keys() - run.not_taken.keys()}
+    """Repeated native runs as one: medians of the times, the largest errors."""
     return Measurement(
-        seconds=median(run.seconds for run in runs),
-        error=largest(run.error for run in runs),
-        site_seconds={site: median(times) for site, times in _times(runs).items()},
-        not_taken={
-            site: why for run in runs for site, why in run.not_taken.items() if site not in taken
-        },
-        outliers=largest_of_each(run.outliers for run in runs),
+        median(run.seconds for run in runs),
+        largest(run.error for run in runs),
+        {site: median(times) for site, times in _times(runs).items()},
         errors=largest_of_each(run.errors for run in runs),
     )
 
@@ -216,12 +202,11 @@ Measurement with a problem, not an exception.
 class Reason(StrEnum):
     """Why a trial was kept or refused, and why an operator was lowered no further.
 
-    A trial has KEPT or one of the five refusals after it; an operator any but KEPT.
+    A trial has KEPT or one of the four refusals after it; an operator any but KEPT.
     """
 
     KEPT = "kept"
     NOT_FASTER = "not faster"
-    NO_GAIN = "no gain"
     NOT_TAKEN = "took no call"
     OVER_BUDGET = "over budget"
     FAILED = "failed"

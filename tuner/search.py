@@ -3,7 +3,7 @@
 Every plan is run, judged and adopted or refused by `SearchState.consider`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import isfinite, nan
 
@@ -28,7 +28,6 @@ REPETITIONS = 6  # of a search whose plan is over budget on a hold-out
 PRECEDENCE = (
     Reason.KEPT,
     Reason.NOT_FASTER,
-    Reason.NO_GAIN,
     Reason.OVER_BUDGET,
     Reason.NOT_TAKEN,
     Reason.FAILED,
@@ -94,8 +93,7 @@ class SearchState:
         """Try a step whose only purpose is a smaller error; it passes if it is no slower."""
         plan = {**self.incumbent.plan, **step}
         trial = self._judge(plan, self._run(plan))
-        no_slower = trial.reason in (Reason.NOT_FASTER, Reason.NO_GAIN)
-        if no_slower and trial.gain >= -self.noise(*trial.changed):
+        if trial.reason is Reason.NOT_FASTER and trial.gain >= -self.noise(*trial.changed):
             trial = replace(trial, reason=Reason.KEPT)
         self.trials.append(trial)
         if trial.reason is Reason.KEPT:
@@ -175,15 +173,9 @@ class SearchState:
             reason = Reason.OVER_BUDGET
         elif gain > noise:
             reason = Reason.KEPT
-        elif gain >= -noise and self._is_exact(plan, changed):
-            reason = Reason.NO_GAIN
         else:
             reason = Reason.NOT_FASTER
         return Trial(plan, measurement, changed, gain, reason)
-
-    def _is_exact(self, plan: Schemes, changed: Iterable[str]) -> bool:
-        """Whether, by the profile, these schemes change no digit: most likely none of them ran."""
-        return all(self.operators[site].local_errors.get(plan[site]) == 0 for site in changed)
 
     def _best(self, passed: list[Trial]) -> Trial:
         fastest = max(passed, key=lambda trial: trial.gain)

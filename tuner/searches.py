@@ -24,7 +24,7 @@ TOGETHER = 1 / 8  # part of the time: operators that take less are probed togeth
 WORTH_A_PROBE = 1 / 20  # part of the time: operators that take less together are not probed
 FIRST_GAIN = 1 / 100  # the same, as long as nothing has gained
 # Refusals after which the rungs below are still tried.
-PASSED_OVER = (Reason.NOT_TAKEN, Reason.NOT_FASTER, Reason.NO_GAIN)
+PASSED_OVER = (Reason.NOT_TAKEN, Reason.NOT_FASTER)
 
 
 def greedy(state: SearchState) -> None:

@@ -75,10 +75,7 @@ class ProgramRun:
     @property
     def measurement(self) -> Measurement:
         """A judged run as the tuner's record, whatever schemes its products took."""
-        outliers = {site: trace.outliers for site, trace in self.result.sites.items()}
-        return Measurement(
-            self.seconds, self.error, self.site_seconds, outliers=outliers, errors=self.errors
-        )
+        return Measurement(self.seconds, self.error, self.site_seconds, errors=self.errors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,7 +261,6 @@ class PlanMeasurer:
             self.runs.error(values),
             {site: found.seconds for site, found in sites.items()},
             not_taken=not_taken,
-            outliers={site: found.outliers for site, found in sites.items()},
         )
 
 

@@ -243,13 +243,6 @@ def test_the_noise_of_changed_sites_adds_up() -> None:
     assert outcome.plan["p"] == "float32"
 
 
-def test_same_digits_in_the_same_time_is_no_gain() -> None:
-    program = TableProgram({"a": {"native": 1.0, "float32": 0.99}}, {"a": {"float32": 0.0}})
-    assert verdict(search(program, noise=0.05), "a").reason is Reason.NO_GAIN
-    slower = TableProgram({"a": {"native": 1.0, "float32": 1.1}}, {"a": {"float32": 0.0}})
-    assert verdict(search(slower, noise=0.05), "a").reason is Reason.NOT_FASTER
-
-
 def test_a_scheme_that_took_no_call_is_not_kept() -> None:
     errors = {"a": {"float32": 1e-7}}
     program = TableProgram(halves(a=2.0, b=1.0), errors, unfit={"a": ("float32",)})

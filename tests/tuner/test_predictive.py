@@ -80,21 +80,6 @@ def test_what_is_predicted_far_over_budget_is_run_last_and_once() -> None:
     assert reasons(outcome) == {"a": Reason.BOTTOM, "b": Reason.OVER_BUDGET}
 
 
-@pytest.mark.parametrize(("share", "kept"), [(0.1, "x10"), (0.0, "x8")])
-def test_the_rung_above_is_run_where_outliers_take_long(share: float, kept: str) -> None:
-    times, errors = {"native": 30.0, "x10": 2.0, "x8": 3.5}, {"x10": 2e-7, "x8": 2e-6}
-    program = TableProgram({"a": times}, {"a": errors})
-
-    def measure(plan: Mapping[str, str], /) -> Measurement:
-        outliers = {"a": share if plan["a"] == "x8" else 0.0}
-        return replace(program(plan), outliers=outliers)
-
-    ladder = (("native",), ("x10",), ("x8",))
-    outcome = tune(measure, program.operators(), [], ladder, 1e-5, noise=0.1)
-    assert outcome.plan == {"a": kept}
-    assert program.steps() == [{}, {"a": "x8"}, {"a": "x10"}][: 3 if share else 2]
-
-
 class Refined:
     """Products of several lengths before a refinement, which leaves 1e-9 of their errors. The one
     that it refines by, if any, is as sensitive as predicted."""

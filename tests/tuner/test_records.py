@@ -20,25 +20,9 @@ def test_a_nan_is_the_largest_error() -> None:
     assert isnan(median_of([run(1.0, 1.0), run(1.0, nan), run(1.0, inf)]).error)
 
 
-def test_a_failed_run_fails_all() -> None:
-    failed = Measurement(0.0, nan, {}, problem="killed")
-    assert median_of([run(1.0), failed, run(1.0)]) is failed
-
-
 def test_a_site_that_ran_in_some_runs_only() -> None:
     runs = [run(1.0), run(1.0), Measurement(1.0, 0.0, {})]
     assert median_of(runs).site_seconds == {"a": 0.5}
-
-
-def test_not_taken_is_what_no_run_took() -> None:
-    def not_taken(site_seconds: dict[str, float], *sites: str) -> Measurement:
-        return Measurement(1.0, 0.0, site_seconds, not_taken=dict.fromkeys(sites, "why"))
-
-    both = {"a": 0.5, "b": 0.5}
-    assert median_of([not_taken(both, "a", "b"), not_taken(both, "a")]).not_taken == {"a": "why"}
-    # A run in which the site was not called says nothing.
-    assert median_of([not_taken(both, "b"), not_taken({"a": 0.5})]).not_taken == {"b": "why"}
-    assert median_of([not_taken(both)]).not_taken == {}
 
 
 def test_noise_grows_with_the_spread() -> None:

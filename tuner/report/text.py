@@ -37,7 +37,6 @@ MEANING: Mapping[str, str] = {
     Reason.KEPT: "Within the budget, and faster by the search's figures: the search continued from "
     "this plan.",
     Reason.NOT_FASTER: "It saves no time, or less than the clock's noise.",
-    Reason.NO_GAIN: "It is as fast and as exact as before.",
     Reason.NOT_TAKEN: "No call of the product could use the level, so it ran as before.",
     Reason.OVER_BUDGET: "In a run the program's error exceeded the budget, or its used part.",
     Reason.HOLD_OUT: "The error exceeded the budget on the hold-out data only.",
