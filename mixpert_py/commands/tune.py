@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
@@ -193,7 +194,7 @@ def tune(options: Options) -> int:
     from mixpert_py import config, files
     from mixpert_py.sources import project
     from mixpert_py.tuner.report.text import budget_text
-    from mixpert_py.tuning.trials import Trials, beside
+    from mixpert_py.tuning.trials import Trials, beside, only_tuning
 
     program = commands.program_of(options.module, options.script, options.arguments)
     packages = commands.packages_of(program, options.packages)
@@ -208,12 +209,16 @@ def tune(options: Options) -> int:
         if len(set(paths)) < len(paths) or any(map(files.is_stream, [path, *paths])):
             raise PlanError(f"{path}: these budgets would have one plan file")
     trials = Trials(beside(paths[0]), options.resume, say)
-    for one in paths:
-        config.require_plan_place(one)
-        if one != path and one.exists() and any(x.locked for x in config.load_plan(one).site):
-            raise PlanError(f"{one}: it has locked sites; lock them in {path}, or remove the file")
-    existing = config.load_plan(path) if path.exists() else None
-    return _tune(program, settings, existing, paths, trials, options)
+    with ExitStack() as claims:
+        for one in paths:
+            claims.enter_context(only_tuning(one))
+            config.require_plan_place(one)
+            if one != path and one.exists() and any(x.locked for x in config.load_plan(one).site):
+                raise PlanError(
+                    f"{one}: it has locked sites; lock them in {path}, or remove the file"
+                )
+        existing = config.load_plan(path) if path.exists() else None
+        return _tune(program, settings, existing, paths, trials, options)
 
 
 def settings_of(options: Options, taken: list[str]) -> "TuningOptions":

@@ -9,11 +9,16 @@ without its end, which is dropped. A new tuning replaces the file with its first
 last `Ended`, which tells about the plan that is there.
 """
 
+import errno
 import json
 import os
+import socket
+import sys
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from hashlib import sha256
 from math import nan
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +27,7 @@ import msgspec
 import numpy as np
 
 from mixpert_py import files
-from mixpert_py.errors import MixPertError, ProgramError, one_line
+from mixpert_py.errors import MixPertError, PlanError, ProgramError, one_line
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result
 
@@ -78,6 +83,27 @@ def beside(plan: Path) -> Path | None:
     None where the plan is written to a stream.
     """
     return None if files.is_stream(plan) else plan.with_name(f"{plan.stem}{SUFFIX}")
+
+
+@contextmanager
+def only_tuning(plan: Path) -> Iterator[None]:
+    """Keep other processes of this machine from tuning a plan meanwhile.
+
+    Raises PlanError if one does already. Only Linux has names of sockets that are no files and end
+    with their process; elsewhere this does nothing.
+    """
+    if sys.platform != "linux" or files.is_stream(plan):
+        yield
+        return
+    digest = sha256(os.fsencode(os.path.realpath(plan))).hexdigest()
+    with socket.socket(socket.AF_UNIX) as claim:
+        try:
+            claim.bind(f"\0mixpert-{digest}")
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                words = "another tuning of it is running; -o names another plan"
+                raise PlanError(f"{plan}: {words}") from None
+        yield
 
 
 def latest(plan: Path) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from mixpert_py.commands.tune import SEARCHES
 from mixpert_py.runtime.model import device_model
 from mixpert_py.tuner.report.text import share_text
 from mixpert_py.tuning.hold_out import highest_rate
+from mixpert_py.tuning.trials import only_tuning
 from tests.mixpert_py.command import IMPORTABLE, Shell
 from tests.mixpert_py.tuning.chain import CHAIN
 from tests.mixpert_py.tuning.chain import chain as chain
@@ -155,6 +156,24 @@ def test_a_plan_that_cannot_be_saved_is_not_lost(sh: Shell) -> None:
     path.rmdir()
     assert "goes on; runs made: " in sh(f"{tune} --resume chain.py").one_clear_line()
     assert plan.load(path).schemes() == found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such names")
+def test_a_second_tuning_of_a_plan_is_refused(sh: Shell, tmp_path: Path) -> None:
+    place = tmp_path / "s.mixpert.toml"
+    claims = "import contextlib, pathlib\nimport numpy as np\n"
+    claims += "from mixpert_py.errors import PlanError\n"
+    claims += "from mixpert_py.tuning.trials import only_tuning\n"
+    claims += f"with contextlib.suppress(PlanError), only_tuning(pathlib.Path({str(place)!r})):\n"
+    sh.write({"s.py": f"{claims}    raise SystemExit(3)\na = np.eye(99)\nb = a @ a\n"})
+    tune = "tune --error 1 --backend reference -q"
+    sh(f"{tune} s.py", err="")
+    with only_tuning(place):
+        before = sh.read("s.mixpert.toml")
+        said = sh(f"{tune} --resume s.py", 2).one_clear_line()
+        assert "another tuning of it is running; -o names another plan" in said
+        assert sh.read("s.mixpert.toml") == before
+    sh(f"{tune} s.py", err="")
 
 
 def test_half_of_the_budget_is_kept_for_other_data(sh: Shell) -> None:
