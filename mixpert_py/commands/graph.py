@@ -16,7 +16,6 @@ import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from mixpert_py import config
 from mixpert_py.commands import FILE
@@ -120,10 +119,10 @@ def _graph(path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Depend
 def text(graphs: Sequence[Graph]) -> str:
     """For each file with operators a table with a line for each operator, and their number."""
     stream = io.StringIO()
-    console = Console(file=stream, width=WIDTH, color_system=None)
+    console = Console(file=stream, width=WIDTH, color_system=None, markup=False, emoji=False)
     for graph in graphs:
         if graph.operators:
-            console.print(Text(visible(graph.path, kept="")))
+            console.print(visible(graph.path, kept=""))
             console.print(_table(graph))
             console.print()
     products = counted(sum(len(graph.operators) for graph in graphs), "product")
@@ -217,8 +216,8 @@ def _table(graph: Graph) -> Table:
         table.add_row(
             str(at + 1),
             f"{operator.place}:{operator.column}",
-            Text(shown(operator.function)),
-            Text(shown(operator.expression)),
+            shown(operator.function),
+            shown(operator.expression),
             ", ".join(str(consumer + 1) for producer, consumer in graph.edges if producer == at),
         )
     return table

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from mixpert_py.errors import counted, visible
 from mixpert_py.runtime.gpu import device
@@ -80,7 +79,8 @@ Records = Sequence[dict[str, Any]]
 
 
 class _Console(Console):
-    """A console that leaves it to its caller what a closed pipe means.
+    """A console that prints texts as they are, without markup, and leaves it to its caller what a
+    closed pipe means.
 
     Where the environment says COLUMNS=0, or another width that no terminal has, it has 80.
     """
@@ -88,7 +88,9 @@ class _Console(Console):
     def __init__(
         self, stderr: bool = False, file: TextIO | None = None, *, record: bool = False
     ) -> None:
-        super().__init__(stderr=stderr, file=file, record=record)
+        super().__init__(
+            stderr=stderr, file=file, record=record, markup=False, emoji=False, highlight=False
+        )
         if self.width < NARROWEST:
             self.width = 80
 
@@ -108,7 +110,7 @@ def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[s
     verbose: a line for each run stays, on a terminal or not.
     """
     columns = (
-        TextColumn("run {task.completed}: {task.description}"),
+        TextColumn("run {task.completed}: {task.description}", markup=False),
         BarColumn(24),  # pulses: how many runs the search will need is not known before
         TimeElapsedColumn(),
     )
@@ -125,7 +127,7 @@ def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[s
             bar.update(task, advance=1, description=purpose)
             if verbose:
                 number = round(bar.tasks[0].completed)
-                console.print(Text(f"run {number}: {purpose}"), soft_wrap=True)
+                console.print(f"run {number}: {purpose}", soft_wrap=True)
 
         yield on_run
 
@@ -138,12 +140,12 @@ def print_tuned(
     console.print(summary(record, console.width))
     console.print()
     if said := verified(record, runs):
-        console.print(Text(said))
+        console.print(said)
     if record.criterion is None:
         for value in record.values:
-            console.print(Text(f"  {value_line(value)}"))
+            console.print(f"  {value_line(value)}")
     for note in record.notes:
-        console.print(Text(note))
+        console.print(note)
 
 
 def print_report(record: Record) -> None:
@@ -185,7 +187,7 @@ def print_budgets(records: Sequence[Record]) -> None:
     console.print(fitted(columns, rows, console.width))
     console.print()
     for note in dict.fromkeys(note for record in records for note in record.notes):
-        console.print(Text(note))
+        console.print(note)
 
 
 def print_profile(
@@ -242,9 +244,9 @@ def print_profile(
     console.print(table)
     console.print()
     for line in _meanings([column.header for column in table.columns], records):
-        console.print(Text(line))
+        console.print(line)
     for hint in dict.fromkeys(_hints(records, several) if sliced else ()):  # one for each line
-        console.print(Text(hint), soft_wrap=True)
+        console.print(hint, soft_wrap=True)
 
 
 def _meanings(shown: Sequence[object], records: Records) -> Iterator[str]:
@@ -289,11 +291,9 @@ def print_estimate(found: "Estimate", budget: str, script: str) -> None:
     out = console()
     unit = clock_unit((found.seconds,))
     out.print(
-        Text(
-            f"Program: {unit.quantity(found.seconds)}, of which products "
-            f"{unit.quantity(found.products_seconds)} ({100 * found.share:.0f} %): "
-            f"{times_text(ceiling(found.share))} as fast if they took no time."
-        )
+        f"Program: {unit.quantity(found.seconds)}, of which products "
+        f"{unit.quantity(found.products_seconds)} ({100 * found.share:.0f} %): "
+        f"{times_text(ceiling(found.share))} as fast if they took no time."
     )
     out.print()
     _print_products(found, script)
@@ -304,16 +304,16 @@ def print_estimate(found: "Estimate", budget: str, script: str) -> None:
     out.print(fitted(columns, rows, out.width))
     out.print()
     for note in _notes(found, float(budget)):
-        out.print(Text(note))
+        out.print(note)
     out.print()
 
 
 def print_verdict(sentence: str, command: str | None) -> None:
     """Print the verdict, and the next command on a line of its own, which is never cut."""
     out = console()
-    out.print(Text(sentence))
+    out.print(sentence)
     if command is not None:
-        out.print(Text(f"Next: {command}"), soft_wrap=True)
+        out.print(f"Next: {command}", soft_wrap=True)
 
 
 def _print_products(found: "Estimate", script: str) -> None:
@@ -342,7 +342,7 @@ def _print_products(found: "Estimate", script: str) -> None:
         out.print(fitted(columns, rows, out.width))
     if rest := found.products[len(shown) :]:
         part = sum(one.seconds for one in rest) / found.seconds
-        out.print(Text(f"{counted(len(rest), 'more product')}: {100 * part:.1f} % of the time."))
+        out.print(f"{counted(len(rest), 'more product')}: {100 * part:.1f} % of the time.")
 
 
 def _notes(found: "Estimate", budget: float) -> Iterator[str]:

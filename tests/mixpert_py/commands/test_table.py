@@ -245,12 +245,14 @@ def test_every_command_has_exit_codes_and_each_has_a_row() -> None:
 
 
 def test_doctors_code_is_what_it_found(sh: Shell, mixpert: Mixpert) -> None:
-    said = mixpert("doctor")
+    said = mixpert("doctor", COLUMNS="500")
     missing = any(line.rstrip().endswith("missing") for line in said.out.splitlines())
     assert said.code == (2 if missing else 0)
     found = sh.json("doctor --json", said.code)
     assert found["mixpert-py"] == mixpert_py.__version__
     assert ("missing" in found.values()) == missing
+    printed = " ".join(said.out.split())  # brackets included, as in `pip install '.[cuda13]'`
+    assert [what for what in found.values() if " ".join(what.split()) not in printed] == []
 
 
 def test_helps_and_wrong_usage_of_every_command(sh: Shell) -> None:

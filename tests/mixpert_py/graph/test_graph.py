@@ -122,6 +122,15 @@ def test_what_is_not_printable_is_escaped_and_long_texts_are_cut() -> None:
     assert "b" * 50 not in text([long])
 
 
+def test_texts_are_no_markup() -> None:
+    operator = Operator("p:f/matmul~0#0", "f", 100, 5, "a[b] @ c", cell=3)
+    said = text([Graph("[red].ipynb", (operator,))])
+    assert said.startswith("[red].ipynb\n")
+    assert ["1", "cell_3:100:5", "f", "a[b]", "@", "c"] in [
+        line.split() for line in said.splitlines()
+    ]
+
+
 def test_json_has_every_operator_and_edge() -> None:
     written = json.loads(as_json(GRAPHS))
     operators = [(one.path, operator) for one in GRAPHS for operator in one.operators]
