@@ -253,9 +253,9 @@ def levels_markdown(result: Record) -> str:
     columns.append(f"worst family at {ERROR_SIZE}³")
     return (
         f"{table(columns, rows)}\n\n"
-        "TFLOP/s of n³ products (and how many times cuBLAS FP32's speed), packing and casts "
-        "included, on the device alone, and in a loop `x = a @ x` by wall clock; relative "
-        "Frobenius error against FP64 on normal data, and the largest on "
+        "TFLOP/s of n³ products (in brackets: times cuBLAS FP32), timed on the device, "
+        "packing and casts included; the row *called in a loop* is `x = a @ x` by wall clock. "
+        "Errors: relative Frobenius, against FP64, on normal data; the largest on "
         f"{len({row['family'] for row in judged})} families of operands. "
         f"{machine.text(result['machine'])}\n"
     )
