@@ -63,17 +63,6 @@ def test_the_products_of_the_programs_shown_are_found(library: str, products: in
     assert made.after.decode().count(" site=") == products
 
 
-def test_the_readme_is_a_page() -> None:
-    """At most 900 words beside code, tables and pictures."""
-    text = re.sub(
-        r"```.*?```|<picture>.*?</picture>|<!--.*?-->|^\|.*?$",
-        "",
-        README.read_text("utf-8"),
-        flags=re.S | re.M,
-    )
-    assert len(text.split()) <= 900
-
-
 def test_every_command_is_explained() -> None:
     from mixpert_py.cli import ALONE
 

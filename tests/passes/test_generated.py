@@ -4,7 +4,6 @@ EVERY_CHECK=1, else a thirtieth.
 
 import ast
 
-import libcst
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
@@ -97,13 +96,6 @@ def programs() -> st.SearchStrategy[str]:
     return hypothesmith.from_grammar()
 
 
-@st.deferred
-def operands() -> st.SearchStrategy[str]:
-    import hypothesmith
-
-    return hypothesmith.from_node(libcst.BinaryOperation)
-
-
 HEAD = "import numpy as np\nfrom numpy import matmul as mm\n"
 
 
@@ -114,14 +106,6 @@ def test_products_in_a_generated_program(program: str, form: str, expression: st
     """Before and after lines, comments and letters as the grammar allows them."""
     text = f"{program}\n{HEAD}{form.replace('{}', expression)}\n{program}"
     require_safe(accepted(text))
-
-
-@pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@settings(GENERATED, max_examples=60 if EVERY_CHECK else 3)
-@given(operands)
-def test_products_of_generated_operands(operand: str) -> None:
-    text = f"{HEAD}z = ({operand})@({operand}), np.dot({operand},\t{operand}), ({operand}).dot (w)"
-    assert require_safe(accepted(text)) >= 3
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")

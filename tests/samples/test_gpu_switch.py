@@ -24,22 +24,3 @@ def test_the_figure_is_sensible_there_too(
 def test_the_others_have_no_such_switch() -> None:
     switched = {path.name for path in SAMPLES.glob("*.py") if "--gpu" in path.read_text("utf-8")}
     assert switched == {path.name for path in SAMPLES.glob("*.py")} - WITHOUT
-
-
-@pytest.mark.parametrize(
-    "mixed",
-    [
-        "cupy.zeros(2) + numpy.zeros(2)",
-        "numpy.zeros((2, 2)) @ cupy.zeros(2)",
-        "cupy.dot(cupy.zeros(2), numpy.zeros(2))",
-        "cupy.zeros(2)[numpy.array([1])]",
-        "cupy.concatenate([cupy.zeros(2), numpy.zeros(2)])",
-        "numpy.asarray(cupy.zeros(2))",
-        "numpy.linalg.norm(cupy.zeros(2))",
-    ],
-)
-def test_what_is_mixed_is_refused(mixed: str, tmp_path: Path) -> None:
-    (tmp_path / "mixed.py").write_text(
-        f"import cupy, numpy\ntry:\n    {mixed}\nexcept Exception as error:\n    print(error)\n"
-    )
-    assert "of the device" in printed(tmp_path / "mixed.py", importable=STRICT)

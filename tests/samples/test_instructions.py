@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain, count
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.probes.gpu import Gpu
-from samples.papers.instructions import GROUP, PACKAGE, SUMS, Spec, Timer, specs, timed, timings
+from samples.papers.instructions import GROUP, specs, timed, timings
 
 LATENCY, CHAIN, INTERVAL = 33.0, 20.0, 4.0  # cycles
 OVERHEAD = 17.0
@@ -89,16 +88,6 @@ def test_other_processes_on_the_chip_do_not_show(first: bool) -> None:
     assert found.interval == pytest.approx(INTERVAL)
 
 
-def test_a_chain_has_one_sum_and_a_full_chip_several() -> None:
-    chip: Any = FakeChip()
-    timer = Timer(chip, next(spec for spec in specs(80) if spec.name == "fma float32"))
-    ran = []
-    for grid, threads in ((1, timer.spec.group), timer.full):
-        timer.launch(grid, threads, 1)
-        ran.append(chip.constants["SUMS"])
-    assert ran == [1, SUMS]
-
-
 def test_all_instructions_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Gpu, "current", FakeChip)
     assert [row.name for row in timings()] == [spec.name for spec in specs(80)]
@@ -122,69 +111,3 @@ def test_names_say_what_is_timed(capability: int, count: int) -> None:
         assert {f"wgmma m64n192{kind}" for kind in kinds} < set(found)
         assert "wgmma m64n256k32 int8 registers" in found
     assert "mma.sync m16n8k16 float16" in found
-
-
-@pytest.mark.parametrize("spec", specs(90), ids=lambda spec: spec.name)
-def test_every_constant_is_used(spec: Spec) -> None:
-    text = source_text(spec.file, (), PACKAGE)
-    assert all(re.search(rf"\b{key}\b", text) for key in spec.constants)
-
-
-def test_a_file_is_included_from_this_folder_or_from_that_of_the_kernels() -> None:
-    text = source_text("wgmma.cu", (("TILE_N", 64),), PACKAGE)
-    assert text.startswith("#define TILE_N 64\n")
-    assert "#include" not in text
-    assert "random_bits" in text  # operands.cuh
-    assert "wgmma.mma_async" in text  # ../kernels/wgmma.cuh
-
-
-def test_the_group_of_a_chain_is_what_is_counted() -> None:
-    assert f"constexpr int GROUP = {GROUP};" in source_text("timing.cuh", (), PACKAGE)
-
-
-@pytest.fixture(scope="module")
-def gpu() -> Gpu:
-    return Gpu.current()
-
-
-@pytest.fixture(scope="module")
-def rows(gpu: Gpu) -> dict[str, Any]:
-    """The largest instruction of each kind, not all widths of wgmma."""
-    found = {}
-    for spec in specs(gpu.device.capability):
-        if "wgmma" not in spec.name or "n256" in spec.name:
-            found[spec.name] = timed(gpu, spec)
-    return found
-
-
-@pytest.mark.gpu
-def test_latencies_of_matrix_instructions(rows: dict[str, Any], gpu: Gpu) -> None:
-    for spec in specs(gpu.device.capability):
-        if row := rows.get(spec.name):
-            # What another process computes on the GPU makes the chains of this one take longer.
-            tries = chain([row], (timed(gpu, spec) for _ in range(MORE_TRIES)))
-            assert any(map(is_plausible, tries)), row
-
-
-def is_plausible(row: Any) -> bool:
-    """Whether a row's cycles can be those of such an instruction: many of them that do not wait for
-    one another take no longer than a chain in which they do.
-    """
-    if row.name.startswith("mma.sync"):
-        return 10 < row.latency < 200 and row.interval < row.chain
-    if row.name.startswith("wgmma"):
-        return 30 < row.latency < 500 and row.interval < 1.1 * row.chain
-    if row.name == "fma float32":
-        return 3 <= row.chain < 10 and row.latency > 0
-    return True
-
-
-@pytest.mark.gpu
-def test_rates_of_elements(rows: dict[str, Any]) -> None:
-    best: dict[str, float] = {}
-    for row in rows.values():
-        element = row.name.removesuffix(" registers").rpartition(" ")[2]
-        best[element] = max(best.get(element, 0.0), row.rate)
-    assert best["int8"] > 1.9 * best["float16"]
-    assert best["float16"] == pytest.approx(best["bfloat16"], rel=0.15)
-    assert best["float16"] > 1.5 * best["tf32"] > 1.5 * best["float32"]

@@ -140,19 +140,3 @@ def test_texts_cannot_break_out(hostile: str) -> None:
     assert "<svg" in text
     assert hostile not in text
     assert hostile not in chart.bars(rows, Bars((X, Y), ("name",)))
-
-
-def test_a_panel_has_at_most_eight_lines() -> None:
-    names = [f"line {i}" for i in range(chart.MAX_LINES + 1)]
-    rows = [
-        {"name": name, "range": where, "x": x, "y": 10.0**at}
-        for where in ("here", "there")
-        for at, name in enumerate(names)
-        for x in (1, 2)
-    ]
-    svg = chart.lines(rows, Lines(X, Y, ("name", "range"), marks=(("published", 1000.0),)))
-    assert svg.count("clip-path=") > 0
-    assert svg.count("published: 1000") == 4
-    assert svg.count(">here<") == svg.count(">there<") == 2
-    points = chart.lines(rows, Lines(X, Y, ("name", "range"), joined=False))
-    assert points.count(">here<") == points.count(">there<") == 1

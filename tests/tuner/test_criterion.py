@@ -54,17 +54,6 @@ def test_formula(name: str, dtype: str, rows: int) -> None:
     assert criterion.resolve(name)(x, y) == pytest.approx(expected, rel=1e-13)
 
 
-@pytest.mark.parametrize("name", CRITERIA)
-def test_strides(name: str) -> None:
-    x, y = pair("complex128", (20, 30))
-    expected = CRITERIA[name](x[::2, ::-3].copy(), y[::2, ::-3].copy())
-    for a, b in [(x[::2, ::-3], y[::2, ::-3]), (np.asfortranarray(x)[::2, ::-3], y[::2, ::-3])]:
-        assert CRITERIA[name](a, b) == pytest.approx(expected, rel=1e-13)
-    assert CRITERIA[name](x.real.T, y.imag.T) == pytest.approx(
-        CRITERIA[name](x.real.copy(), y.imag.copy()), rel=1e-13
-    )
-
-
 FINITE = st.floats(-1e3, 1e3, allow_subnormal=False).filter(lambda x: x == 0 or abs(x) > 1e-3)
 PAIRS = st.lists(st.tuples(FINITE, FINITE), min_size=1, max_size=9)
 
@@ -119,15 +108,6 @@ def test_zero_reference() -> None:
     assert mred([0.0, 1.0], [TINY, 1.0]) == inf
     assert max_relative([0.0], [TINY]) == 1.0
     assert maximum(zero, [0.0, TINY]) == TINY
-
-
-@pytest.mark.parametrize("unit", [HUGE, 1e300, 1e-300, 1e4 * TINY], ids=str)
-def test_ends_of_the_range(unit: float) -> None:
-    x, y = np.array([unit, unit / 2]), np.array([unit, unit / 4])
-    assert frobenius(x, y) == pytest.approx(sqrt(1 / 20))
-    assert max_relative(x, y) == pytest.approx(1 / 3)
-    assert mred(x, y) == pytest.approx(1 / 4)
-    assert maximum(x, y) == unit / 4
 
 
 def test_differences_beyond_the_range_never_pass() -> None:

@@ -36,15 +36,6 @@ def test_of_eight_pairs_the_ends_are_trimmed_and_the_variance_is_winsorised() ->
     assert (found.mean, found.least, found.most) == pytest.approx(expected)
 
 
-def test_it_depends_on_ratios_alone() -> None:
-    pairs = [(1.0, 0.5), (2.0, 1.1), (4.0, 1.9)]
-    scaled = Ratio.of([(1e-6 * old, 1e-6 * new) for old, new in pairs])
-    found = Ratio.of(pairs)
-    assert (scaled.least, scaled.most) == pytest.approx((found.least, found.most))
-    inverse = Ratio.of([(new, old) for old, new in pairs])
-    assert inverse.most == pytest.approx(1 / found.least)
-
-
 def test_a_few_disturbed_pairs_hardly_count() -> None:
     quiet = [(1.0, 0.8), (1.0, 0.82)] * 6
     found = Ratio.of([*quiet, (1.0, 50.0), (30.0, 0.8)])

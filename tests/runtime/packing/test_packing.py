@@ -37,14 +37,10 @@ from tests.runtime.emulations import EMULATIONS, with_block
 from tests.runtime.packing.cases import (
     CASES,
     CASES_OF_A_GPU,
-    DEFAULT,
     KERNELS,
     ORDERS,
-    SCHEMES,
     WHOLE,
     Case,
-    difficult,
-    normal,
     parts,
     task_of,
 )
@@ -363,55 +359,6 @@ def test_bits_of_the_reference(case: Case) -> None:
         wide, whole = x.astype(np.result_type(a, b)), case.kernel in WHOLE
         compare(views(one), 0, wide, case.made_of, x.dtype, whole)
         same(one, again)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("kernel", "make"),
-    [
-        *(("rows", {"items": 1}), ("rows", {"items": 2}), ("rows", {"threads": 512})),
-        *(("panels", {"threads": 128}), ("panels", {"threads": 512})),
-        ("panels", {"longest": 3, "blocks": 1}),
-        *(("clusters", {"shapes": ((n, 16),)}) for n in (128, 256, 1024)),
-    ],
-    ids=str,
-)
-def test_sizes_of_launches_change_no_bit(kernel: Reader, make: Any) -> None:
-    need(kernel)
-    order = ORDERS[kernel][0]
-    with np.errstate(all="ignore"):
-        a = np.asarray(difficult(np.float32, 2000)[0].repeat(8, axis=0), order=order[0])
-    b = np.asarray(normal(300, 2000).astype(np.float32), order=order[1]).T
-    xs = operands_of(a, b)
-    for name in DEFAULT[kernel][:2]:
-        task = task_of(xs, SCHEMES[name])
-        tuned = packed(kernel, xs, task, lambda part: KERNELS[kernel](part, **make))
-        for one, other in zip(packed(kernel, xs, task), tuned, strict=True):
-            same(one, other)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_batches(kernel: Reader) -> None:
-    need(kernel)
-    x = np.stack([normal(200, 500, seed) for seed in range(3)]).astype(np.float32)
-    x[1, 40, 7] = np.nan
-    if ORDERS[kernel][0] == "FF":
-        x = x.swapaxes(1, 2).copy().swapaxes(1, 2)
-    scheme = SCHEMES[DEFAULT[kernel][0]]
-    (whole, *_), singles = (
-        [packed(kernel, xs[:1], task_of(xs[:1], scheme))[0] for xs in several]
-        for several in (
-            [operands_of(x, x.swapaxes(1, 2))],
-            [operands_of(one, one.T) for one in x],
-        )
-    )
-    for i, one in enumerate(singles):
-        for name in ("slices", "scales", "flags"):
-            mine, theirs = one.view(name).get()[0], whole.view(name).get()[i]
-            if name == "slices":
-                mine, theirs = mine[..., :200, :], theirs[..., :200, :]
-            np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.gpu
