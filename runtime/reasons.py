@@ -31,6 +31,7 @@ class Reason(StrEnum):
     AUTOCAST = "under PyTorch's autocast"
     OTHER_DEVICE = "operands on another device"
     NO_TENSOR_CORE = "no tensor core"
+    STARTING = "the GPU is starting"
     OLD_GPU = "unsupported GPU"
     OLD_DRIVER = "driver too old"
     FORKED = "forked after CUDA began"
@@ -63,6 +64,7 @@ MEANING: Mapping[str, str] = {
     Reason.AUTOCAST: "PyTorch chooses the precision here.",
     Reason.OTHER_DEVICE: "The operands lie on a GPU that is not the current one.",
     Reason.NO_TENSOR_CORE: "No GPU can be used here; `mixpert doctor` says why.",
+    Reason.STARTING: "CUDA starts in a thread; until it has, products of NumPy arrays are native.",
     Reason.OLD_GPU: "Kernels need compute capability 8.0 or later.",
     Reason.OLD_DRIVER: "The driver is too old for CuPy; `mixpert doctor` says more.",
     Reason.FORKED: "A process that was forked after CUDA was started cannot use the GPU.",

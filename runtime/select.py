@@ -27,6 +27,7 @@ from mixpert_py.runtime.backends import (
 )
 from mixpert_py.runtime.context import Choice, Context
 from mixpert_py.runtime.gpu import device, foreign
+from mixpert_py.runtime.gpu.start import why_not_moved
 from mixpert_py.runtime.kernels import HOPPER
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.reference import emulation
@@ -197,7 +198,7 @@ def _on_host(
     if reason is None and request.scheme == "float32":
         reason = worth.why_not_cast(call.a, call.b, shape)
     elif reason is None and made_by.is_on_gpu:
-        reason = worth.why_not_moved(call.a, call.b, shape, request.scheme, is_asked=is_asked)
+        reason = why_not_moved(call.a, call.b, shape, request.scheme, is_asked=is_asked)
     if reason is not None:
         return Declined(reason if is_chosen or is_asked else None)
     request = request._replace(accumulation=accumulations(backend))

@@ -8,7 +8,6 @@ figures of a device say. `signatures` keeps the answers.
 
 import math
 import os
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -20,7 +19,6 @@ from numpy import ndarray
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import processor
 from mixpert_py.runtime.arrays import Array, is_transposed, is_wide, name_of, real_products
-from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.gpu.staging import MOST_COPIERS
 from mixpert_py.runtime.kernels.tiny_block import EDGE
 from mixpert_py.runtime.model import STANDS_IN
@@ -116,9 +114,9 @@ MIN_GUARDED: Final = (1 << 30) + 1
 MIN_SAMPLE_TO_MOVE = 1 << 27
 
 SHIPPED = STANDS_IN  # its figures say whether a GPU is worth looking for
-# Seconds until CuPy is imported and CUDA has begun, where their files were read before: 0.65 beside
-# an H200, and 2.5 where they come from the disk.
-STARTING = 1.0
+# Seconds that a GPU would have saved, from which CUDA starts in a thread. Beside an H200 that takes
+# 0.6 s, 2.5 s where files come from the disk, and 0.2 s more at the end of the process.
+STARTING = 0.5
 SAFETY = 1.2  # by how much moving must be faster: the host may be busier than when measured
 STAGING = 5e9  # bytes/s where a model does not say
 HOST = 65e9  # operations/s of a NumPy product by each core, where a model does not say
@@ -273,30 +271,6 @@ def why_not_cast(a: Array, b: Array, shape: Shape) -> Reason | None:
     products = real_products(*dtypes)
     cast = (a.size + b.size + m * n) * math.isqrt(products)
     return Reason.TOO_SMALL if m * k * n * products < MIN_THICKNESS * cast else None
-
-
-def why_not_moved(
-    a: Array, b: Array, shape: Shape, scheme: str, *, is_asked: bool
-) -> Reason | None:
-    """Why no GPU makes the product of NumPy arrays under a scheme, or none with profit; None: one
-    does.
-
-    is_asked: whether the program asks for a GPU, with profit or not.
-    """
-
-    def saved(name: str) -> float:
-        return moving_saves(a, b, shape, scheme, figures(name))
-
-    if not is_asked and not device.may_be_here():
-        return Reason.NO_TENSOR_CORE
-    if not is_asked:  # by figures of any device, before one is looked for
-        seconds = saved(SHIPPED)
-        if not (seconds > 0.0 if "cupy" in sys.modules else start.pays(seconds)):
-            return Reason.TOO_SMALL
-    found = device.find()
-    if isinstance(found, device.Absent):
-        return found.reason
-    return None if is_asked or saved(found.name) > 0.0 else Reason.TOO_SMALL
 
 
 def is_small_anywhere(call: Call) -> bool:
@@ -508,23 +482,3 @@ def native_pays(a: Array, b: Array, known: Figures) -> bool:
     _, native = known.times("crt", a.shape, b.shape, True, products)
     back = size * np.result_type(a, b).itemsize / known.staging
     return bool(native + back < here)
-
-
-class Start:
-    """Decides when a program begins to use a GPU: once the lost gain equals the time of starting
-    it.
-
-    Whatever products follow, they then take at most twice as long as with an optimal start; longer
-    if CUDA's files come from the disk.
-    """
-
-    def __init__(self) -> None:
-        self._missed = 0.0
-
-    def pays(self, saved: float) -> bool:
-        """Whether to start the GPU, for a product that would gain this many seconds."""
-        self._missed += saved
-        return saved > 0.0 and self._missed > STARTING
-
-
-start = Start()  # of this process

@@ -127,8 +127,8 @@ def on_host(x: Any) -> Any:
         return np.array(x)
     if not may_be_on_device(type(x)):
         return x
-    cupy = sys.modules.get("cupy")
-    if cupy is not None and isinstance(x, cupy.ndarray):
+    array = getattr(sys.modules.get("cupy"), "ndarray", None)  # None while CuPy is being imported
+    if array is not None and isinstance(x, array):
         return x.get()
     if not hasattr(x, "detach"):
         return np.array(x)

@@ -14,8 +14,6 @@ from mixpert_py.runtime.model.device_model import model_of
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, matmul_shape
 from mixpert_py.runtime.worth import (
-    STARTING,
-    Start,
     figures,
     moving_saves,
     tiny_pays,
@@ -150,13 +148,6 @@ def test_of_a_product_with_its_transpose_the_host_makes_half() -> None:
     assert saved(x.T, y[:, :1]) == 0.0  # a vector: all time goes into moving
     z = x[:2048]  # square, but not turned
     assert saved(z, z) == saved(z, y[:2048])
-
-
-def test_a_gpu_begins_once_it_would_have_saved_as_much() -> None:
-    start = Start()
-    assert [start.pays(0.4 * STARTING) for _ in range(4)] == [False, False, True, True]
-    assert not start.pays(0.0)
-    assert Start().pays(1.1 * STARTING)
 
 
 @pytest.mark.parametrize(
