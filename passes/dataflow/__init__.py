@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mixpert_py.passes.dataflow.facts import NOTHING, Facts, Key, Objects, Sites, TooComplexError
-from mixpert_py.passes.dataflow.statements import Interpreter
+from mixpert_py.passes.dataflow.interpreter import Interpreter
 from mixpert_py.passes.dataflow.uses import NOT_KNOWN, Uses, uses
 from mixpert_py.passes.finder import Product, analysis_of
 from mixpert_py.passes.scopes import FUNCTIONS, Scopes, read_scopes
