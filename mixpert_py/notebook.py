@@ -29,7 +29,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, out
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 import mixpert_py
-from mixpert_py import config
+from mixpert_py import config, launch
 from mixpert_py.decorator import functions, is_rewritten, rewrite_in_place
 from mixpert_py.errors import (
     BudgetError,
@@ -41,7 +41,7 @@ from mixpert_py.errors import (
     SourceError,
 )
 from mixpert_py.import_hook import ImportHook
-from mixpert_py.launch import launcher, running
+from mixpert_py.launch import running
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
@@ -336,7 +336,7 @@ class MixPertMagics(Magics):
                 exec(code, shell.user_global_ns, shell.user_ns)
                 return last and eval(last, shell.user_global_ns, shell.user_ns)
         except BaseException as error:
-            launcher.trim(error)
+            launch.trim(error)
             raise
 
     def _tune(self, options: Any, line: str, cell: str) -> None:

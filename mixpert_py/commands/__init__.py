@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from mixpert_py.launch.launcher import Program
+    from mixpert_py.launch import Program
 
 
 def seconds(text: str) -> float:
@@ -230,18 +230,18 @@ def program_of(module: str | None, script: str | None, arguments: tuple[str, ...
 
     Raises UsageError if none is named.
     """
-    from mixpert_py.launch import launcher
+    from mixpert_py import launch
     from mixpert_py.sources import project
 
     if module is not None:  # the first of its arguments stands in SCRIPT's place
-        return launcher.module(module, arguments if script is None else (script, *arguments))
+        return launch.module(module, arguments if script is None else (script, *arguments))
     if script is None:
         raise click.UsageError("give a SCRIPT or -m MODULE")
     if not script.endswith(project.NOTEBOOK):
-        return launcher.script(script, arguments)
+        return launch.script(script, arguments)
     from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
 
-    program = launcher.notebook(script, arguments)
+    program = launch.notebook(script, arguments)
     if missing := notebook_file.left_out(project.read_whole(Path(script))):
         click.echo(
             f"{script}: left out, as no Python or another magic's: {', '.join(missing)}", err=True

@@ -17,8 +17,8 @@ from mixpert_py.commands import FILE
 from mixpert_py.errors import BudgetError, MixPertError, PlanError
 
 if TYPE_CHECKING:
-    from mixpert_py.execution.process import Interrupt
-    from mixpert_py.launch.launcher import Program
+    from mixpert_py.execution import Interrupt
+    from mixpert_py.launch import Program
     from mixpert_py.plan import Plan
     from mixpert_py.sources.project import TuningDefaults
     from mixpert_py.tuner.report import Record
@@ -278,7 +278,7 @@ def _tune(
     to the end.
     """
     from mixpert_py import plan as plan_file
-    from mixpert_py.execution.process import deferred_signals
+    from mixpert_py.execution import deferred_signals
     from mixpert_py.tuning.search import record
 
     with deferred_signals() as interrupt:

@@ -20,9 +20,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mixpert_py import config, files
+from mixpert_py import config, execution, files
 from mixpert_py.errors import ProgramError
-from mixpert_py.execution import process
 from mixpert_py.execution.outputs import Values
 from mixpert_py.execution.worker import Job, Result, SiteResult
 from mixpert_py.runtime import worth
@@ -92,7 +91,7 @@ class RunFolder:
         file.write_text(json.dumps(msgspec.to_builtins(job)))
         return file
 
-    def result(self, program: str, ended: process.Ended, limit: float) -> Result:
+    def result(self, program: str, ended: execution.Ended, limit: float) -> Result:
         """The worker's result. Raises ProgramError if the program did not come to its end.
 
         program: its name in that message. limit: the seconds that it had.
@@ -125,10 +124,10 @@ class RunFolder:
         }
 
 
-def execute(job_file: Path, limit: float | None) -> process.Ended:
+def execute(job_file: Path, limit: float | None) -> execution.Ended:
     """Execute a job in a new process."""
-    command = process.python(process.WORKER, str(job_file))
-    return process.run(command, config.child_environment(), limit)
+    command = execution.python(execution.WORKER, str(job_file))
+    return execution.run(command, config.child_environment(), limit)
 
 
 def usable_gpu(backend: str | None) -> device.Device | None:

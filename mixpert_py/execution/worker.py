@@ -22,12 +22,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mixpert_py import compiled
+from mixpert_py import compiled, launch
 from mixpert_py.execution import outputs
 from mixpert_py.execution.outputs import observed
 from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.import_hook import ImportHook
-from mixpert_py.launch import launcher
 from mixpert_py.launch.running import places_by_torch
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
@@ -165,7 +164,7 @@ def main(job_file: str) -> None:
     folder = Path(job.folder)
     rewritten = marshal.loads((folder / "code.marshal").read_bytes())
     spec = spec_from_file_location(job.module, job.filename) if job.as_module else None
-    program = launcher.Program(b"", job.filename, job.argv, job.module, job.path, spec)
+    program = launch.Program(b"", job.filename, job.argv, job.module, job.path, spec)
     captures = Captures() if job.alone is not None else None
     trace = Trace(job.levels or None, job.sinks, captures, str(folder / CHILDREN))
     # Only native runs tell of the products of forked children.
@@ -185,7 +184,7 @@ def main(job_file: str) -> None:
         context = Context(job.scheme, job.plan, job.backend, trace, modules=Modules())
         compiled.follow()
         with covered_for(job.backend, takes_small=True):
-            main = launcher.execute(
+            main = launch.execute(
                 program,
                 rewritten,
                 context,
@@ -193,14 +192,14 @@ def main(job_file: str) -> None:
                 packages=hook.packages,
                 insert_path=True,
             )
-            launcher.wait_for_threads()
+            launch.wait_for_threads()
         namespace = main.__dict__
     except SystemExit as stop:
         code = stop.code
         namespace = sys.modules["__main__"].__dict__
     except BaseException as error:
-        sys.exit(launcher.report(error))
-    launcher.wait_for_threads()
+        sys.exit(launch.report(error))
+    launch.wait_for_threads()
     seconds = perf_counter() - start
     # A child that the program forked comes by here too; it is not the program.
     if code in (0, None) and os.getpid() == process:

@@ -9,11 +9,10 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from mixpert_py import compiled, config, files
+from mixpert_py import compiled, config, files, launch
 from mixpert_py.errors import SourceError, writing
 from mixpert_py.import_hook import ImportHook
-from mixpert_py.launch import launcher
-from mixpert_py.launch.launcher import Program
+from mixpert_py.launch import Program
 from mixpert_py.plan import Plan, module_of
 from mixpert_py.runtime.backends import require_backend
 from mixpert_py.runtime.context import Context, Modules, SchemeUse
@@ -50,7 +49,7 @@ def project_folder(program: Program) -> str | None:
 
 
 def _folder_of(script: str | None) -> str | None:
-    start = launcher.current_folder()
+    start = launch.current_folder()
     if script is not None and (start is not None or os.path.isabs(script)):
         place = os.path.realpath(script)
         start = place if os.path.isdir(place) else os.path.dirname(place)
@@ -73,7 +72,7 @@ def run(
     what the program itself raises is printed as `python` prints it.
     """
     require_backend(backend)
-    rewritten = launcher.compiled(program)
+    rewritten = launch.compiled(program)
     scheme = None if uses is None else uses.scheme
     context = Context(
         scheme=scheme,
@@ -89,7 +88,7 @@ def run(
     takes_small = any(it is not None for it in (plan, scheme, trace))
     with covered_for(backend, takes_small=takes_small):
         code = _exit_code(program, rewritten, context, hook)
-        launcher.wait_for_threads()
+        launch.wait_for_threads()
     return code
 
 
@@ -97,7 +96,7 @@ def _exit_code(program: Program, rewritten: CodeType, context: Context, hook: Im
     """Run a program to its end, and return its exit code."""
     code = 0
     try:
-        launcher.execute(program, rewritten, context, project=hook.folder, packages=hook.packages)
+        launch.execute(program, rewritten, context, project=hook.folder, packages=hook.packages)
     except SystemExit as stop:
         if stop.code is None or isinstance(stop.code, int):
             code = stop.code or 0
@@ -105,7 +104,7 @@ def _exit_code(program: Program, rewritten: CodeType, context: Context, hook: Im
             print(stop.code, file=sys.stderr)
             code = 1
     except BaseException as error:
-        code = launcher.report(error)
+        code = launch.report(error)
     return code
 
 

@@ -16,7 +16,7 @@ from mixpert_py import __version__, config
 from mixpert_py.errors import BudgetError, DeviceError
 from mixpert_py.execution import executor
 from mixpert_py.execution.executor import ProgramRun, is_timeout
-from mixpert_py.launch.launcher import Program
+from mixpert_py.launch import Program
 from mixpert_py.passes.dataflow import Dependencies
 from mixpert_py.plan import Plan, Provenance, Site
 from mixpert_py.runtime import processor

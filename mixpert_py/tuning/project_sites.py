@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mixpert_py.errors import SourceError, named
-from mixpert_py.launch.launcher import Program
+from mixpert_py.launch import Program
 from mixpert_py.launch.running import Places, imported_places, project_folder
 from mixpert_py.passes.dataflow import Dependencies, dependencies, joined
 from mixpert_py.passes.finder import CallSite

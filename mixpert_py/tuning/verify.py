@@ -15,7 +15,7 @@ from time import perf_counter
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.outputs import Values
-from mixpert_py.launch.launcher import Program
+from mixpert_py.launch import Program
 from mixpert_py.plan import Criterion, Plan, module_of
 from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.reasons import Reason

@@ -18,8 +18,8 @@ import click
 import numpy as np
 
 from mixpert_py import config
+from mixpert_py import execution as child
 from mixpert_py.cli import main
-from mixpert_py.execution import process as child
 from tests.benchmarks import machine
 from tests.benchmarks.app_list import APPS, App, Size
 from tests.benchmarks.app_runs import (

@@ -13,8 +13,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from mixpert_py import config
-from mixpert_py.execution import process
+from mixpert_py import config, execution
 
 if TYPE_CHECKING:
     import pytest
@@ -27,7 +26,7 @@ MOST = 4
 LOCK = threading.Lock()
 
 Key = frozenset[tuple[str, str]]
-start_new = process.start
+start_new = execution.start
 
 
 class Server:
@@ -37,7 +36,7 @@ class Server:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             child = subprocess.Popen(
-                process.python(SERVER, str(theirs.fileno())),
+                execution.python(SERVER, str(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -114,8 +113,8 @@ def _key(environment: Mapping[str, str]) -> Key:
 
 
 def start(command: Sequence[str], environment: Mapping[str, str]) -> Any:
-    """In the place of `process.start`: a fork, where the command is a run."""
-    if command[-2:-1] == [process.WORKER]:
+    """In the place of `execution.start`: a fork, where the command is a run."""
+    if command[-2:-1] == [execution.WORKER]:
         return Forked(_key(environment), command[-1])
     return start_new(command, environment)
 
@@ -128,13 +127,13 @@ def one_thread() -> int:
 def use(patch: "pytest.MonkeyPatch") -> None:
     """Fork for the runs that this process asks for, as long as the patch lasts."""
     if AVAILABLE:
-        patch.setattr(process, "start", start)
+        patch.setattr(execution, "start", start)
         patch.setattr(config, "blas_threads", one_thread)
 
 
 def use_here() -> None:
     """Fork for the runs of the processes that this one will fork. They share one server."""
-    vars(process)["start"] = start
+    vars(execution)["start"] = start
     vars(config)["blas_threads"] = one_thread
     key = _key(config.child_environment())
     server = Server(dict(key))

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from mixpert_py import __main__, config
-from mixpert_py.execution import process
-from mixpert_py.execution.process import SIGNALS, Interrupt, deferred_signals
+from mixpert_py import __main__, config, execution
+from mixpert_py.execution import SIGNALS, Interrupt, deferred_signals
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 
@@ -104,11 +103,11 @@ def test_no_process_is_left_by_an_interrupt(when: str, monkeypatch: pytest.Monke
         interrupt_me()
         os.kill(group, number)
 
-    monkeypatch.setattr(process.subprocess, "Popen", Interrupted)
+    monkeypatch.setattr(execution.subprocess, "Popen", Interrupted)
     if when == "while it is ended":
-        monkeypatch.setattr(process.os, "killpg", kill)
+        monkeypatch.setattr(execution.os, "killpg", kill)
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with pytest.raises(KeyboardInterrupt):
-        process.run(command, config.child_environment(), 0.3)
+        execution.run(command, config.child_environment(), 0.3)
     (child,) = started
     assert child.returncode == -signal.SIGKILL

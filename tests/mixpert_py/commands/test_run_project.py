@@ -86,7 +86,7 @@ def test_a_module_that_fails_shows_pythons_own_traceback(sh: Shell) -> None:
         assert sh("run s.py", 1) == python(sh.folder, "s.py")
     sh.write({"pkg/__init__.py": "{}['missing']\n", "pkg/__main__.py": ""})
     said = sh("run -m pkg", 1, err="KeyError: 'missing'")
-    assert "launcher.py" not in said.err
+    assert "mixpert_py/launch" not in said.err
 
 
 def test_the_second_run_rewrites_nothing(sh: Shell) -> None:

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import config
+from mixpert_py import config, launch
 from mixpert_py.execution.executor import usable_gpu
 from mixpert_py.execution.worker import SiteResult
-from mixpert_py.launch import launcher
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.clock import Cost
@@ -54,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def tuned(text: str, options: TuningOptions, cost: Cost | None = None) -> TuningResult:
     Path("s.py").write_text(text)
-    return tuned_program(launcher.script("s.py"), options, cost=cost)
+    return tuned_program(launch.script("s.py"), options, cost=cost)
 
 
 @pytest.mark.parametrize(("dtype", "budget"), DTYPES)
@@ -122,7 +121,7 @@ if float(abs(c[:4] - (a[:4, :, None] * a).sum(1)).max()) > 0.1:
 
 def experiment(text: str) -> Experiment:
     Path("s.py").write_text(text)
-    return Experiment(launcher.script("s.py"), TuningOptions(Limits(Limit(1.0)), backend="cuda"))
+    return Experiment(launch.script("s.py"), TuningOptions(Limits(Limit(1.0)), backend="cuda"))
 
 
 def told() -> list[list[str]]:

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import config
-from mixpert_py.execution import process
+from mixpert_py import config, execution
 
 
-def ended(text: str, limit: float | None = 20) -> process.Ended:
-    return process.run([sys.executable, "-c", text], config.child_environment(), limit)
+def ended(text: str, limit: float | None = 20) -> execution.Ended:
+    return execution.run([sys.executable, "-c", text], config.child_environment(), limit)
 
 
 def test_code_and_last_words_are_kept() -> None:
@@ -24,7 +23,7 @@ def test_code_and_last_words_are_kept() -> None:
 def test_a_flood_is_cut_to_its_end() -> None:
     found = ended("for n in range(10**5): print(n)")
     assert found.code == 0
-    assert len(found.tail) == process.TAIL_BYTES
+    assert len(found.tail) == execution.TAIL_BYTES
     assert found.last_lines(1) == "99999"
 
 
@@ -66,8 +65,8 @@ def test_a_users_module_names_do_not_hide_ours(
     for name in ("random.py", "msgspec.py", "runtime.py", "mixpert_py.py"):
         (tmp_path / name).write_text("raise RuntimeError('the wrong module')\n")
     monkeypatch.chdir(tmp_path)
-    command = process.python(process.WORKER, str(tmp_path / "no job"))
-    found = process.run(command, config.child_environment(), 20)
+    command = execution.python(execution.WORKER, str(tmp_path / "no job"))
+    found = execution.run(command, config.child_environment(), 20)
     assert "the wrong module" not in found.tail
     assert "FileNotFoundError" in found.tail  # it got as far as looking for its job
 

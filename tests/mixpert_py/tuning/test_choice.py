@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.launch import launcher
+from mixpert_py import launch
 from mixpert_py.passes.dataflow import dependencies
 from mixpert_py.tuning.judge import Choice, choose
 from mixpert_py.tuning.options import TuningOptions, limits_from
@@ -154,7 +154,7 @@ def options(*names: str, compare: tuple[str, ...] = (), **more: object) -> Tunin
 
 def tuned(path: Path, source: str, **more: object) -> TuningResult:
     path.write_text(source)
-    return tuned_program(launcher.script(str(path)), options(**more), cost=float32_is_faster)
+    return tuned_program(launch.script(str(path)), options(**more), cost=float32_is_faster)
 
 
 def values(found: TuningResult) -> set[str]:
@@ -181,7 +181,7 @@ def test_a_plan_for_the_answer_may_change_what_leads_to_it(
     assert all(name in found.notes[0] for name in found.plan.provenance.left_out[:8])
     assert answer not in found.plan.provenance.left_out != []
     names = dependencies(source.encode(), "s").names
-    everything = prepare(launcher.script(str(path)), options(*names), cost=float32_is_faster)
+    everything = prepare(launch.script(str(path)), options(*names), cost=float32_is_faster)
     assert not isinstance(everything, str)
     assert everything.experiment.comparison.choice is None
     measured = everything.measure(found.outcome.plan)
@@ -196,7 +196,7 @@ def test_a_plan_is_verified_by_what_it_was_tuned_on(tmp_path: Path) -> None:
     assert {value.name for value in found.plan.criterion if value.holdout is not None} == {
         value.name for value in found.plan.criterion
     }
-    verdict = check_plan(launcher.script(str(path)), found.plan, options())
+    verdict = check_plan(launch.script(str(path)), found.plan, options())
     assert verdict.holds
     assert [value.name for value in verdict.values] == [v.name for v in found.plan.criterion]
 
@@ -224,6 +224,6 @@ def test_a_program_in_a_function_is_judged_by_its_last_product(
 ) -> None:
     (tmp_path / "s.py").write_text(IN_A_FUNCTION)
     limits = TuningOptions(limits_from({None: budget}, {}))
-    found = tuned_program(launcher.script(str(tmp_path / "s.py")), limits, cost=float32_is_faster)
+    found = tuned_program(launch.script(str(tmp_path / "s.py")), limits, cost=float32_is_faster)
     assert lowered(found) == count
     assert found.notes[0].startswith("Compared: the last result of 1 product")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from mixpert_py import launch
 from mixpert_py.execution.worker import SiteResult
-from mixpert_py.launch import launcher
 from mixpert_py.runtime.model import device_model
 from mixpert_py.tuning.clock import DeviceCost
 from mixpert_py.tuning.estimate import estimate, short_name
@@ -26,7 +26,7 @@ def site(seconds: float, *shapes: tuple[int, int, int, int]) -> SiteResult:
 def test_predictions_are_those_of_the_devices_models(tmp_path: Path) -> None:
     path = tmp_path / "s.py"
     path.write_text(PROGRAM)
-    found = estimate(launcher.script(str(path)), 1e-5)
+    found = estimate(launch.script(str(path)), 1e-5)
     assert found is not None
     traces = {5: site(1.0, (200, 300, 100, 3)), 6: site(1.0, (300, 200, 300, 1))}
     assert {one.line for one in found.products} == set(traces)

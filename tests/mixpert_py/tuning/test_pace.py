@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from mixpert_py import launch
 from mixpert_py.cli import main
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result, SiteResult
-from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuner.ratio import Pace, Ratio
 from mixpert_py.tuner.records import Reason
@@ -237,7 +237,7 @@ def test_a_line_says_how_long_a_tuning_takes(chain: Path) -> None:
     lines: list[str] = []
     options = TuningOptions(Limits(Limit(1e-4)))
     settings = RunSettings(announce=lines.append)
-    prepare.prepare(launcher.script(str(chain)), options, settings=settings)
+    prepare.prepare(launch.script(str(chain)), options, settings=settings)
     (line,) = lines
     found = re.fullmatch(r"a tuning takes about ([\d.]+) s: most often 4 to 12 runs .*", line)
     assert found is not None

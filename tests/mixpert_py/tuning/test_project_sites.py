@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.launch import launcher
+from mixpert_py import launch
 from mixpert_py.tuning.project_sites import ProjectSites, read_sites
 from tests.mixpert_py.command import Mixpert
 
@@ -35,7 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sites(project: Path) -> ProjectSites:
-    return read_sites(launcher.script(str(project / "main.py")))
+    return read_sites(launch.script(str(project / "main.py")))
 
 
 def test_sites_of_all_files_that_are_imported(sites: ProjectSites, project: Path) -> None:
@@ -70,7 +70,7 @@ def test_values_flow_through_calls_of_other_files(sites: ProjectSites) -> None:
 def test_a_file_without_products_of_its_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
     (project / "user.py").write_text("from lib.core import gram\nn = 3\nc = gram(n)\nd = 4\n")
-    found = read_sites(launcher.script("user.py"))
+    found = read_sites(launch.script("user.py"))
     assert {site.partition("/")[0] for site in found.sites} == {"lib.core:gram", "lib.deep:square"}
     assert found.flow.names == ("c",)
     assert set(found.modules) == {"user", "lib", "lib.core", "lib.deep"}
@@ -131,6 +131,6 @@ def test_a_module_in_a_folder_without_init_below_a_package(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    for program in (launcher.script("s.py"), launcher.module("pkg.ex.m")):
+    for program in (launch.script("s.py"), launch.module("pkg.ex.m")):
         (site,) = read_sites(program).sites
         assert site.endswith("m:<module>/matmul~534ee7#0")

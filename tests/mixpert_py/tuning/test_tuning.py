@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import plan
+from mixpert_py import launch, plan
 from mixpert_py.errors import BudgetError, ProgramError
-from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
 from mixpert_py.tuner.records import Reason
@@ -97,7 +96,7 @@ def test_a_plan_beside_the_script_does_not_leak_into_native_runs(
 
 def test_the_emulated_ladder_goes_by_slice_products(chain: Path) -> None:
     found = tuned_program(
-        launcher.script(str(chain)), TuningOptions(Limits(Limit(1e-5)), backend="reference")
+        launch.script(str(chain)), TuningOptions(Limits(Limit(1e-5)), backend="reference")
     )
     assert found.predicted
     assert set(schemes(found)) <= {"int8x6", "faithful", "int8x10"}
@@ -116,7 +115,7 @@ def test_an_interrupted_search_has_no_error_on_the_hold_out(chain: Path) -> None
             raise KeyboardInterrupt
 
     options = TuningOptions(Limits(Limit(1e-4)), search="greedy", hold_outs=((),))
-    found = tuned_program(launcher.script(str(chain)), options, float32_is_faster, on_run=on_run)
+    found = tuned_program(launch.script(str(chain)), options, float32_is_faster, on_run=on_run)
     assert found.outcome.interrupted
     assert found.outcome.lowered
     assert found.hold_out is None
@@ -177,7 +176,7 @@ def test_residues_descend_to_the_budget(tmp_path: Path) -> None:
         "import numpy as np\na = np.random.default_rng(0).random((96, 96))\nb = a @ a\n"
     )
     options = TuningOptions(Limits(Limit(1e-11)), backend="reference", ladder="crt")
-    found = tuned_program(launcher.script(str(path)), options)
+    found = tuned_program(launch.script(str(path)), options)
     (operator,) = (verdict.operator for verdict in found.outcome.verdicts)
     (chosen,) = schemes(found)
     count = int(chosen.removeprefix("crt"))
