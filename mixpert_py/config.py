@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from mixpert_py import files
+from mixpert_py import files, sources
 from mixpert_py import plan as plan_file
 from mixpert_py.errors import PlanError
 from mixpert_py.plan import Plan
 from mixpert_py.plan import module_name as module_name
 from mixpert_py.runtime import own_files, processor
-from mixpert_py.sources import project
 
 SUFFIX = ".mixpert.toml"
 # Schemes that run without tensor cores.
@@ -164,7 +163,7 @@ def file_from_parent() -> str:
 
 def project_packages() -> tuple[str, ...]:
     """`[tool.mixpert] packages` of the running program's project."""
-    return project.packages(str(_running_folder()))
+    return sources.packages(str(_running_folder()))
 
 
 def look_up_plans() -> None:

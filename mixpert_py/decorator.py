@@ -15,13 +15,13 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar, overload
 
 import mixpert_py
-from mixpert_py import config
+from mixpert_py import config, sources
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.context import Context, Modules, SchemeUse, current, use
 from mixpert_py.runtime.modules import modules_covered
 from mixpert_py.runtime.program_frames import pass_over, trim, warn
-from mixpert_py.sources import in_memory, project
+from mixpert_py.sources import in_memory
 
 METHODS = (staticmethod, classmethod, MethodType)
 MISMATCH = "its source does not match the running code"
@@ -249,7 +249,7 @@ def _rewritten_files(modules: Collection[str]) -> dict[str, CodeType]:
         name = config.module_name(Path(file))
         if name not in modules:
             continue
-        made = in_memory.rewritten(project.read_whole(file), name, file)
+        made = in_memory.rewritten(sources.read_whole(file), name, file)
         if made is not None:
             files[file] = made.code
             # The rewritten code names the package as the added import line would have named it.

@@ -15,11 +15,11 @@ from time import perf_counter
 from types import CodeType, ModuleType
 from typing import Any
 
-from mixpert_py import config
+from mixpert_py import config, sources
 from mixpert_py.errors import SourceError, short
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.program_frames import warn
-from mixpert_py.sources import in_memory, project
+from mixpert_py.sources import in_memory
 from mixpert_py.sources.modules import matches
 
 OURSELVES = "mixpert_py"
@@ -191,7 +191,7 @@ class ImportHook:
     def _is_in_folder(self, spec: ModuleSpec) -> bool:
         if self.folder is None or not spec.has_location or spec.origin is None:
             return False
-        return project.is_in(spec.origin, self.folder)
+        return sources.is_in(spec.origin, self.folder)
 
 
 class _Loader(SourceFileLoader):

@@ -29,7 +29,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, out
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 import mixpert_py
-from mixpert_py import config, launch
+from mixpert_py import config, launch, sources
 from mixpert_py.decorator import functions, is_rewritten, rewrite_in_place
 from mixpert_py.errors import (
     BudgetError,
@@ -48,7 +48,7 @@ from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.backends import require_backend
 from mixpert_py.runtime.context import SchemeUse
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.sources import in_memory, project
+from mixpert_py.sources import in_memory
 
 if TYPE_CHECKING:
     from mixpert_py.tuning.options import TuningOptions
@@ -437,7 +437,7 @@ def _settings(line: str) -> "TuningOptions":
     from mixpert_py.commands import tune
 
     words = [word for word in shlex.split(line) if word not in ("--tune", "--profile")]
-    defaults = project.tuning_defaults(os.path.abspath(MODULE))
+    defaults = sources.tuning_defaults(os.path.abspath(MODULE))
     try:
         with tune.tune.make_context("tune", words) as context:
             options, _ = tune.Options(**context.params).with_defaults(defaults)

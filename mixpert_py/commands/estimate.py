@@ -37,14 +37,14 @@ class Options:
 
         Raises MixPertError if it is not a number of at least 0.
         """
-        from mixpert_py.sources import project
+        from mixpert_py import sources
         from mixpert_py.tuning.options import budget_of, parse_budgets, parse_named
 
         if self.error is not None:
             budget_of("--error", self.error)
             return self.error
         script = (self.module is None and self.script) or ""
-        typed = project.tuning_defaults(script).error
+        typed = sources.tuning_defaults(script).error
         option = "[tool.mixpert] error"
         budgets, texts = parse_budgets(option, typed), parse_named(option, typed)
         name = None if None in budgets else min(budgets, key=budgets.__getitem__, default=None)

@@ -17,13 +17,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from mixpert_py import config
+from mixpert_py import config, sources
 from mixpert_py.commands import FILE
 from mixpert_py.errors import MixPertError, counted, named, visible
 from mixpert_py.passes.dataflow import Dependencies, dependencies
 from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze
-from mixpert_py.sources import notebook_file, project
+from mixpert_py.sources import notebook_file
 
 MAX_TEXT = 40
 # Wide enough that rich never folds a line: an operator is one line, whatever the terminal.
@@ -75,7 +75,7 @@ def of_source(source: bytes, path: str, module: str) -> Graph:
     Raises SourceError, naming `path`, if it does not parse.
     """
     with named(path, module):
-        if path.endswith(project.NOTEBOOK):
+        if path.endswith(sources.NOTEBOOK):
             source, placed = notebook_file.placed_sites(source, module)
             return _graph(path, placed, dependencies(source, module))
         sites = [(site, None) for site in analyze(source, module)]
@@ -85,7 +85,7 @@ def of_source(source: bytes, path: str, module: str) -> Graph:
 def of_file(path: str) -> Graph:
     """The graph of a file. A file that cannot be read has a `problem`."""
     try:
-        return of_source(project.read(path), path, config.module_name(Path(path)))
+        return of_source(sources.read(path), path, config.module_name(Path(path)))
     except MixPertError as error:
         return Graph(path, problem=str(error))
 
@@ -246,7 +246,7 @@ def graph(paths: tuple[str, ...], form: str) -> int:
     if paths == ("-",):
         graphs = [of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
-        files = dict.fromkeys(project.files_of_projects(paths, ()))
+        files = dict.fromkeys(sources.files_of_projects(paths, ()))
         graphs = [of_file(path) for path in files]
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:

@@ -12,14 +12,13 @@ from typing import Any
 
 import click
 
-from mixpert_py import config, files
+from mixpert_py import config, files, sources
 from mixpert_py.commands import FILE, as_record, exclude_option
 from mixpert_py.errors import MixPertError, SourceError, counted, named, writing
 from mixpert_py.passes import pipeline
 from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import MARK
 from mixpert_py.plan import Plan
-from mixpert_py.sources import project
 from mixpert_py.sources.in_memory import collecting_seldom, require_known_comments
 
 
@@ -79,7 +78,7 @@ def rewrite_files(
     for path in files:
         with collecting_seldom():
             try:
-                source, module = project.read(path), config.module_name(Path(path))
+                source, module = sources.read(path), config.module_name(Path(path))
                 result = rewrite_source(source, path, module, plan, scheme)
             except MixPertError as error:
                 result = Rewritten(path, problem=str(error))
@@ -94,7 +93,7 @@ def rewrite_source(
     Raises SourceError if it does not parse, or has an unknown comment or scheme.
     """
     with named(path, module):
-        if path.endswith(project.NOTEBOOK):
+        if path.endswith(sources.NOTEBOOK):
             from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
 
             made = notebook_file.rewrite_notebook(source, module, plan, scheme)
@@ -143,7 +142,7 @@ class Options:
 
     def files(self) -> list[str]:
         """The files that the paths name. Raises UsageError if they are too many for the output."""
-        files = list(project.files_of_projects(self.paths, self.exclude))
+        files = list(sources.files_of_projects(self.paths, self.exclude))
         if self.output is not None and len(files) != 1:
             raise click.UsageError(f"-o takes one file, and {len(files)} were given")
         if not (self.write or self.previews) and any(map(os.path.isdir, self.paths)):
@@ -267,11 +266,11 @@ def _write(result: Rewritten, options: Options) -> Path:
     """
     source = Path(result.path)
     if options.write:
-        project.write_back(result.path, result.before, result.after)
+        sources.write_back(result.path, result.before, result.after)
         return source
     # `mlp_mixpert.py` beside `mlp.py`
     target = Path(options.target) if options.target else source.with_stem(f"{source.stem}_mixpert")
-    if target.is_file() and not _is_earlier_result(project.read(str(target)), result):
+    if target.is_file() and not _is_earlier_result(sources.read(str(target)), result):
         raise SourceError(
             f"{target}: exists and differs from what `mixpert rewrite {source}` would write "
             "there; remove it"

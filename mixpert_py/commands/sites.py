@@ -13,12 +13,12 @@ from mixpert_py.commands import FILE, exclude_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def sites(paths: tuple[str, ...], exclude: tuple[str, ...], as_json: bool) -> int:
     """List the products found, and those left alone, with reasons."""
+    from mixpert_py import sources
     from mixpert_py.commands.rewrite import rewrite_files
-    from mixpert_py.sources import project
 
     records = []
     problems = 0
-    for result in rewrite_files(list(project.files_of_projects(paths, exclude))):
+    for result in rewrite_files(list(sources.files_of_projects(paths, exclude))):
         if result.problem is not None:
             click.echo(f"mixpert: {result.problem}", err=True)
             problems += 1

@@ -14,7 +14,7 @@ from mixpert_py.errors import counted, visible
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.sources.project import shown_path
+from mixpert_py.sources import shown_path
 from mixpert_py.tuner.prediction import ceiling, times_text
 from mixpert_py.tuner.report import Record
 from mixpert_py.tuner.report.text import (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mixpert_py.execution import Interrupt
     from mixpert_py.launch import Program
     from mixpert_py.plan import Plan
-    from mixpert_py.sources.project import TuningDefaults
+    from mixpert_py.sources import TuningDefaults
     from mixpert_py.tuner.report import Record
     from mixpert_py.tuning.options import TuningOptions
     from mixpert_py.tuning.search import TuningResult
@@ -191,14 +191,13 @@ def tune(options: Options) -> int:
     right behind SCRIPT; what follows them, or `--`, is the program's. Every run is kept in a
     .trials.jsonl file beside the plan: what Ctrl-C interrupts, --resume goes on with.
     """
-    from mixpert_py import config, files
-    from mixpert_py.sources import project
+    from mixpert_py import config, files, sources
     from mixpert_py.tuner.report.text import budget_text
     from mixpert_py.tuning.trials import Trials, beside, only_tuning
 
     program = commands.program_of(options.module, options.script, options.arguments)
     packages = commands.packages_of(program, options.packages)
-    options, taken = options.with_defaults(project.tuning_defaults(program.filename))
+    options, taken = options.with_defaults(sources.tuning_defaults(program.filename))
     settings = replace(settings_of(options, taken), packages=packages)
     path = Path(options.output) if options.output else commands.plan_place(program)
     paths = [path]

@@ -26,13 +26,13 @@ from typing import Any
 
 import msgspec
 
-from mixpert_py import config, files, started_with
+from mixpert_py import config, files, sources, started_with
 from mixpert_py.errors import RefusedProgramError, SourceError, named
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.context import Context, set_default
 from mixpert_py.runtime.program_frames import is_ours
-from mixpert_py.sources import in_memory, project
+from mixpert_py.sources import in_memory
 from mixpert_py.sources.modules import spec_without_imports
 
 # The program and the runtime have the same arrays.
@@ -63,12 +63,12 @@ class Program:
 
     @property
     def is_notebook(self) -> bool:
-        return self.filename.endswith(project.NOTEBOOK)
+        return self.filename.endswith(sources.NOTEBOOK)
 
 
 def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
     """Load `python path arguments…`. Raises SourceError if there is no such file."""
-    source = project.read_whole(Path(path))
+    source = sources.read_whole(Path(path))
     folder = os.path.dirname(os.path.realpath(path))
     return Program(
         source,
@@ -87,7 +87,7 @@ def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
     """
     from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
 
-    raw = project.read_whole(Path(path))
+    raw = sources.read_whole(Path(path))
     try:
         source = notebook_file.notebook_text(raw)
     except SourceError as error:
@@ -115,7 +115,7 @@ def module(name: str, arguments: tuple[str, ...] = ()) -> Program:
         sys.path[:] = path
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise SourceError(f"-m {name}: no such module with Python source")
-    source = project.read_whole(spec.origin)
+    source = sources.read_whole(spec.origin)
     return Program(source, spec.origin, (spec.origin, *arguments), spec.name, folder, spec)
 
 

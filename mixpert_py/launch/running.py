@@ -9,7 +9,7 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from mixpert_py import compiled, config, files, launch
+from mixpert_py import compiled, config, files, launch, sources
 from mixpert_py.errors import SourceError, writing
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import Program
@@ -18,7 +18,6 @@ from mixpert_py.runtime.backends import require_backend
 from mixpert_py.runtime.context import Context, Modules, SchemeUse
 from mixpert_py.runtime.modules import covered_for
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.sources import project
 from mixpert_py.sources.modules import relative, require
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def project_hook(script: str | None, packages: Sequence[str] = ()) -> ImportHook
     the project names. Raises SourceError for a package that cannot be rewritten.
     """
     hook = ImportHook(folder=_folder_of(script))
-    hook.packages = tuple(packages) or project.packages(hook.folder)
+    hook.packages = tuple(packages) or sources.packages(hook.folder)
     require(hook.packages, [os.path.dirname(script or "") or os.curdir])
     hook.install()
     return hook
@@ -53,7 +52,7 @@ def _folder_of(script: str | None) -> str | None:
     if script is not None and (start is not None or os.path.isabs(script)):
         place = os.path.realpath(script)
         start = place if os.path.isdir(place) else os.path.dirname(place)
-    return None if start is None else project.folder_of(start)
+    return None if start is None else sources.folder_of(start)
 
 
 def run(
@@ -177,7 +176,7 @@ def places_of(
     found = imported_places(imported, modules, project_folder(program))
     with suppress(SourceError):  # too large to be rewritten, or changed meanwhile
         if program.is_notebook:
-            raw = project.read_whole(Path(program.filename))
+            raw = sources.read_whole(Path(program.filename))
             return found | notebook_file.cell_sites(raw, program.module)
         found |= {
             site.id: (program.filename, site) for site in analyze(program.source, program.module)
@@ -193,12 +192,12 @@ def imported_places(
 
     places: Places = {}
     for path, module in reversed([*imported]):
-        is_own = folder is not None and project.is_in(path, folder)
+        is_own = folder is not None and sources.is_in(path, folder)
         if not is_own and module not in modules:
             continue
         shown = path if is_own else relative(path, module)
         with suppress(SourceError):
-            source = project.read_whole(path)
+            source = sources.read_whole(path)
             places |= {site.id: (shown, site) for site in analyze(source, module)}
     return places
 

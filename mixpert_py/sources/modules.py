@@ -16,9 +16,9 @@ from functools import cache, partial
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
 from pathlib import Path
 
+from mixpert_py import sources
 from mixpert_py.errors import SourceError, short
 from mixpert_py.plan import Package, module_name
-from mixpert_py.sources import project
 
 # What this package computes with: rewritten, its products would call themselves.
 UNDERNEATH = ("mixpert_py", "numpy", "cupy", "numba")
@@ -166,19 +166,19 @@ def _find(name: str, folder: str, path: Sequence[str]) -> tuple[str, str] | None
         return None
     place = str(spec.origin)
     parent = spec.name if spec.submodule_search_locations else spec.parent or ""
-    return (place, parent) if project.is_in(place, folder) else None
+    return (place, parent) if sources.is_in(place, folder) else None
 
 
 def _is_package(name: str, folder: str, path: Sequence[str]) -> bool:
     """Whether the project's folder holds a package of this name; it need not have source."""
     spec = spec_without_imports(name, path)
     places = () if spec is None else spec.submodule_search_locations or ()
-    return any(project.is_in(str(Path(place, "_")), folder) for place in places)
+    return any(sources.is_in(str(Path(place, "_")), folder) for place in places)
 
 
 def _read(path: str) -> ProjectFile:
     try:
-        source = project.read(path)
+        source = sources.read(path)
     except SourceError:
         source = b""  # too large: it runs as it is
     return ProjectFile(path, module_name(path), source)

@@ -18,8 +18,8 @@ from mixpert_py.errors import SourceError, one_line
 from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import MARK, analyze, rewrite
 from mixpert_py.plan import Plan
+from mixpert_py.sources import MAX_NOTEBOOK_BYTES
 from mixpert_py.sources.in_memory import unknown_comment
-from mixpert_py.sources.project import MAX_NOTEBOOK_BYTES
 
 FORMAT = 4
 RUNNING = re.compile(r"\s*%%(?:time|capture|mixpert)\b[^\n]*")

@@ -13,7 +13,7 @@ from mixpert_py.passes.dataflow import Dependencies, dependencies, joined
 from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze, require_syntax
 from mixpert_py.plan import is_in_source, module_of
-from mixpert_py.sources import in_memory, notebook_file
+from mixpert_py.sources import in_memory, notebook_file, read_whole, shown_path
 from mixpert_py.sources.modules import (
     ProjectFile,
     imported_names,
@@ -22,7 +22,6 @@ from mixpert_py.sources.modules import (
     spec_without_imports,
     top,
 )
-from mixpert_py.sources.project import read_whole, shown_path
 
 TORCH = "torch"
 LIBRARY = "library:call/matmul~0#0"  # stands for every product of libraries, whose flow is not read

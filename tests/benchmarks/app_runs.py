@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py import sources
 from mixpert_py.errors import MixPertError
 from mixpert_py.execution.worker import SiteResult, site_result
 from mixpert_py.passes.dataflow import dependencies
@@ -25,7 +26,7 @@ from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.sources import in_memory, project
+from mixpert_py.sources import in_memory
 from mixpert_py.tuner.records import Ladder, Measurement, Outcome
 from mixpert_py.tuner.records import Problem as TunedProblem
 from mixpert_py.tuner.search import tune
@@ -91,7 +92,7 @@ class Sample:
     @classmethod
     def load(cls, path: Path) -> "Sample":
         """Rewrite a sample. Raises SourceError if unreadable, MixPertError without a part."""
-        source, module = project.read_whole(path), path.stem
+        source, module = sources.read_whole(path), path.stem
         made = in_memory.rewritten(source, module, str(path))
         if made is None:
             raise MixPertError(f"{path}: has no product")

@@ -24,14 +24,13 @@ import click
 import numpy as np
 
 import mixpert_py
-from mixpert_py import config
+from mixpert_py import config, sources
 from mixpert_py.cli import main
 from mixpert_py.errors import MixPertError
 from mixpert_py.runtime.model import device_model
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES, get
 from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
-from mixpert_py.sources import project
 from mixpert_py.sources.notebook_file import rewrite_notebook
 from tests.benchmarks import machine
 from tests.benchmarks.arrays import Array, Numbers, narrow, wide
@@ -408,7 +407,7 @@ def mutated(rng: random.Random, text: str) -> bytes:
 
 
 def _read_project(path: Path) -> None:
-    list(project.files_of_projects([str(path.parent)], ()))
+    list(sources.files_of_projects([str(path.parent)], ()))
 
 
 def kinds_of_files() -> dict[str, tuple[str, Callable[[Path], object]]]:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from mixpert_py import sources
 from mixpert_py.passes.finder import HINT
-from mixpert_py.sources import project
 from mixpert_py.sources.in_memory import OBJECTS
 from tests.every_check import EVERY_CHECK
 from tests.passes.properties import require_safe
@@ -36,7 +36,7 @@ def files(name: str) -> list[str]:
     place = folder(name)
     if place is None:
         pytest.skip(f"{name} is not installed")
-    return [it for it in project.files_of_projects([place], ()) if it.endswith(".py")]
+    return [it for it in sources.files_of_projects([place], ()) if it.endswith(".py")]
 
 
 def failure(path: str) -> str | int:

@@ -10,10 +10,9 @@ import click
 import pytest
 import yaml
 
-from mixpert_py import config
+from mixpert_py import config, sources
 from mixpert_py.cli import cli
 from mixpert_py.errors import SourceError
-from mixpert_py.sources import project
 from tests.mixpert_py.command import IMPORTABLE, ROOT, Mixpert, Said, Shell, called
 from tests.mixpert_py.command import child_environment as environment
 
@@ -143,7 +142,7 @@ def test_a_project_has_defaults_for_a_tuning(sh: Shell) -> None:
 def test_defaults_of_the_wrong_type_are_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool.mixpert]\n{line}\n")
     key = line.partition(" ")[0]
-    read = project.packages if key == "packages" else project.tuning_defaults
+    read = sources.packages if key == "packages" else sources.tuning_defaults
     with pytest.raises(SourceError, match=f"key 'tool.mixpert.{key}"):
         read(str(tmp_path / "s.py") if key != "packages" else str(tmp_path))
 

@@ -11,7 +11,7 @@ import pytest
 
 from mixpert_py.errors import SourceError
 from mixpert_py.files import require_place
-from mixpert_py.sources.project import files_of_projects, write_back
+from mixpert_py.sources import files_of_projects, write_back
 from tests.every_check import EVERY_CHECK
 from tests.mixpert_py.command import IMPORTABLE
 
@@ -112,7 +112,7 @@ def test_a_link_stays_one(file: Path, tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from mixpert_py.sources.project import write_back
+from mixpert_py.sources import write_back
 
 path, old, new, step = sys.argv[1], *map(bytes.fromhex, sys.argv[2:4]), int(sys.argv[4])
 

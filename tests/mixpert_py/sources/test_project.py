@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
+from mixpert_py import sources
 from mixpert_py.errors import SourceError
-from mixpert_py.sources import project
-from mixpert_py.sources.project import Settings, packages, settings
+from mixpert_py.sources import Settings, packages, settings
 
 
 def test_the_project_is_where_pyproject_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = tmp_path / "home" / "work" / "src" / "scripts"
     inner.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert project.folder_of(str(inner)) == str(inner)
+    assert sources.folder_of(str(inner)) == str(inner)
     for folder in ("home", "home/work"):
         (tmp_path / folder / "pyproject.toml").touch()
-    assert project.folder_of(str(inner)) == str(tmp_path / "home" / "work")
+    assert sources.folder_of(str(inner)) == str(tmp_path / "home" / "work")
     (tmp_path / "home" / "work" / "pyproject.toml").unlink()
-    assert project.folder_of(str(inner)) == str(inner)  # that of a home is nobody's
+    assert sources.folder_of(str(inner)) == str(inner)  # that of a home is nobody's
     os.symlink(inner, tmp_path / "link")
-    assert project.folder_of(str(tmp_path / "link")) == str(inner)
+    assert sources.folder_of(str(tmp_path / "link")) == str(inner)
 
 
 FILES = {
@@ -40,8 +40,8 @@ FILES = {
 @pytest.mark.parametrize(("file", "own"), FILES.items(), ids=FILES)
 def test_what_is_installed_in_it_is_not_its_own(file: str, own: bool) -> None:
     folder = os.path.join(os.sep, "site-packages", "project")
-    assert project.is_in(os.path.normpath(os.path.join(folder, file)), folder) is own
-    assert not project.is_in(f"{folder}s/near.py", folder)
+    assert sources.is_in(os.path.normpath(os.path.join(folder, file)), folder) is own
+    assert not sources.is_in(f"{folder}s/near.py", folder)
 
 
 @pytest.fixture
