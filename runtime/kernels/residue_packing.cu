@@ -5,8 +5,8 @@
 // at c ^ (row >> 1 & 3): the 64-byte swizzle of wgmma. What is past K is 0, what is past the rows
 // holds anything.
 //
-// `rows`: K is contiguous, and a row fits in shared memory. A block reads it once, and takes its
-// largest entry, its norm and its residues from there.
+// `rows`: K is contiguous. A block takes a row's largest entry, its norm and its residues from shared
+// memory, or, of what does not fit there, from the L2 cache.
 //
 // `maxima`, `sums`, `columns`: any strides, in three launches; blocks take 32 rows, and a chunk of K.
 //
@@ -127,7 +127,7 @@ __device__ __forceinline__ double warp_sum(double x) {  // of integers: exact in
 extern "C" __global__ void __launch_bounds__(1024)
 rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
      long long k, long long row_stride, long long steps, long long padded, long long vectors,
-     long long limit, u64 *record) {
+     long long limit, long long held_items, u64 *record) {
     extern __shared__ __align__(16) double2 held[];  // of item i of a thread, (i, 4, threads)
     __shared__ u32 high[MOST_WARPS], low[MOST_WARPS];
     __shared__ double sums[MOST_WARPS];
@@ -142,9 +142,7 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
     follow();
     x += row * row_stride;
     Largest largest;
-    double2 *mine = held + thread;
-    for (int item = thread; item < items; item += threads) {
-        double entry[ITEM];
+    auto read = [&](int item, double(&entry)[ITEM]) {
         const Entry *from = x + item * ITEM;
         if (vectors && (item + 1) * ITEM <= k) {
             Entry raw[ITEM];
@@ -156,8 +154,29 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
 #pragma unroll
             for (int i = 0; i < ITEM; i++) entry[i] = item * ITEM + i < k ? wide(from[i]) : 0;
         }
+    };
+    // Hands on the entries of all items of this thread.
+    auto again = [&](auto take) {
+        const double2 *mine = held + thread;
+        for (int item = thread; item < items; item += threads) {
+            double entry[ITEM];
+            if (item < held_items) {
+#pragma unroll
+                for (int i = 0; i < ITEM; i += 2, mine += threads)
+                    entry[i] = mine->x, entry[i + 1] = mine->y;
+            } else {
+                read(item, entry);
+            }
+            take(item, entry);
+        }
+    };
+    double2 *mine = held + thread;
+    for (int item = thread; item < items; item += threads) {
+        double entry[ITEM];
+        read(item, entry);
 #pragma unroll
         for (int i = 0; i < ITEM; i++) largest.take(entry[i]);
+        if (item >= held_items) continue;
 #pragma unroll
         for (int i = 0; i < ITEM; i += 2, mine += threads) *mine = make_double2(entry[i], entry[i + 1]);
     }
@@ -174,16 +193,15 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
     const int exponent = largest.exponent();
     const Square square(exponent);
     double sum = 0;
-    mine = held + thread;
-    for (int item = thread; item < items; item += threads) {
+    again([&](int, const double(&entry)[ITEM]) {
 #pragma unroll
-        for (int i = 0; i < ITEM; i += 2, mine += threads)
+        for (int i = 0; i < ITEM; i++)
 #if RECORD
-            sum += dense.take(mine->x, square) + dense.take(mine->y, square);
+            sum += dense.take(entry[i], square);
 #else
-            sum += square(mine->x) + square(mine->y);
+            sum += square(entry[i]);
 #endif
-    }
+    });
     sum = warp_sum(sum);
     if (thread % 32 == 0) sums[thread / 32] = sum;
 #if RECORD
@@ -212,12 +230,10 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
 #if RECORD
     Bounds bounds;
     if (largest.may_be_small_integers()) {
-        mine = held + thread;
-        for (int item = thread; item < items; item += threads) {
+        again([&](int, const double(&entry)[ITEM]) {
 #pragma unroll
-            for (int i = 0; i < ITEM; i += 2, mine += threads)
-                bounds.take(mine->x), bounds.take(mine->y);
-        }
+            for (int i = 0; i < ITEM; i++) bounds.take(entry[i]);
+        });
     } else {
         bounds.fail();
     }
@@ -226,13 +242,9 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
     const int found = scale_of(exponent, sum, __longlong_as_double(limit));
     if (thread == 0) scales[row] = found, flags[row] = flag_of(largest, k);
     const Scale scale(found);
-    mine = held + thread;
-    for (int item = thread; item < items; item += threads) {
-        double entry[ITEM];
-#pragma unroll
-        for (int i = 0; i < ITEM; i += 2, mine += threads) entry[i] = mine->x, entry[i + 1] = mine->y;
+    again([&](int item, const double(&entry)[ITEM]) {
         cut(entry, scale, target.at(row, item), target.stride());
-    }
+    });
 }
 
 // ---- any strides -----------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Operands as residues: `kernels/residue_packing.cu`, which packs what `schemes.residues` says, bit
 for bit.
 
-An operand takes one launch where K is contiguous and a row fits in shared memory, or where it is
-taken for integers as they are; else three. A stack takes as many for each matrix.
+An operand takes one launch where K is contiguous, unless a few rows are too long for shared memory,
+or where it is taken for integers as they are; else three. A stack takes as many for each matrix.
 """
 
 import struct
@@ -28,12 +28,14 @@ PANEL, PANEL_THREADS = 32, 256  # rows that a block packs where K is not contigu
 CHUNK_STEPS = 8, 4  # of K, at most and at least, that such a block goes along
 BLOCKS = 2048  # such blocks that fill a device
 LONGEST: Final = 192 * 1024  # bytes of a row, as float64, that shared memory holds at most
+MANY_ROWS, MOST_K = 256, 1 << 20  # longer rows: so many fill a device, and sums of so many hold
 BESIDE = 2048  # bytes of it, or less, that a block takes besides
 ROW_ITEM: Final = 8  # entries of a row that a thread takes at a time
 ROW_ITEMS = 4  # of a thread, or more
 MOST_ROW_THREADS = 512
 LEAVE_THREADS = 256
-ROW_BYTES: Final = MOST_ROW_THREADS * ROW_ITEM * 8  # that threads hold an item each in
+ITEM_BYTES: Final = ROW_ITEM * 8
+ROW_BYTES: Final = MOST_ROW_THREADS * ITEM_BYTES  # that threads hold an item each in
 WORD_BITS, HIGHEST_BITS = 28, 31  # of an entry's integer in words; in the highest one, with a sign
 
 
@@ -140,7 +142,7 @@ def _launch(
         return
     if len(how.kernels) == 1:
         lengths = form.rows, form.k, form.row_stride, steps, padded, int(how.vectors)
-        row_words = address, *targets, *lengths, how.limit, record
+        row_words = address, *targets, *lengths, how.limit, how.shared // ITEM_BYTES, record
         how.kernels[0].launch_words(how.grid, how.threads, row_words, how.shared, stream)
         return
     largest, squares = start + how.largest, start + how.squares
@@ -193,10 +195,12 @@ def sizes(form: Form, splitter: Residues, side: Side, longest: int) -> Packing:
     apart = (form.row_stride | form.batch_stride) * form.itemsize
     vectors = form.aligned and form.k_stride == 1 and apart % VECTOR == 0
     whole = isinstance(splitter, Integers)
-    if not whole and form.k_stride == 1 and steps * STEP * 8 <= longest:
+    fits = steps * STEP * 8 <= longest or (form.rows >= MANY_ROWS and form.k <= MOST_K)
+    if not whole and form.k_stride == 1 and fits:
         items = steps * STEP // ROW_ITEM
         threads = min(max(64, 32 * -(-items // (32 * ROW_ITEMS))), MOST_ROW_THREADS)
-        shared = -(-items // threads) * threads * ROW_ITEM * 8
+        each = threads * ITEM_BYTES
+        shared = min(-(-items // threads), longest // each) * each
         row_launch = threads, shared, form.rows, vectors
         return Packing(place, (), *row_launch, 0, 0, 0, 0, place.bytes, limit)
     panels = -(-form.rows // PANEL)

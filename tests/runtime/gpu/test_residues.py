@@ -201,6 +201,28 @@ def test_packed_rows_are_those_of_the_reference(name: str, dtype: str) -> None:
             np.testing.assert_array_equal(one[:count, :k], wanted)
 
 
+def test_rows_that_shared_memory_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the residues, scales, flags and records of the kernels for any strides."""
+    monkeypatch.setattr(packed_residues, "shared_memory", lambda device: 34 * 1024)  # 4096 entries
+    splitter, count, k = emulation_of("crt14").left, packed_residues.MANY_ROWS, 4200
+    assert isinstance(splitter, Residues)
+    found = []
+    for x in (rows_of_all_kinds(count, k, "float64"), np.ones((count, k))):
+        for order in "CF":
+            record = np.full(RECORD // 8, NOTHING)
+            one = by_rows(np.asarray(x, order=order).view(HostArray))  # type: ignore[call-overload]
+            packed = packed_residues.pack(one, splitter, "left", 0, record.ctypes.data)
+            how = packed_residues.prepare(one.form, splitter, "left", 0, recorded=True)
+            assert len(how.kernels) == (1 if order == "C" else 3)
+            place = packed.layout
+            residues = residues_of(packed.slices, place.steps, place.count, place.rows8)[:, :count]
+            scales = seen(packed.scales, (count,), np.int32)
+            flags = seen(packed.flags, (count,), np.uint8)
+            found.append([x.tobytes() for x in (residues, scales, flags, record)])
+    assert found[0] == found[1]
+    assert found[2] == found[3] != found[0]
+
+
 @pytest.mark.parametrize("family", ["log-normal 1", "sparse 1 %", "subnormal", "difficult"])
 def test_what_is_recorded_of_rows_is_what_the_reference_finds(family: str) -> None:
     for count, k, order in [(19, 200, "C"), (40, 13, "F"), (14, 300, "F")]:
