@@ -9,16 +9,17 @@ import numpy as np
 
 import mixpert_py
 from mixpert_py.cli import main
-from mixpert_py.runtime.probes.gpu import EventClock, in_turn
+from mixpert_py.runtime.probes.gpu import LEAD, EventClock, in_turn
 from tests.benchmarks import contenders, machine
 from tests.benchmarks.machine import table
 from tests.benchmarks.timing import summary
 
-SIZES = (1024, 2048, 4096, 8192, 16384)
-SCHEMES = ("crt16", "crt14", "crt12", "crt9", "crt7", "int8x10")
+SIZES = (1024, 2048, 4096, 8192, 16384, 32768)
+SCHEMES = ("crt", "crt16", "crt14", "crt12", "crt9", "crt7", "int8x10")
 NATIVE = "cuBLAS FP64"
 LINES = 64  # rows and columns whose elements are compared with exact ones
-ROUNDS = 7
+ROUNDS, LONG_ROUNDS = 7, 3
+LONG = 16384  # such products need no rounds before them
 
 Record = dict[str, Any]
 
@@ -35,7 +36,14 @@ def measure(cupy: Any) -> list[Record]:
             name: partial(mixpert_py.matmul, a, b, scheme=name, backend="cuda") for name in SCHEMES
         }
         errors = {name: relative(cupy, call(), *wanted) for name, call in calls.items()}
-        samples = in_turn(clock, calls, ROUNDS if n < 16384 else 3)
+        if n < LONG:
+            samples = in_turn(clock, calls, ROUNDS)
+        else:
+            turns = [
+                {name: clock.sample(call, 1, LEAD) for name, call in calls.items()}
+                for _ in range(LONG_ROUNDS)
+            ]
+            samples = {name: [turn[name] for turn in turns] for name in calls}
         native = median(one.device for one in samples[NATIVE])
         for name, found in samples.items():
             seconds = summary([one.device for one in found])

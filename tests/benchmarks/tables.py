@@ -24,6 +24,7 @@ from tests.benchmarks import (
     models,
     programs,
     staircase,
+    symmetric,
     ten_tunings,
 )
 
@@ -54,6 +55,7 @@ PARTS: dict[str, tuple[str, Callable[[Record], str]]] = {
     "exact_gpu": ("exact-gpu", exact.markdown),
     "exact_bits": ("exact-bits", exact_bits.sentence),
     "looks": ("looks", looks.markdown),
+    "symmetric": ("symmetric", symmetric.markdown),
     "tunings": ("tunings", ten_tunings.markdown),
     "first": ("first-example", ten_tunings.first_sentence),
 }

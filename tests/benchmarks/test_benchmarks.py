@@ -3,6 +3,7 @@
 import ast
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mixpert_py.runtime import exact_integers, worth
@@ -14,6 +15,7 @@ from tests.benchmarks import (
     machine,
     size,
     staircase,
+    symmetric,
     tables,
 )
 from tests.benchmarks.app_list import APPS
@@ -108,6 +110,16 @@ def test_every_application_is_a_sample() -> None:
         assert (apps.SAMPLES / f"{app.sample}.py").is_file()
         assert app.arguments("small")
         assert app.arguments("paper")
+
+
+def test_newton_schulz_and_the_table_of_symmetric_products(result: dict[str, Any]) -> None:
+    x = np.random.default_rng(0).standard_normal((40, 40))
+    found = np.linalg.svd(symmetric.newton_schulz(np.matmul, x / np.linalg.norm(x)))[1]
+    assert (abs(found - 1) < 0.4).all()
+    row = {"what": "x", "dtype": "float32", "scheme": "default"}
+    times = {"native": 0.02, "one array": 0.008}
+    text = symmetric.markdown({"rows": [{**row, "seconds": times}], "machine": result["machine"]})
+    assert "| x | float32, default | 20 | – | 8 | 2.50× | – |" in text
 
 
 def test_every_total_of_the_size_is_stated() -> None:

@@ -1,0 +1,87 @@
+"""Symmetric products on a GPU: of an array with its own transpose, and as steps of an iteration."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import median
+from typing import Any
+
+import click
+
+import mixpert_py
+from mixpert_py.cli import main
+from mixpert_py.runtime.probes.gpu import EventClock, in_turn
+from tests.benchmarks import machine
+
+SIZES = (4096, 8192)
+GRAM = 65536, 4096
+SCHEMES = {"float32": ("faithful", "int8x6"), "float64": ("crt14",)}
+STEPS = 10
+COEFFICIENTS = 3.4445, -4.775, 2.0315  # of Newton and Schulz's iteration, as Muon has them
+ROUNDS = 3
+WAYS = "native", "two arrays", "one array"
+SITE = "bench:<module>/matmul~0000#0"
+
+Product = Callable[[Any, Any], Any]
+Record = dict[str, Any]
+
+
+def newton_schulz(product: Product, x: Any) -> Any:
+    """The orthogonal factor of x, nearly: three products in a step, two of which are symmetric."""
+    one, three, five = COEFFICIENTS
+    for _ in range(STEPS):
+        gram = product(x, x.T)
+        x = one * x + product(three * gram + five * product(gram, gram), x)
+    return x
+
+
+def cases(cupy: Any, dtype: str) -> Iterator[tuple[str, str, dict[str, Callable[[], Any]]]]:
+    """What is multiplied, by which scheme, and the ways to do it."""
+    rng, ours = cupy.random.default_rng(0), partial(mixpert_py.matmul, site=SITE)
+    kinds = [("x @ x.T", n, n, scheme) for scheme in SCHEMES[dtype] for n in SIZES]
+    for what, m, k, scheme in (*kinds, ("x.T @ x", *GRAM, None)):
+        x = rng.standard_normal((m, k), dtype)
+        a, b = (x, x.T) if what == "x @ x.T" else (x.T, x)
+        product = partial(ours, scheme=scheme)
+        calls = partial(cupy.matmul, a, b), partial(product, a, b.copy("K")), partial(product, a, b)
+        yield f"`{what}`, {m} × {k}", scheme or "default", dict(zip(WAYS, calls, strict=True))
+    x = rng.standard_normal((SIZES[-1],) * 2, dtype)
+    x /= cupy.linalg.norm(x)
+    native, made = (partial(newton_schulz, f, x) for f in (cupy.matmul, ours))
+    yield f"Newton–Schulz, {len(x)} × {len(x)}", "default", {"native": native, "one array": made}
+
+
+def measure(cupy: Any) -> list[Record]:
+    """A row for each case, with the seconds of each way."""
+    clock, rows = EventClock(cupy), []
+    for dtype in SCHEMES:
+        for what, scheme, calls in cases(cupy, dtype):
+            samples = in_turn(clock, calls, ROUNDS)
+            seconds = {way: median(one.device for one in found) for way, found in samples.items()}
+            rows.append({"what": what, "dtype": dtype, "scheme": scheme, "seconds": seconds})
+            click.echo(f"{machine.rounded(rows[-1])}")
+    return rows
+
+
+def markdown(result: Record) -> str:
+    """A row for each case: milliseconds, and how many times as fast one array is."""
+    columns = ["", "", *(f"{way}, ms" for way in WAYS), "native over one", "two over one"]
+    lines = []
+    for row in result["rows"]:
+        times = [row["seconds"].get(way) for way in WAYS]
+        shown = ("–" if time is None else f"{1e3 * time:.3g}" for time in times)
+        gains = ("–" if time is None else f"{time / times[2]:.2f}×" for time in times[:2])
+        lines.append([row["what"], f"{row['dtype']}, {row['scheme']}", *shown, *gains])
+    return f"{machine.table(columns, lines)}\n\n{machine.text(result['machine'])}\n"
+
+
+@click.command()
+@machine.save_option
+def command(save: bool) -> None:
+    """Symmetric products beside those of two arrays, and natively."""
+    facts, cupy = machine.facts_of_gpu(), machine.gpu()
+    result = {"machine": facts, "rows": measure(cupy)}
+    machine.finish("symmetric", result, save, markdown)
+
+
+if __name__ == "__main__":
+    main(command, "python -m tests.benchmarks.symmetric")
