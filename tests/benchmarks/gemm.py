@@ -47,7 +47,8 @@ DRAWS = 3
 ERROR_SIZE = 2048
 KNOWN: Mapping[str, Family] = {**FAMILIES, **EVERYDAY}
 LOOP_SIZES = (64, 128, 256, 512, 768, 1024, 1536, 2048, 4096, 8192)
-GPU_ROUNDS, LOOP_ROUNDS = 20, 15
+GPU_ROUNDS, LARGE_ROUNDS, LOOP_ROUNDS = 20, 5, 15
+LARGE = 1 << 39  # multiplications
 MULTIPLICATIONS = 1e11  # of a loop, within the limits of its number of steps
 MIN_STEPS, MAX_STEPS = 8, 2000
 SITE = "bench:<module>/matmul~0000#0"
@@ -95,7 +96,8 @@ def speed(bench: Bench, m: int, k: int, n: int) -> list[Record]:
         except Exception as error:  # the other contenders are measured all the same
             failed[contender.name] = error_line(error)
             parts.pop(contender.name, None)
-    samples = events_in_turn(bench.clock, calls(parts), bench.rounds)
+    rounds = bench.rounds if m * k * n < LARGE else LARGE_ROUNDS
+    samples = events_in_turn(bench.clock, calls(parts), rounds)
     rows = []
     for contender in bench.contenders.values():
         name = contender.name
