@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.context import Context
 
 # The decision for a signature: NATIVE, or a function. The function returns the product, or NATIVE
-# if these operands must be multiplied natively, or None if it cannot decide this time.
+# if these operands must be multiplied natively, or None if it cannot decide this time. A signature
+# has the device of its left operand alone: the right one's takes as long to ask as a small product.
 Known = Callable[[Any, Any], Any]
 
 
@@ -54,9 +55,9 @@ of_integers: frozenset[Any] = frozenset()
 # The number of PyTorch's function modes in force, such as its default device; 0 without PyTorch.
 count_modes: Callable[[], int] = int
 
-# The state of `torch.jit.trace`; None where it does not run, or without PyTorch. It records where
-# the program's calls are made: all of a line's at one place, so that it finds them alike again.
-tracing_state: Callable[[], Any] = lambda: None  # noqa: E731 — a variable
+# Whether `torch.jit.trace` runs; False without PyTorch. It records where the program's calls are
+# made: all of a line's at one place, so that it finds them alike again.
+is_tracing: Callable[[], bool] = bool
 
 DEVICE_OF_CUPY: Final[Callable[[Any], int]] = attrgetter("data.device_id")
 
@@ -71,19 +72,19 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
 
 
 def ask_torch() -> None:
-    """Make `count_modes` and `tracing_state` ask PyTorch, if it is imported, and know its types."""
-    global count_modes, of_integers, tracing_state
+    """Make `count_modes` and `is_tracing` ask PyTorch, if it is imported, and know its types."""
+    global count_modes, of_integers, is_tracing
     torch = sys.modules.get("torch")
     core = getattr(torch, "_C", None)
     of_integers = frozenset(getattr(torch, name, None) for name in INTEGERS)
     count_modes = getattr(core, "_len_torch_function_stack", count_modes)
-    tracing_state = getattr(core, "_get_tracing_state", tracing_state)
+    is_tracing = getattr(core, "_is_tracing", is_tracing)
 
 
 def is_recorded() -> bool:
     """Whether PyTorch's tracer records the program, even if PyTorch is not known yet."""
     core = getattr(sys.modules.get("torch"), "_C", None)
-    return getattr(core, "_get_tracing_state", tracing_state)() is not None
+    return bool(getattr(core, "_is_tracing", is_tracing)())
 
 
 def below_modes() -> AbstractContextManager[Any]:
@@ -114,44 +115,53 @@ def kept_product(
         if ask is None or (type(b) is not kind and ask is not device_of.get(type(b))):
             # Operands that are on no GPU have no launches.
             return context.known.get((site, takes_tensors, kind, type(b)))
-        # Vectors take as long as they are read; small operands are as in `worth.is_small`. Calls of
-        # `is_small`, `device_of` and `size_of` would cost more than these two branches.
+        # Vectors take as long as they are read. Calls of `size_of`, for these branches in one, would
+        # cost more than they do.
         if ask is DEVICE_OF_CUPY:
-            if site in context.passing and (
-                a.ndim == 1
-                or b.ndim == 1
-                or (
-                    a.size <= worth.SMALL_ELEMENTS
-                    and b.size <= worth.SMALL_ELEMENTS
-                    and (a.ndim == 2 or worth.is_short_stack(a.shape))
-                    and (b.ndim == 2 or worth.is_short_stack(b.shape))
+            left, right = a.ndim, b.ndim
+            if (
+                left < 3
+                and right < 3
+                and site in context.passing
+                and (
+                    left == 1
+                    or right == 1
+                    or (a.size <= worth.SMALL_ELEMENTS and b.size <= worth.SMALL_ELEMENTS)
                 )
             ):
                 return NATIVE
-            first, second = a.data.device_id, b.data.device_id
+            device = a.data.device_id
         else:
             if count_modes() and not is_below:
                 with below_modes():
                     return kept_product(context, site, shape_of, takes_tensors, a, b, True)
-            if tracing_state() is not None:
+            if is_tracing():
                 return NATIVE
-            if site in context.passing and (
-                a.dim() == 1
-                or b.dim() == 1
-                or (
-                    a.numel() <= worth.SMALL_ELEMENTS
-                    and b.numel() <= worth.SMALL_ELEMENTS
-                    and (a.dim() == 2 or worth.is_short_stack(a.shape))
-                    and (b.dim() == 2 or worth.is_short_stack(b.shape))
+            left, right = a.dim(), b.dim()
+            if (
+                left < 3
+                and right < 3
+                and site in context.passing
+                and (
+                    left == 1
+                    or right == 1
+                    or (a.numel() <= worth.SMALL_ELEMENTS and b.numel() <= worth.SMALL_ELEMENTS)
                 )
             ):
                 return NATIVE
-            first, second = a.get_device(), b.get_device()
-        key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, first, second
+            device = a.get_device()
+        key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, device
         known = context.known.get(key)
+        if known is NATIVE:
+            return NATIVE
+        if known is None:
+            if site in context.passing and (left == 1 or right == 1 or worth.is_small(a, b)):
+                keep(context, key, NATIVE)
+                return NATIVE
+            return None
     except (AttributeError, RuntimeError, TypeError):
         return None  # arrays in name only, types that cannot be hashed
-    return NATIVE if known is NATIVE else None if known is None else known(a, b)
+    return known(a, b)
 
 
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
@@ -172,10 +182,11 @@ def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
     if ask is None or ask is not device_of.get(other):
         return site, takes_tensors, kind, other
     try:
-        operands = a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)
+        if (device := ask(a)) != ask(b):
+            return None
+        return site, call.shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, device
     except (AttributeError, RuntimeError, TypeError):
         return None
-    return site, call.shape_of, takes_tensors, *operands
 
 
 def signature_of_contraction(

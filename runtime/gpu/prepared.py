@@ -120,7 +120,8 @@ class PreparedProducts:
         first, second = a.data.ptr, b.data.ptr
         layouts = a.strides, b.strides, first & ALIGNED, second & ALIGNED, first == second
         ready = self._ready.get(layouts)
-        if ready is None or cupy.cuda.runtime.getDevice() != self._device:
+        here = b.data.device_id == cupy.cuda.runtime.getDevice() == self._device
+        if ready is None or not here:
             return None
         stream = cupy.cuda.get_current_stream().ptr
         if is_capturing(cupy.cuda, stream):
@@ -175,7 +176,8 @@ class PreparedTensors(PreparedProducts):
                 return NATIVE
             if torch.autograd.forward_ad._current_level >= 0 or a.is_neg() or b.is_neg():
                 return None
-            return self.below_autograd(a, b) if a.layout is b.layout is torch.strided else None
+            is_dense = a.layout is b.layout is torch.strided
+            return self.below_autograd(a, b) if is_dense and b.get_device() == self._device else None
         except RuntimeError:  # tensors in name only
             return None
 

@@ -6,9 +6,12 @@ takes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from fractions import Fraction
 from importlib import import_module
 from importlib.util import find_spec
+from statistics import geometric_mean
+from subprocess import PIPE, Popen
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +21,8 @@ import numpy as np
 import mixpert_py
 from mixpert_py.cli import main
 from mixpert_py.runtime.gpu import device
-from tests.benchmarks import machine
+from tests.benchmarks import machine, patterns
+from tests.benchmarks.programs import COMMANDS
 from tests.benchmarks.timing import in_turn, repeated, summary
 
 SITE = "bench:<module>/matmul~0000#0"
@@ -88,6 +92,7 @@ def _device_pairs(cupy: Any) -> Iterator[tuple[str, Pair]]:
             lambda: mixpert_py.xp_product(vector, vector, site=SITE, native=cupy.dot),
         ),
     )
+    yield from _contractions("CuPy", cupy.einsum, mixpert_py.einsum, cupy.ones, cupy)
     if torch is not None:
         matrix = torch.ones(64, 64, device="cuda")
         yield (
@@ -97,13 +102,37 @@ def _device_pairs(cupy: Any) -> Iterator[tuple[str, Pair]]:
                 lambda: mixpert_py.torch_matmul(matrix, matrix, site=SITE, native=torch.mm),
             ),
         )
+        yield from _contractions("PyTorch", torch.einsum, mixpert_py.torch_call, torch.ones, torch)
         for shape in (64, 64), (192, 16, 16):
             weights = torch.ones(*shape, device="cuda", requires_grad=True)
             yield f"PyTorch with gradients, {' × '.join(map(str, shape))}", _operator(weights)
 
 
-def _operator(a: Any) -> Pair:
-    return lambda: a @ a, lambda: mixpert_py.matmul(a, a, site=SITE)
+def _contractions(
+    library: str, einsum: Any, ours: Any, ones: Any, types: Any
+) -> Iterator[tuple[str, Pair]]:
+    """Stacks so small that the device waits for the host, of as many matrices as may gain."""
+    given = {"device": "cuda"} if library == "PyTorch" else {}
+    a, b, v, long = (
+        ones(shape, dtype=types.float64, **given)
+        for shape in ((1024, 4, 4), (1024, 4, 4), (1024, 4, 1), (4096,))
+    )
+    words = "bij,bjk,bkl->bil"
+    yield f"{library}, 1024 × 4 × 4", _operator(a)
+    yield f"{library}, 1024 × 4 × 4 by 1024 × 4 × 1", _operator(a, v)
+    yield f"{library}, `v @ v`", _operator(long)
+    yield (
+        f"{library}, `einsum` of three",
+        (
+            lambda: einsum(words, a, b, a),
+            lambda: ours(words, a, b, a, site=SITE, native=einsum),
+        ),
+    )
+
+
+def _operator(a: Any, b: Any = None) -> Pair:
+    b = a if b is None else b
+    return lambda: a @ b, lambda: mixpert_py.matmul(a, b, site=SITE)
 
 
 def _passing(
@@ -180,13 +209,80 @@ def _table(title: str, rows: list[dict[str, Any]], key: str, columns: tuple[str,
     return machine.table((title, *(_NAMES[name] for name in columns), more), lines)
 
 
+def sweep_table(found: Mapping[str, Any]) -> str:
+    """The table of a sweep as Markdown, and the geometric mean of its ratios."""
+    lines = []
+    for row in found["rows"]:
+        middle, low, high = (row["ratio"][which] for which in ("median", "lower", "upper"))
+        times = (f"{row[name]['median']:.1f}" for name in ("native", "ours"))
+        lines.append((row["what"], *times, f"{middle:.2f}× ({low:.2f}–{high:.2f})"))
+    mean = geometric_mean([row["ratio"]["median"] for row in found["rows"]])
+    columns = "pattern", "native, µs", "MixPert-Py, µs", "native over MixPert-Py"
+    about = f"{len(lines)} patterns, geometric mean {mean:.2f}×."
+    return f"{machine.table(columns, lines)}\n\n{about} {machine.text(found['machine'])}\n"
+
+
 _NAMES = {"native": "native", "ours": "MixPert-Py", "faithful": "`faithful`", "int8x6": "`int8x6`"}
 
 
+def sweep(words: str, rounds: int, seconds: float, *, apart: bool) -> list[dict[str, Any]]:
+    """A row for each pattern of `patterns` whose name has some words, the slowest of ours first.
+
+    apart: in new processes for each pattern and round, in place of one pair for a library.
+    """
+    rows = []
+    for library, found in patterns.PATTERNS.items():
+        names = [name for name, *_ in found if words in f"{library}: {name}"]
+        for group in ([name] for name in names) if apart else [names]:
+            turns = [1] * rounds if apart else [rounds]
+            times = [_in_turn(library, group, turn, seconds) for turn in turns]
+            for place, name in enumerate(group):
+                both = [pair for turn in times for pair in turn[place]]
+                native, ours = map(list, zip(*both, strict=True))
+                columns = _columns({"native": native, "ours": ours}, 1)
+                ratio = summary([a / b for a, b in both])
+                rows.append({"what": f"{library}: {name}", **columns, "ratio": ratio})
+    return sorted(rows, key=lambda row: row["ratio"]["median"])
+
+
+def _in_turn(
+    library: str, names: list[str], rounds: int, seconds: float
+) -> list[list[tuple[float, float]]]:
+    """Seconds of patterns natively and by `mixpert run`, in one process each, for each round."""
+    given = [patterns.__file__, library, str(seconds), str(rounds), *names]
+    with ExitStack() as stack:
+        native, ours = (
+            stack.enter_context(Popen([*way, *given], stdin=PIPE, stdout=PIPE, text=True))
+            for way in COMMANDS.values()
+        )
+        return [[(_next(native), _next(ours)) for _ in range(rounds)] for _ in names]
+
+
+def _next(process: "Popen[str]") -> float:
+    """The next time that a process measures."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return float(process.stdout.readline())
+
+
 @click.command()
+@click.option("--sweep", "words", metavar="WORDS", help="Patterns whose names have these words.")
+@click.option("--apart", is_flag=True, help="A pattern of the sweep in new processes each round.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
+@click.option("--seconds", default=0.05, show_default=True, help="Of a pattern in a round.")
 @machine.save_option
-def command(save: bool) -> None:
-    """Measure what calls cost on the host, those that pass through and emulated ones."""
+def command(words: str | None, apart: bool, rounds: int, seconds: float, save: bool) -> None:
+    """Measure what calls cost on the host, those that pass through and emulated ones.
+
+    `--sweep ""` measures sixty patterns of whole programs instead, on a GPU.
+    """
+    if words is not None:
+        facts = machine.facts_of_gpu()
+        rows = sweep(words, rounds, seconds, apart=apart)
+        machine.finish("sweep", {"machine": facts, "rows": rows}, save, sweep_table)
+        return
     measured = measure()
     on_gpu = "emulated" in measured
     result = {"machine": machine.facts_of_gpu() if on_gpu else machine.machine(), **measured}
