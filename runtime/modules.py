@@ -33,6 +33,7 @@ TORCH = "torch"
 PARAMETERS = "register_module_parameter_registration_hook"
 CALLS = "register_module_forward_pre_hook"
 MOST_CALLS = 1 << 11  # of modules with small operands, each of which takes some 5 µs to watch
+MOST_TRIALS = 1 << 5  # of calls in rewritten code: to replace the kernels takes some 0.3 ms
 # What PyTorch says of such hooks where a module is compiled.
 GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
 
@@ -42,7 +43,8 @@ class _State:
 
     users: of each, whether it takes small products, too. parameters, calls: while the hook waits,
     the handles by which PyTorch calls `see_parameter` and `see_call`; None: it does not. unseen:
-    the calls of modules that are watched yet.
+    the calls of modules that are watched yet. trials: how often the hook may still be removed
+    because no product needs it.
     """
 
     def __init__(self) -> None:
@@ -52,6 +54,7 @@ class _State:
         self.parameters: Any = None
         self.calls: Any = None
         self.unseen = MOST_CALLS
+        self.trials = MOST_TRIALS
         self.key = "CUDA"
         self.has_warned = False
 
@@ -150,6 +153,16 @@ class _State:
             if self.users and self.hook is None:
                 self.put_in_place()
             self.watch_no_calls()
+
+    def leave_unneeded(self) -> bool:
+        with self.lock:
+            if self.hook is None or self.hook.is_needed:
+                return False
+            if threading.active_count() == 1 and self.trials:
+                self.trials -= 1
+                self.users.remove(False)
+                self.remove()
+            return True
 
     def watch_no_calls(self) -> None:
         with self.lock:
@@ -251,6 +264,13 @@ def stay_covered(*, takes_small: bool) -> None:
 
 
 select.cover_torch = stay_covered
+
+
+def leave_unneeded() -> bool:
+    """After a first call that `stay_covered` was called for: whether its products are native from
+    now on, all of them. Then PyTorch has its own kernels back.
+    """
+    return _state.leave_unneeded()
 
 
 @contextmanager

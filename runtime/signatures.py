@@ -74,11 +74,13 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
 def ask_torch() -> None:
     """Make `count_modes` and `is_tracing` ask PyTorch, if it is imported, and know its types."""
     global count_modes, of_integers, is_tracing
-    torch = sys.modules.get("torch")
+    torch: Any = sys.modules.get("torch")
     core = getattr(torch, "_C", None)
     of_integers = frozenset(getattr(torch, name, None) for name in INTEGERS)
     count_modes = getattr(core, "_len_torch_function_stack", count_modes)
     is_tracing = getattr(core, "_is_tracing", is_tracing)
+    for kind in () if torch is None else (torch.Tensor, torch.nn.Parameter):
+        worth.size_of[kind], device_of[kind] = torch.Tensor.numel, torch.Tensor.get_device
 
 
 def is_recorded() -> bool:
@@ -115,8 +117,8 @@ def kept_product(
         if ask is None or (type(b) is not kind and ask is not device_of.get(type(b))):
             # Operands that are on no GPU have no launches.
             return context.known.get((site, takes_tensors, kind, type(b)))
-        # Vectors take as long as they are read. Calls of `size_of`, for these branches in one, would
-        # cost more than they do.
+        # Vectors take as long as they are read. One branch for both libraries, by `size_of`, would
+        # cost more than these two.
         if ask is DEVICE_OF_CUPY:
             left, right = a.ndim, b.ndim
             if (

@@ -207,9 +207,6 @@ def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
     is_plain = type(a) in plain and type(b) in plain
     if is_plain:
         signatures.ask_torch()
-        for kind in {type(a), type(b)} - device_of.keys():
-            size_of[kind] = torch.Tensor.numel
-            device_of[kind] = torch.Tensor.get_device
     if not (a.is_cuda and b.is_cuda):
         return None
     if getattr(a, "is_nested", False) or getattr(b, "is_nested", False):

@@ -38,7 +38,9 @@ class Hook:
     """The kernels of one dispatch key: PyTorch's own, and ours in their place.
 
     key: "CUDA", or "CPU", whose tensors are lent to the reference backend as NumPy arrays; that is
-    for tests on machines without a GPU. Raises RuntimeError where a kernel has been replaced.
+    for tests on machines without a GPU. is_needed: whether it has made a product that may take a
+    scheme in later calls, or that may have a backward pass. Raises RuntimeError where a kernel has
+    been replaced.
     """
 
     def __init__(self, torch: ModuleType, key: str = CUDA) -> None:
@@ -52,7 +54,7 @@ class Hook:
             for name in OPERATORS
         }
         self._sites = Sites(torch)
-        self.takes_small = False
+        self.takes_small = self.is_needed = False
         self._library: Any = torch.library.Library("aten", "IMPL")
         ours = {name: self._plain(name) for name in ("mm", "bmm")}
         ours |= {name: self._sum(name) for name in ("addmm", "baddbmm")}
@@ -98,16 +100,22 @@ class Hook:
         context = innermost.get().context
         operands = name, a.shape, b.shape, a.dtype, b.dtype, a.get_device(), b.get_device()
         known = None if self._sites.has_chosen else context.everywhere.get(operands)
-        if known is not None and (a.requires_grad or b.requires_grad):
-            self._sites.remember(a, b)
+        if a.requires_grad or b.requires_grad:
+            self.is_needed = True
+            if known is not None:
+                self._sites.remember(a, b)
         if known is not None and known is not NATIVE:
+            self.is_needed = True
             row = None if factors or not _is_row(c, a, b) else c
             value = known.below_autograd(a, b, row)
             if value is not None:
                 return value if c is None or c is row else _sum(value, c, **factors)
-        if known is not NATIVE and a.dtype in self._dtypes and a.dtype is b.dtype:
-            caller = self._sites.caller(name, context, a, b)
-            if caller is not None and operands not in caller.native:
+        if known is not NATIVE:
+            has_schemes = a.dtype in self._dtypes and a.dtype is b.dtype
+            caller = self._sites.caller(name, context, a, b) if has_schemes else None
+            if caller is None:
+                self.is_needed = True
+            elif operands not in caller.native:
                 native = _Native(self._kernels, name, c, a, b, factors)
                 return self._make(caller, operands, native)
         kernel = self._kernels[name]
@@ -125,6 +133,7 @@ class Hook:
             torch._C._set_grad_enabled(False)
         try:
             value = self._product(caller, operands, native)
+            self.is_needed = self.is_needed or operands not in caller.native
             if value is None:
                 return native.original()
             return value if c is None or native.has_run else _sum(value, c, **native.factors)
@@ -141,21 +150,24 @@ class Hook:
             value = _carried_out(on_arrays(call), caller)
             return None if value is None else self._torch.from_numpy(value)
         is_traced = context.trace is not None and not caller.is_rewritten
-        if not is_traced and settings.scheme is None:
-            value = kept_product(context, settings.site, shape_of, True, a, b)
-            known = context.known.get(signature_of(call, settings, True))
-            if known is NATIVE:
-                if len(caller.native) >= MOST:
-                    caller.native.clear()
-                caller.native.add(operands)
-            if value is not None:
-                is_default = not (self._sites.has_chosen or caller.is_chosen())
-                if is_default and context.modules and (known is NATIVE or value is not NATIVE):
-                    if len(context.everywhere) >= MOST:
-                        context.everywhere.clear()
-                    context.everywhere[operands] = known
-                return None if value is NATIVE else value
-        return _carried_out(call, caller)
+        if is_traced or settings.scheme is not None:
+            return _carried_out(call, caller)
+        value = kept_product(context, settings.site, shape_of, True, a, b)
+        is_prepared = value is not None and value is not NATIVE
+        if value is None:
+            value = _carried_out(call, caller)
+        known = context.known.get(signature_of(call, settings, True))
+        if known is NATIVE:
+            if len(caller.native) >= MOST:
+                caller.native.clear()
+            caller.native.add(operands)
+        if known is NATIVE or is_prepared:
+            is_default = not (self._sites.has_chosen or caller.is_chosen())
+            if is_default and context.modules:
+                if len(context.everywhere) >= MOST:
+                    context.everywhere.clear()
+                context.everywhere[operands] = known
+        return None if value is NATIVE else value
 
 
 @dataclass(slots=True, eq=False)

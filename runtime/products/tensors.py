@@ -5,16 +5,17 @@ which PyTorch makes itself, such as F.linear, addmm and einsum.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from mixpert_py.runtime import signatures
 from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.context import innermost, passes
-from mixpert_py.runtime.modules import is_in_place, stay_covered
+from mixpert_py.runtime.modules import is_in_place, leave_unneeded, stay_covered
 from mixpert_py.runtime.program_frames import pass_over, trim
 from mixpert_py.runtime.request import (
     Call,
@@ -24,9 +25,17 @@ from mixpert_py.runtime.request import (
     matmul_shape,
     mm_shape,
 )
-from mixpert_py.runtime.signatures import NATIVE, below_modes, kept_product
-from mixpert_py.runtime.worth import may_gain
+from mixpert_py.runtime.signatures import (
+    NATIVE,
+    below_modes,
+    is_native,
+    keep_native,
+    kept_product,
+)
+from mixpert_py.runtime.worth import SMALL_ELEMENTS, may_gain, size_of
 
+# The types of what is no array among the arguments of PyTorch's functions, or what they belong to.
+PLAIN = frozenset({str, int, float, bool, type(None), type, ModuleType})
 SHAPES = {"mm": mm_shape, "bmm": bmm_shape}
 
 
@@ -80,18 +89,32 @@ def torch_call(
             context.note_own((scheme, backend))
         given = scheme, backend, context.scheme, context.plan, context.trace
         takes_small = given != (None, None, None, None, None)
-        if takes_small or not is_in_place():
-            multiplied = *operands, *named.values(), getattr(native, "__self__", None)
+        multiplied = *operands, *named.values(), getattr(native, "__self__", None)
+        if not signatures.of_integers:
+            signatures.ask_torch()
+        signature = None
+        if not (takes_small or signatures.count_modes() or signatures.is_tracing()):
+            if _are_small(multiplied):
+                return native(*operands, **named)
+            signature = _signature(site, native, multiplied, named)
+            if is_native(context, signature):
+                return native(*operands, **named)
+        was_in_place = is_in_place()
+        if takes_small or not was_in_place:
             with below_modes():
                 is_wanted = takes_small or any(map(may_gain, multiplied))
             if is_wanted:
                 stay_covered(takes_small=takes_small)
         if context.trace is not None:
             context.trace.add_other(site)  # products that are made below have their own records
-        if _has_integers((*operands, *named.values(), getattr(native, "__self__", None))):
+        if _has_integers(multiplied):
             with _integers()(Settings(scheme, backend, site)):
                 return native(*operands, **named)
-        return native(*operands, **named)
+        value = native(*operands, **named)
+        is_first = signature is not None and not was_in_place
+        if is_first and (leave_unneeded() or not is_in_place()):
+            keep_native(context, signature)
+        return value
     except BaseException as error:  # not by `trimmed`, whose frame would be found instead
         trim(error)
         raise
@@ -100,13 +123,50 @@ def torch_call(
 pass_over(torch_matmul, torch_call)
 
 
+def _are_small(operands: Iterable[object]) -> bool:
+    """Whether products of these operands are too small to take a scheme unasked. Tensors of a type
+    that has not been multiplied are not.
+    """
+    for x in operands:
+        count = size_of.get(type(x))
+        if count is None:
+            if type(x) not in PLAIN:
+                return False
+        elif count(x) > SMALL_ELEMENTS:
+            return False
+    return True
+
+
+def _signature(
+    site: str | None, native: Callable[..., Any], operands: Iterable[Any], names: Iterable[str]
+) -> Any:
+    """The key for what is known of a call by `torch_call` without gradients; None where nothing can
+    be known.
+    """
+    # A method is another object each time. Tensors of several types or devices are refused.
+    found = [site, getattr(native, "__name__", native), *names]
+    some = has_gradient = None
+    try:
+        for x in operands:
+            if type(x) in signatures.device_of:
+                found.append(x.shape)
+                some, has_gradient = x, has_gradient or x.requires_grad
+            elif type(x) in PLAIN:
+                found.append(x)
+            else:
+                return None
+        if some is None or (has_gradient and sys.modules["torch"].is_grad_enabled()):
+            return None
+        return *found, some.dtype, some.get_device()
+    except RuntimeError:  # tensors in name only
+        return None
+
+
 def _has_integers(operands: Sequence[object], is_below: bool = False) -> bool:
     """Whether PyTorch may make a large product of integers in the host's memory of the operands.
 
     is_below: whether this is called inside `below_modes`.
     """
-    if not signatures.of_integers:
-        signatures.ask_torch()
     if signatures.count_modes() and not is_below:
         with below_modes():
             return _has_integers(operands, True)

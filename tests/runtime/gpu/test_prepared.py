@@ -10,7 +10,7 @@ import pytest
 
 from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, Modules, current, use
-from mixpert_py.runtime.modules import modules_covered, precision
+from mixpert_py.runtime.modules import is_in_place, modules_covered, precision
 from mixpert_py.runtime.products.tensors import torch_call
 from mixpert_py.runtime.signatures import NATIVE
 from mixpert_py.runtime.tracing.trace import Trace
@@ -254,6 +254,24 @@ class TestTensors:
             parameter.grad = None
             later.backward(x)
             assert any(torch.equal(parameter.grad, it) for it in (back[1], back[1].T))
+
+    def test_pytorch_has_its_kernels_back_where_no_product_gains(self) -> None:
+        torch: Any = pytest.importorskip("torch")
+        if is_in_place():
+            pytest.skip("an earlier test has replaced them for good")
+        stack = torch.randn(4000, 48, 48, device="cuda")
+        x = torch.randn(2048, 2048, device="cuda")
+        sums = "bij,bjk,bkl->bil", stack, stack, stack
+        wanted = torch.einsum(*sums)
+        for _ in range(3):
+            assert torch.equal(torch_call(*sums, native=torch.einsum, site="e"), wanted)
+            assert not is_in_place()
+        linear = torch.nn.functional.linear
+        faithful = direct(x, x.T, "faithful")
+        for _ in range(3):
+            assert torch.equal(torch_call(x, x, native=linear, site="l"), faithful)
+            assert is_in_place()
+        assert torch.equal(torch_call(*sums, native=torch.einsum, site="e"), wanted)
 
     def test_derivatives_are_pytorchs(self) -> None:
         torch: Any = pytest.importorskip("torch")

@@ -270,8 +270,9 @@ LOADED = "torch.load('m.pt', weights_only=False)(torch.zeros(8, 2000))"
         (LOADED, True),
         ("torch.nn.ReLU()(few)\n" + LOADED, True),
         ("lazy = torch.nn.LazyLinear(2000)\nfor _ in 0, 1: lazy(torch.zeros(2, 2000))", True),
-        ("F.linear(many, many)", True),
-        ("torch.einsum('ij,kj', many, many)", True),
+        # Products that are not on a GPU take no scheme, and PyTorch has its kernels back.
+        ("F.linear(many, many)", False),
+        ("torch.einsum('ij,kj', many, many)", False),
         ("torch.nn.Linear(8, 8, bias=False)(few)\ntorch.nn.Conv2d(64, 600, 3)", False),
         ("torch.nn.ParameterList([torch.nested.nested_tensor([few, few], layout=JAGGED)])", False),
         ("compiled(torch.nn.Linear(8, 8), few)", False),
@@ -288,6 +289,30 @@ def test_a_program_is_covered_from_its_first_module_or_product_that_may_gain_on(
     command = [sys.executable, "-m", "mixpert_py", "run", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert (done.stdout, done.returncode) == (f"False\n{is_covered}\n", 0), done.stderr
+
+
+TRIED = """
+import torch
+from mixpert_py.runtime.context import current
+from mixpert_py.runtime.modules import is_in_place, on_host
+from mixpert_py.runtime.products.tensors import torch_call
+many = torch.zeros(1024, 512)
+
+def known():
+    torch_call(many, many, native=torch.nn.functional.linear, site="m:f/linear~0#0")
+    return is_in_place(), len(current().known)
+
+print(known(), known())
+torch.nn.functional.linear(many, many)
+with on_host():
+    many = torch.zeros(1024, 513)
+    print(known())
+"""
+
+
+def test_kernels_stay_replaced_if_a_product_of_a_first_call_may_take_a_scheme() -> None:
+    done = subprocess.run([sys.executable, "-c", TRIED], capture_output=True, text=True)
+    assert done.stdout == "(False, 1) (False, 1)\n(True, 1)\n", done.stderr
 
 
 def test_a_kernel_that_the_program_has_replaced_stays() -> None:
