@@ -1,5 +1,6 @@
 """Later calls of a signature: the bits of the first, on any stream, for any data."""
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -257,8 +258,8 @@ class TestTensors:
 
     def test_pytorch_has_its_kernels_back_where_no_product_gains(self) -> None:
         torch: Any = pytest.importorskip("torch")
-        if is_in_place():
-            pytest.skip("an earlier test has replaced them for good")
+        if is_in_place() or threading.active_count() > 1:
+            pytest.skip("an earlier test, or another thread, keeps ours for good")
         stack = torch.randn(4000, 48, 48, device="cuda")
         x = torch.randn(2048, 2048, device="cuda")
         sums = "bij,bjk,bkl->bil", stack, stack, stack
