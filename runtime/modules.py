@@ -5,7 +5,7 @@
 covered. Each product then takes the host up to 20 µs more, small ones too. So it is put in place as
 late as can be, where only large products are to be covered and PyTorch is not imported yet: with
 the first large parameter or operand of a module, or the first large product of rewritten code that
-PyTorch makes itself.
+PyTorch makes itself, unless that turns out to be native for good.
 """
 
 import sys
@@ -152,6 +152,8 @@ class _State:
         with self.lock:
             if self.users and self.hook is None:
                 self.put_in_place()
+            if self.hook is not None:
+                self.hook.is_needed = True
             self.watch_no_calls()
 
     def leave_unneeded(self) -> bool:

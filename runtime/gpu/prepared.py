@@ -176,10 +176,9 @@ class PreparedTensors(PreparedProducts):
                 return NATIVE
             if torch.autograd.forward_ad._current_level >= 0 or a.is_neg() or b.is_neg():
                 return None
-            is_dense = a.layout is b.layout is torch.strided
-            return (
-                self.below_autograd(a, b) if is_dense and b.get_device() == self._device else None
-            )
+            if b.get_device() != self._device:
+                return None
+            return self.below_autograd(a, b) if a.layout is b.layout is torch.strided else None
         except RuntimeError:  # tensors in name only
             return None
 
