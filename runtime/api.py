@@ -39,6 +39,7 @@ from mixpert_py.runtime.select import are_half, are_integers, why_not_lower
 from mixpert_py.runtime.signatures import (
     NATIVE,
     below_modes,
+    device_of,
     is_recorded,
     kept_product,
     native_product_of,
@@ -121,6 +122,8 @@ def matmul(
                 return again(warning, native or operator.matmul, a, b)
         elif _passes(a, b, site, options):
             return warned.call(_function(native), a, b, *rest, **options)
+        elif _is_native(a, b, site, options, matmul_shape, native is None):
+            return _function(native)(a, b, *rest, **options)
         settings, out = _settings(site, options)
         function = native or operator.matmul
         if rest or out is not None or options or (site is None and not _has_operator(a, b)):
@@ -174,6 +177,8 @@ def dot(
                 return again(warning, native, a, b)
         elif _passes(a, b, site, options):
             return warned.call(native, a, b, *rest, **options)
+        elif _is_native(a, b, site, options, dot_shape):
+            return native(a, b, *rest, **options)
         if options.get("out", native) is None:  # which a type's `__array_function__` would see
             native = partial(native, out=None)
         settings, out = _settings(site, options, "dot")
@@ -215,6 +220,8 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
                 return again(warning, warned.call_method, a, b)
         elif _passes(a, b, site, options):
             return warned.call(warned.call_method, a, b, *rest, **options)
+        elif _is_native(a, b, site, options, dot_shape):
+            return a.dot(b, *rest, **options)
         # The methods of many types take no `out`, None or not.
         method: Native = warned.call_method
         if rest or "out" in options:
@@ -251,6 +258,24 @@ def _passes(a: object, b: object, site: str | None, options: Iterable[str]) -> b
     if not (type(a) is type(b) is ndarray) or not is_small(a, b):
         return False
     return OWN.isdisjoint(options) and passes(site)
+
+
+def _is_native(
+    a: object,
+    b: object,
+    site: str | None,
+    options: Iterable[str],
+    shape_of: object,
+    takes_tensors: bool = False,
+) -> bool:
+    """Whether a call of arrays on a GPU has no arguments but the native function's own, and is
+    known to be native.
+    """
+    if type(a) not in device_of or not OWN.isdisjoint(options):
+        return False
+    context = innermost.get().context
+    known = kept_product(context, site, shape_of, takes_tensors, a, b, launches=False)
+    return known is NATIVE
 
 
 def _has_operator(a: object, b: object) -> bool:

@@ -105,11 +105,12 @@ def kept_product(
     a: Any,
     b: Any,
     is_below: bool = False,
+    launches: bool = True,
 ) -> Any:
     """The product by the cached launches for a call; NATIVE if the call is known to be native; None
     if nothing is known, or the launches cannot be made.
 
-    is_below: whether this is called inside `below_modes`.
+    is_below: whether this is called inside `below_modes`. launches: whether to make the product.
     """
     kind = type(a)
     ask = device_of.get(kind)
@@ -136,7 +137,9 @@ def kept_product(
         else:
             if count_modes() and not is_below:
                 with below_modes():
-                    return kept_product(context, site, shape_of, takes_tensors, a, b, True)
+                    return kept_product(
+                        context, site, shape_of, takes_tensors, a, b, True, launches
+                    )
             if is_tracing():
                 return NATIVE
             left, right = a.dim(), b.dim()
@@ -163,7 +166,7 @@ def kept_product(
             return None
     except (AttributeError, RuntimeError, TypeError):
         return None  # arrays in name only, types that cannot be hashed
-    return known(a, b)
+    return known(a, b) if launches else None
 
 
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime import plan_guard, signatures, worth
+from mixpert_py.runtime import api, plan_guard, signatures, worth
 from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.gpu import prepared
@@ -113,6 +113,19 @@ def test_an_out_takes_what_is_prepared_where_it_fits(
         found = matmul(a, b, site="s", out=out)
     assert found is out
     assert (np.asarray(out) == (7 if is_made else 64)).all()
+
+
+@pytest.mark.parametrize("n", [4, 32], ids=["small", "known"])
+def test_a_native_product_with_an_out_is_not_decided_again(
+    kept: list[Prepared], monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    monkeypatch.setattr(worth, "SMALL_ELEMENTS", 16)
+    a, out = array(n, n), array(n, n)
+    with use(replace(current(), plan=Plan(site=[Site("m:f:1", "native")]))):
+        matmul(a, a, site="m:f:1")
+        monkeypatch.setattr(api, "carry_out", None)
+        assert matmul(a, a, site="m:f:1", out=out) is out
+    assert (np.asarray(out) == n).all()
 
 
 def test_a_context_keeps_its_own(kept: list[Prepared]) -> None:
