@@ -42,6 +42,7 @@ from mixpert_py.runtime.signatures import (
     device_of,
     is_recorded,
     kept_product,
+    native_functions,
     native_product_of,
 )
 from mixpert_py.runtime.tracing.counted import NONE, CountedCalls
@@ -111,19 +112,25 @@ def matmul(
                 else:
                     value = kept_product(context, site, matmul_shape, native is None, a, b)
                     if value is NATIVE:
-                        if native is not None:
-                            return native(a, b)
                         quicker = native_product_of.get(type(a))
-                        value = None if quicker is None else quicker(a, b)
-                        return a @ b if value is None else value
+                        value = None
+                        if quicker is not None and (native is None or native in native_functions):
+                            value = quicker(a, b)
+                        if value is None:
+                            return a @ b if native is None else native(a, b)
+                        return value
                     if value is not None:
                         return value
             except RuntimeWarning as warning:
                 return again(warning, native or operator.matmul, a, b)
         elif _passes(a, b, site, options):
             return warned.call(_function(native), a, b, *rest, **options)
-        elif _is_native(a, b, site, options, matmul_shape, native is None):
-            return _function(native)(a, b, *rest, **options)
+        elif type(a) in device_of:
+            value = _kept_out(a, b, rest, options, site, matmul_shape, native is None)
+            if value is NATIVE:
+                return _function(native)(a, b, *rest, **options)
+            if value is not None:
+                return value
         settings, out = _settings(site, options)
         function = native or operator.matmul
         if rest or out is not None or options or (site is None and not _has_operator(a, b)):
@@ -170,15 +177,23 @@ def dot(
                 else:
                     value = kept_product(context, site, dot_shape, False, a, b)
                     if value is NATIVE:
-                        return native(a, b)
+                        quicker = native_product_of.get(type(a))
+                        value = None
+                        if quicker is not None and native in native_functions:
+                            value = quicker(a, b)
+                        return native(a, b) if value is None else value
                     if value is not None:
                         return value
             except RuntimeWarning as warning:
                 return again(warning, native, a, b)
         elif _passes(a, b, site, options):
             return warned.call(native, a, b, *rest, **options)
-        elif _is_native(a, b, site, options, dot_shape):
-            return native(a, b, *rest, **options)
+        elif type(a) in device_of:
+            value = _kept_out(a, b, rest, options, site, dot_shape)
+            if value is NATIVE:
+                return native(a, b, *rest, **options)
+            if value is not None:
+                return value
         if options.get("out", native) is None:  # which a type's `__array_function__` would see
             native = partial(native, out=None)
         settings, out = _settings(site, options, "dot")
@@ -213,15 +228,21 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
                 else:
                     value = kept_product(context, site, dot_shape, False, a, b)
                     if value is NATIVE:
-                        return a.dot(b)
+                        quicker = native_product_of.get(type(a))
+                        value = None if quicker is None else quicker(a, b)
+                        return a.dot(b) if value is None else value
                     if value is not None:
                         return value
             except RuntimeWarning as warning:
                 return again(warning, warned.call_method, a, b)
         elif _passes(a, b, site, options):
             return warned.call(warned.call_method, a, b, *rest, **options)
-        elif _is_native(a, b, site, options, dot_shape):
-            return a.dot(b, *rest, **options)
+        elif type(a) in device_of:
+            value = _kept_out(a, b, rest, options, site, dot_shape)
+            if value is NATIVE:
+                return a.dot(b, *rest, **options)
+            if value is not None:
+                return value
         # The methods of many types take no `out`, None or not.
         method: Native = warned.call_method
         if rest or "out" in options:
@@ -260,22 +281,29 @@ def _passes(a: object, b: object, site: str | None, options: Iterable[str]) -> b
     return OWN.isdisjoint(options) and passes(site)
 
 
-def _is_native(
-    a: object,
-    b: object,
+def _kept_out(
+    a: Any,
+    b: Any,
+    rest: tuple[Any, ...],
+    options: dict[str, Any],
     site: str | None,
-    options: Iterable[str],
     shape_of: object,
     takes_tensors: bool = False,
-) -> bool:
-    """Whether a call of arrays on a GPU has no arguments but the native function's own, and is
-    known to be native.
-    """
-    if type(a) not in device_of or not OWN.isdisjoint(options):
-        return False
-    context = innermost.get().context
-    known = kept_product(context, site, shape_of, takes_tensors, a, b, launches=False)
-    return known is NATIVE
+) -> Any:
+    """As `kept_product`, of a call with `out` and nothing else: `out` with the product in it."""
+    if len(rest) + len(options) != 1 or not options.keys() <= {"out"}:
+        return None
+    value = kept_product(innermost.get().context, site, shape_of, takes_tensors, a, b)
+    out = rest[0] if rest else options["out"]
+    if value is None or value is NATIVE or out is None:
+        return value
+    ask = device_of.get(type(out))
+    if ask is None or type(out) is not type(a) or ask(out) != ask(a):
+        return None
+    if out.shape != value.shape or out.dtype != value.dtype:
+        return None
+    out[...] = value
+    return out
 
 
 def _has_operator(a: object, b: object) -> bool:

@@ -150,7 +150,10 @@ def resolve_scheme(
             )
             if found is Reason.GRADIENT and context.modules is not None:
                 # Below autograd it takes the scheme: one of its own whatever is native for others.
-                cover_torch(takes_small=(settings.scheme, settings.backend) != (None, None))
+                is_own = (settings.scheme, settings.backend) != (None, None)
+                pays = any(worth.may_gain(it, worth.TRAINED_BYTES) for it in (call.a, call.b))
+                if is_own or is_chosen or pays:
+                    cover_torch(takes_small=is_own)
             if isinstance(found, Reason):
                 is_reported = is_chosen or found in REPORTED
                 return Declined(found if is_reported else None, KNOWN.get(found))

@@ -61,9 +61,10 @@ is_tracing: Callable[[], bool] = bool
 
 DEVICE_OF_CUPY: Final[Callable[[Any], int]] = attrgetter("data.device_id")
 
-# By type: the native `a @ b` of two such arrays, quicker than the operator; it returns None where
-# it cannot make that. See `gpu.native`.
+# By type: the native `a @ b` of two such arrays, quicker than the operator and than the library's
+# `native_functions`; it returns None where it cannot make that. See `gpu.native`.
 native_product_of: dict[type, Callable[[Any, Any], Any]] = {}
+native_functions: list[Any] = []
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
     # A child knows nothing: CUDA does not survive a fork.
@@ -105,12 +106,11 @@ def kept_product(
     a: Any,
     b: Any,
     is_below: bool = False,
-    launches: bool = True,
 ) -> Any:
     """The product by the cached launches for a call; NATIVE if the call is known to be native; None
     if nothing is known, or the launches cannot be made.
 
-    is_below: whether this is called inside `below_modes`. launches: whether to make the product.
+    is_below: whether this is called inside `below_modes`.
     """
     kind = type(a)
     ask = device_of.get(kind)
@@ -137,9 +137,7 @@ def kept_product(
         else:
             if count_modes() and not is_below:
                 with below_modes():
-                    return kept_product(
-                        context, site, shape_of, takes_tensors, a, b, True, launches
-                    )
+                    return kept_product(context, site, shape_of, takes_tensors, a, b, True)
             if is_tracing():
                 return NATIVE
             left, right = a.dim(), b.dim()
@@ -166,7 +164,7 @@ def kept_product(
             return None
     except (AttributeError, RuntimeError, TypeError):
         return None  # arrays in name only, types that cannot be hashed
-    return known(a, b) if launches else None
+    return known(a, b)
 
 
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
@@ -199,14 +197,15 @@ def signature_of_contraction(
 ) -> Any:
     """The signature of a call that rearranges its arrays into products.
 
-    words: its description of them, such as an einsum's subscripts. None if an array is not on a
-    GPU: NumPy's call takes longer than the decision.
+    words: its description of them, such as an einsum's subscripts. None if the last array is not on
+    a GPU: NumPy's call takes longer than the decision.
     """
     found = [site, native, words]
     try:
+        found.append(device_of[type(arrays[-1])](arrays[-1]))
         for x in arrays:
-            found += x.shape, x.dtype, device_of[type(x)](x)
-    except (AttributeError, KeyError, RuntimeError, TypeError):
+            found += x.shape, x.dtype
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError):
         return None
     return tuple(found)
 

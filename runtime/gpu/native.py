@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mixpert_py.runtime.arrays import AnyArray, GpuArray
-from mixpert_py.runtime.signatures import native_product_of
+from mixpert_py.runtime.signatures import native_functions, native_product_of
 
 # By type: cuBLAS's numbers for its elements, and for sums of them in full precision.
 TYPES: Final = {"f": (0, 68), "d": (1, 70), "F": (4, 68), "D": (5, 70)}
@@ -75,6 +75,7 @@ def use_cupys_gemm() -> None:
     call = getattr(linalg, "tensordot_core_v11", None)
     if call is not None and not cupy.cuda.runtime.is_hip:
         native_product_of[cupy.ndarray] = _product(cupy.ndarray, _direct(cupy, linalg) or call)
+        native_functions[:] = cupy.matmul, cupy.dot
 
 
 def _direct(cupy: ModuleType, linalg: Any) -> Callable[..., None] | None:

@@ -147,8 +147,7 @@ def _einsum(
     is_loop = type(operands[-1]) is ndarray and not options.get("optimize", False)
     reason = Reason.LOOP if is_loop else Reason.DIMENSIONS
     reason = found if isinstance(found, Reason) else reason
-    if isinstance(found, Reason):
-        keep_native(context, signature)
+    keep_native(context, signature)
     return carry_out(not_rearranged(whole, *_examples(operands), reason), settings)[0]
 
 

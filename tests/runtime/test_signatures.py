@@ -201,7 +201,9 @@ def test_what_cannot_be_for_once_is_made_the_direct_way(kept: list[Prepared]) ->
         assert matmul(a, b, site="s") == "prepared"
 
 
-def test_a_contraction_whose_steps_stay_native_is_the_programs_own(kept: list[Prepared]) -> None:
+def test_a_contraction_whose_steps_stay_native_is_the_programs_own(
+    kept: list[Prepared], monkeypatch: pytest.MonkeyPatch
+) -> None:
     called: list[int] = []
 
     def native(subscripts: str, *arrays: Any) -> Any:
@@ -215,6 +217,11 @@ def test_a_contraction_whose_steps_stay_native_is_the_programs_own(kept: list[Pr
         with suppress(AttributeError):  # what is prepared here is no array
             einsum("ij,jk,kl->il", *[array(64, 64)] * 3, site="s", native=native)
         assert len(called) == 5
+        wide = [array(64, 64, dtype="float64")] * 3  # whose order of products is the library's
+        einsum("ij,jk,kl->il", *wide, site="s", native=native)
+        monkeypatch.setattr("mixpert_py.runtime.products.einsum.carry_out", None)
+        einsum("ij,jk,kl->il", *wide, site="s", native=native)
+        assert called[5:] == [3, 3]
 
 
 def test_signatures_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:

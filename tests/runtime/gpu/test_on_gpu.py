@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime import worth
-from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu import device, staging, transfer
 from mixpert_py.runtime.reasons import Reason
@@ -230,6 +230,30 @@ def test_a_product_is_captured_in_a_graph(given: str, k: int, dtype: str, has_tr
     assert len(garbage) == 20
     if trace is not None:  # that would read from the device, and end the capture
         assert (trace.sites["captured"].sampled, trace.sites["warm"].sampled) == (0, 1)
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+def test_native_products_by_functions_have_cupys_bits(dtype: str) -> None:
+    a, b = normal(64, 48, dtype=dtype), normal(48, 72, dtype=dtype, seed=1)
+    wanted, out = cupy.dot(a, b), cupy.empty((64, 72), dtype)
+    for _ in range(3):
+        for value in (
+            matmul(a, b, site="f", native=cupy.matmul),
+            dot(a, b, site="f", native=cupy.dot),
+            dot_method(a, b, site="f"),
+            matmul(a, b, site="f", native=cupy.matmul, out=out),
+        ):
+            cupy.testing.assert_array_equal(value, wanted)
+    assert matmul(a, b, out, site="f", native=cupy.matmul) is out
+
+
+def test_an_out_has_the_bits_of_a_product_by_default() -> None:
+    a, b = normal(EDGE, EDGE), normal(EDGE, EDGE, seed=1)
+    wanted = matmul(a, b, site="o").copy()
+    for out in (cupy.empty_like(a), a):
+        for _ in range(2 if out is not a else 1):
+            assert matmul(a, b, site="o", native=cupy.matmul, out=out) is out
+            cupy.testing.assert_array_equal(out, wanted)
 
 
 ORDERS: dict[str, Any] = {
