@@ -282,8 +282,8 @@ def _passes(a: object, b: object, site: str | None, options: Iterable[str]) -> b
 
 
 def _kept_out(
-    a: Any,
-    b: Any,
+    a: object,
+    b: object,
     rest: tuple[Any, ...],
     options: dict[str, Any],
     site: str | None,
