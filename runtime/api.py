@@ -298,7 +298,7 @@ def _kept_out(
     if value is None or value is NATIVE or out is None:
         return value
     ask = device_of.get(type(out))
-    if ask is None or type(out) is not type(a) or ask(out) != ask(a):
+    if ask is None or type(out) is not type(value) or ask(out) != ask(value):
         return None
     if out.shape != value.shape or out.dtype != value.dtype:
         return None
