@@ -48,33 +48,19 @@ def written_name(node: ast.expr) -> str:
 
 
 def function_words(value: ast.expr) -> tuple[str, ...]:
-    """The words of functions that a value may be or hold.
-
-    These are names of attributes, as in `np.dot`, names given to `getattr` and `partial`, and names
-    in a dict, list or tuple.
+    """The words of functions that a value may be: the name of an attribute, as in `np.dot`, or a
+    name given to `getattr` or `partial`.
     """
-    parts: list[ast.expr] = []
-    if isinstance(value, ast.Attribute):
-        return (value.attr,)
-    if isinstance(value, ast.IfExp):
-        parts = [value.body, value.orelse]
-    elif isinstance(value, ast.Dict):
-        parts = value.values
-    elif isinstance(value, ast.List | ast.Tuple):
-        parts = value.elts
-    elif isinstance(value, ast.Call):
-        function = written_name(value.func)
-        if function == "partial" and value.args:
-            return (written_name(value.args[0]),)
-        match value:
-            case ast.Call(func=ast.Name("getattr"), args=[_, ast.Constant(str() as word)]):
-                return (word,)
-    return tuple(
-        word
-        for part in parts
-        if isinstance(part, ast.Attribute | ast.Call)
-        for word in function_words(part)
-    )
+    match value:
+        case ast.Attribute(attr=word):
+            return (word,)
+        case ast.IfExp(body=one, orelse=other):
+            return tuple(word for it in (one, other) for word in function_words(it))
+        case ast.Call(func=ast.Name("getattr"), args=[_, ast.Constant(str() as word)]):
+            return (word,)
+        case ast.Call(func=function, args=[first, *_]) if written_name(function) == "partial":
+            return (written_name(first),)
+    return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ that it does not multiply itself. A new function is a row of FUNCTIONS.
 import ast
 from dataclasses import dataclass
 
-from mixpert_py.passes.scopes import ARRAY_MODULES, Scope, function_words, written_name
+from mixpert_py.passes.scopes import ARRAY_MODULES, Scope, written_name
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings import Edit, Match, Parts, after_arguments
 
@@ -400,7 +400,7 @@ def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | N
         if scope.owner(word) is None and scope.has_star() and (row := _BY_STAR.get(word)):
             return row, Match(word, f"{word} may come from a star import")
     if isinstance(call.func, ast.Call | ast.Subscript):
-        return _find_looked_up(call, call.func, scope)
+        return None
     if isinstance(call.func, ast.Attribute):
         if word in _METHODS_LEFT:
             return _TENSORS, Match(word, f"the method {word} is left native")
@@ -422,29 +422,6 @@ def _find_in_variable(call: ast.Call, word: str) -> tuple[Function, Match] | Non
         # With one operand it is more likely a method of whatever object.
         if row.RUNTIME and (reason := row.refusal(call)) != TOO_FEW:
             return row, Match(word, reason)
-    return None
-
-
-def _find_looked_up(
-    call: ast.Call, function: ast.Call | ast.Subscript, scope: Scope
-) -> tuple[Function, Match] | None:
-    """The row of a call such as `getattr(np, "dot")(a, b)` or `functions["dot"](a, b)`."""
-    if isinstance(function, ast.Call):
-        if written_name(function.func) != "getattr":
-            return None
-        row = next(filter(None, map(_BY_IDENTITY.get, function_words(function))), None)
-        if row is None or row.refusal(call) == TOO_FEW:
-            return None
-        is_named = _is_dotted(function.args[0])  # an expression would be evaluated after operands
-        reason = row.refusal(call) if is_named else "a function that is looked up is left native"
-        return row, Match(function_words(function)[0], reason)
-    words = function_words(function.value)
-    if isinstance(function.value, ast.Name):
-        words = tuple(scope.assigned_words(function.value.id))
-    for word in words:
-        row = _BY_IDENTITY.get(word)
-        if row and row.refusal(call) != TOO_FEW:
-            return row, Match(word, "a function out of a container is left native")
     return None
 
 
