@@ -8,7 +8,7 @@ first. At last the operators that take most of the time are probed, whatever is 
 an iteration that refines its result removes errors again, which no local error shows.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import product
 from math import inf
 
@@ -185,10 +185,15 @@ class PredictiveSearch:
             if x.id in steps
         }
         is_first = incumbent.plan == self.state.start.plan
-        least = FIRST_GAIN if is_first else WORTH_A_PROBE
-        for group in probe_groups(times, incumbent.measurement.seconds, least):
+        least = (FIRST_GAIN if is_first else WORTH_A_PROBE) * incumbent.measurement.seconds
+        groups: list[list[str]] = [[]]  # short operators are joined
+        for site in sorted(times, key=lambda site: -times[site]):
+            groups[-1].append(site)
+            if sum(times[it] for it in groups[-1]) >= TOGETHER * incumbent.measurement.seconds:
+                groups.append([])
+        for group in groups:
             plan = {**incumbent.plan, **{site: steps[site] for site in group}}
-            if self._is_new(plan):
+            if sum(times[site] for site in group) >= least and self._is_new(plan):
                 return plan
         return None
 
@@ -276,34 +281,6 @@ class PredictiveSearch:
         below = self.state.below(operator, plan[operator.id])
         step = {operator.id: below[0]} if below else {}
         return self.errors.error({**plan, **step}) > self.state.budget
-
-
-def probe_groups(
-    times: Mapping[str, float], whole: float, least: float = WORTH_A_PROBE
-) -> Iterator[tuple[str, ...]]:
-    """Groups of sites to probe together, in order, so that few runs cover most of the time.
-
-    times: site → seconds. whole: seconds of the program. Short operators are joined until they take
-    an eighth of it. A group is followed by its halves; those below the least part are left out.
-    """
-    group: list[str] = []
-    for site in sorted(times, key=lambda site: -times[site]):
-        group.append(site)
-        if sum(times[member] for member in group) >= TOGETHER * whole:
-            yield from _halved(group, times, least * whole)
-            group = []
-    yield from _halved(group, times, least * whole)
-
-
-def _halved(
-    group: Sequence[str], times: Mapping[str, float], least: float
-) -> Iterator[tuple[str, ...]]:
-    if group and sum(times[site] for site in group) >= least:
-        yield tuple(group)
-        if len(group) > 1:
-            middle = (len(group) + 1) // 2
-            yield from _halved(group[:middle], times, least)
-            yield from _halved(group[middle:], times, least)
 
 
 SEARCHES: dict[str, Search] = {"predictive": predictive, "greedy": greedy}
