@@ -29,6 +29,7 @@ PRECEDENCE = (
     Reason.KEPT,
     Reason.NOT_FASTER,
     Reason.OVER_BUDGET,
+    Reason.HOLD_OUT,
     Reason.NOT_TAKEN,
     Reason.FAILED,
 )
@@ -170,7 +171,8 @@ class SearchState:
             # The same program ran as before: neither a gain nor an error comes from the step.
             reason = Reason.NOT_TAKEN
         elif not measurement.error <= self.budget:
-            reason = Reason.OVER_BUDGET
+            is_within = self.is_tightened and measurement.error <= self.problem.budget
+            reason = Reason.HOLD_OUT if is_within else Reason.OVER_BUDGET
         elif gain > noise:
             reason = Reason.KEPT
         else:
@@ -247,23 +249,11 @@ def _search_within_hold_out(state: SearchState, search: Search, excess: Excess |
 
 def _outcome(state: SearchState, otherwise: Reason) -> Outcome:
     """The outcome of a search. otherwise: the reason for operators that it did not finish."""
-    start, best, budget = state.start, state.incumbent, state.problem.budget
-    trials = [
-        # A trial within the whole budget was refused because of the hold-out.
-        replace(trial, reason=Reason.HOLD_OUT)
-        if state.is_tightened
-        and trial.reason is Reason.OVER_BUDGET
-        and trial.measurement.error <= budget
-        else trial
-        for trial in state.trials
-    ]
-    not_taken = {x: why for trial in trials for x, why in trial.measurement.not_taken.items()}
-    held_out = {x for trial in trials if trial.reason is Reason.HOLD_OUT for x in trial.changed}
+    start, best = state.start, state.incumbent
+    not_taken = {x: why for trial in state.trials for x, why in trial.measurement.not_taken.items()}
     verdicts = []
     for operator in state.longest_first():
         reason, detail = state.stopped.get(operator.id, (otherwise, ""))
-        if reason is Reason.OVER_BUDGET and operator.id in held_out:
-            reason = Reason.HOLD_OUT
         if reason is Reason.UNSUITED:
             detail = operator.unsuited
         elif reason is Reason.NOT_TAKEN:
@@ -282,9 +272,9 @@ def _outcome(state: SearchState, otherwise: Reason) -> Outcome:
     return Outcome(
         plan=best.plan,
         verdicts=tuple(verdicts),
-        trials=tuple(trials),
+        trials=tuple(state.trials),
         start=start.measurement,
         best=best.measurement,
-        budget=budget,
+        budget=state.problem.budget,
         interrupted=otherwise is Reason.INTERRUPTED,
     )

@@ -23,6 +23,7 @@ MOST_FAILED_PROBES = 3  # in a row, after which no other is run
 TOGETHER = 1 / 8  # part of the time: operators that take less are probed together
 WORTH_A_PROBE = 1 / 20  # part of the time: operators that take less together are not probed
 FIRST_GAIN = 1 / 100  # the same, as long as nothing has gained
+OVER = (Reason.OVER_BUDGET, Reason.HOLD_OUT)  # refusals because of the error
 # Refusals after which the rungs below are still tried.
 PASSED_OVER = (Reason.NOT_TAKEN, Reason.NOT_FASTER)
 
@@ -48,7 +49,7 @@ def _lower(state: SearchState, operator: Operator) -> tuple[Reason, str]:
             return Reason.TOO_SHORT, ""
         trial = state.consider(*({site: scheme} for scheme in rung))
         # Raising another operator costs time: it cannot rescue a step that saves none.
-        if trial.reason is Reason.OVER_BUDGET and trial.gain > 0:
+        if trial.reason in OVER and trial.gain > 0:
             trial = _raise_predecessor(state, site, rung) or trial
         if trial.reason is Reason.KEPT:
             reason = Reason.BOTTOM
@@ -124,7 +125,7 @@ class PredictiveSearch:
         )
         (trial,) = state.trials[before:]
         self._learn(trial)
-        if trial.reason in (Reason.OVER_BUDGET, Reason.FAILED):
+        if trial.reason in (*OVER, Reason.FAILED):
             self.refused.append(plan)
         if is_probe:
             self.failed_probes = 0 if trial.reason is Reason.KEPT else self.failed_probes + 1
