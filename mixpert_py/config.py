@@ -6,7 +6,7 @@ MIXPERT_PLAN, else from `<module>.mixpert.toml` beside the running file.
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -18,8 +18,6 @@ from mixpert_py.plan import module_name as module_name
 from mixpert_py.runtime import own_files, processor
 
 SUFFIX = ".mixpert.toml"
-# Schemes that run without tensor cores.
-ANYWHERE = frozenset({"native", "exact", "blas", "float32", "float64"})
 _FROM_PARENT = "MIXPERT_SPAWNED"
 # The variables of BLAS libraries, and the one that most of them read where their own is not set.
 _THREAD_VARIABLES = (
@@ -50,19 +48,6 @@ def check_scheme(name: str | None) -> None:
         from mixpert_py.runtime.schemes import get
 
         get(name)
-
-
-def without_device(schemes: Iterable[str]) -> str | None:
-    """A line that names schemes that run natively here; None if there are none, or a GPU may be
-    here.
-    """
-    from mixpert_py.runtime.gpu import device
-
-    named = [name for name in schemes if name not in ANYWHERE]
-    found = device.find() if named and not device.may_be_here() else None
-    if not isinstance(found, device.Absent):
-        return None
-    return f"{', '.join(named)}: native here, since {found.sentence}"
 
 
 def given_plan(plan: str | os.PathLike[str] | Plan | None, scheme: str | None) -> Plan | None:

@@ -85,11 +85,9 @@ def accelerate(
             return method
         if "torch" in sys.modules and not _is_suspended(inner):
             rewritten = _with_modules(rewritten, Modules(loaded, scheme))
-        if scheme is not None and scheme != "native" and rewritten is not inner:
-            if not _is_suspended(inner):
-                rewritten = _with_a_look(rewritten, scheme)
-            elif line := config.without_device([scheme]):
-                warn(f"accelerate: {line}")
+        is_own = rewritten is not inner and not _is_suspended(inner)
+        if scheme is not None and scheme != "native" and is_own:
+            rewritten = _with_a_look(rewritten, scheme)
         if isinstance(method, MethodType):
             return MethodType(rewritten, method.__self__)
         return (

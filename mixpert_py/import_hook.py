@@ -41,7 +41,7 @@ def install(
     returned hook names all modules that stay unchanged, with reasons. End the hook with
     `uninstall`, or use it in a `with` statement; modules that it has rewritten stay rewritten.
 
-    Warns if a scheme needs a GPU and there is none. Raises PlanError for an unknown scheme or a
+    Raises PlanError for an unknown scheme or a
     malformed plan.
     """
     if packages is None:
@@ -51,8 +51,6 @@ def install(
     names = (packages,) if isinstance(packages, str) else tuple(packages)
     hook = ImportHook(names, plan=config.given_plan(plan, scheme), scheme=scheme)
     hook.check_modules()
-    if line := config.without_device([] if scheme is None else [scheme]):
-        warn(f"install: {line}")
     hook.install()
     return hook
 

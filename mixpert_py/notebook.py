@@ -174,8 +174,6 @@ class MixPertMagics(Magics):
             raise UsageError(str(error)) from None
         self.stop()
         if options.switch == "on":
-            if missing := config.without_device([options.scheme] if options.scheme else []):
-                _say(missing)
             self._start(plan, options.scheme)
 
     def _state(self) -> str:

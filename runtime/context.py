@@ -82,9 +82,10 @@ class SchemeUse:
 
     def why_not(self) -> str | None:
         """One line that says why every product of the scheme ran natively; None if one took the
-        scheme, or there was no product.
+        scheme, there was no product, or `warn_without_gpu` has said it.
         """
-        if self.is_taken or self.scheme == "native" or not self.reasons:
+        is_told = Reason.NO_TENSOR_CORE in self.reasons
+        if self.is_taken or is_told or self.scheme == "native" or not self.reasons:
             return None
         return f"every product ran natively. {' '.join(MEANING[it] for it in sorted(self.reasons))}"
 
@@ -130,6 +131,7 @@ class Context:
     # Of PyTorch's own products by default, whatever their call site: launches or NATIVE, by
     # operator, shapes, types and devices.
     everywhere: dict[Any, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
+    _told: set[Reason] = field(init=False, default_factory=set, compare=False, repr=False)
     _own: set[Any] = field(init=False, default_factory=set, compare=False, repr=False)
     _choices: dict[str | None, Choice] = field(
         init=False, default_factory=dict, compare=False, repr=False
@@ -176,6 +178,12 @@ class Context:
         if own not in self._own and any(it is not None for it in own):
             self._own.add(own)
             self.everywhere.clear()
+
+    def warn_without_gpu(self, scheme: str | None) -> None:
+        """Warn at the first product of a scheme that needs a GPU where there is none."""
+        if Reason.NO_TENSOR_CORE not in self._told:
+            self._told.add(Reason.NO_TENSOR_CORE)
+            warn(f"{scheme}: products run natively. {MEANING[Reason.NO_TENSOR_CORE]}")
 
     def _is_known(self, site: str | None) -> bool:
         """Return whether a scheme is in force for all call sites, or a plan has this one."""

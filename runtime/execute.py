@@ -62,6 +62,8 @@ def execute(
     if isinstance(selection, Declined):
         if selection.known is not None and signature is not None:
             keep(context, signature, selection.known)
+        if selection.reason is Reason.NO_TENSOR_CORE:
+            context.warn_without_gpu(choice.scheme)
         return selection.reason
     guard = None if selection.request.scheme == "exact" else guard  # which lowers nothing
     if signature is not None and selection.library is not None:

@@ -63,11 +63,6 @@ def run(options: Options) -> int:
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()
     config.check_scheme(options.scheme)
-    named = [site.scheme for site in plan.site] if plan is not None and options.plan_path else []
-    named = [options.scheme] if options.scheme else list(dict.fromkeys(named))
-    missing = None if options.backend is not None else config.without_device(named)
-    if missing is not None:
-        _say([f"{missing}; --backend reference emulates"])
     uses = None if options.scheme is None else SchemeUse(options.scheme)
     start = perf_counter()
     exit_code = running.run(program, hook, plan, uses, trace, options.backend)
@@ -75,7 +70,7 @@ def run(options: Options) -> int:
     if os.getpid() != process:  # a child that the program forked says nothing
         return exit_code
     # A trace has the reason for each product.
-    if uses is not None and missing is None and trace is None and (why_not := uses.why_not()):
+    if uses is not None and trace is None and (why_not := uses.why_not()):
         _say([f"--scheme {options.scheme}: {why_not}"])
     _say([*map(unused_line, hook.without_modules()), *hook.refused_lines()])
     if trace is None:

@@ -139,8 +139,8 @@ def test_a_functions_products_are_rewritten_and_take_a_scheme(load: Load, text: 
     for given in ("lambda", "C"):
         text = text.replace(f"accelerate({given}", f'accelerate(scheme="int8x6")({given}')
     text = text.replace("accelerate\n", """accelerate(scheme="int8x6")\n""")
-    with pytest.warns(UserWarning, match="No GPU can be used here|int8x6: native here, since"):  # noqa: PT031 — either may warn
-        module = load(text, "another")
+    module = load(text, "another")
+    with use(Context()), pytest.warns(UserWarning, match="No GPU can be used here"):
         assert not is_emulated(module.call(A))
     with use(Context(backend="reference")):
         assert is_emulated(module.call(A))
@@ -270,7 +270,7 @@ def test_a_module_that_the_hook_rewrote_may_be_decorated(tmp_path: Path) -> None
             both = importlib.import_module("both")
         del sys.modules["both"]
     assert list(hook.rewritten) == ["both"]
-    with pytest.warns(UserWarning, match="every product ran natively"):
+    with pytest.warns(UserWarning, match="No GPU can be used here"):
         assert [len(sites(function)) for function in (both.call, both.other)] == [1, 1]
     with use(Context(backend="reference")):
         assert is_emulated(both.call(A))
@@ -306,24 +306,23 @@ def test_tracebacks_show_the_original_lines(load: Load) -> None:
 
 
 def test_generators_and_coroutines_run_under_their_scheme(load: Load) -> None:
-    with pytest.warns(UserWarning, match="int8x6: native here"):
-        module = load("""
-            @accelerate(scheme="int8x6")
-            def generator(x):
-                y = yield x @ x
-                try:
-                    yield y @ y
-                finally:
-                    yield x @ x
-
-            @accelerate(scheme="int8x6")
-            async def coroutine(x):
-                return x @ x
-
-            @accelerate(scheme="int8x6")
-            async def stream(x):
+    module = load("""
+        @accelerate(scheme="int8x6")
+        def generator(x):
+            y = yield x @ x
+            try:
+                yield y @ y
+            finally:
                 yield x @ x
-        """)
+
+        @accelerate(scheme="int8x6")
+        async def coroutine(x):
+            return x @ x
+
+        @accelerate(scheme="int8x6")
+        async def stream(x):
+            yield x @ x
+    """)
     assert inspect.isgeneratorfunction(module.generator)
     assert inspect.iscoroutinefunction(module.coroutine)
     assert inspect.isasyncgenfunction(module.stream)

@@ -186,7 +186,7 @@ def test_a_plan_may_be_about_the_sites_that_it_names_alone() -> None:
     ("scheme", "product", "said"),
     [
         ("float32", lambda x, y: x @ y, "no product inside reached MixPert-Py"),
-        ("int8x6", mixpert_py.matmul, "every product ran natively. No GPU can be used here"),
+        ("int8x6", mixpert_py.matmul, "int8x6: products run natively. No GPU can be used here"),
         ("float32", lambda x, y: mixpert_py.matmul(x[:2], y), "faster at this size"),
         ("float32", lambda x, y: mixpert_py.inner(x.astype("g"), y), "Schemes are"),
         (

@@ -10,12 +10,22 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 
 SITE = "m:f/product~aa#0"
+
+
+def _warned() -> Context:
+    """One that has warned that there is no GPU."""
+    context = Context(scheme="int8x6")
+    with pytest.warns(UserWarning, match="int8x6: products run natively. No GPU can be used here"):
+        context.warn_without_gpu("int8x6")
+    return context
+
+
 FORCES: dict[str, Callable[[], Context]] = {
     "nothing": Context,
     "trace": lambda: Context(trace=Trace(levels=["float32"], keep=[SITE])),
     "native": lambda: Context(scheme="native"),
     "too small": lambda: Context(scheme="float32", trace=Trace()),
-    "no tensor core": lambda: Context(scheme="int8x6"),
+    "no tensor core": _warned,
 }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mixpert_py.runtime.gpu import device
 from tests.mixpert_py.command import IMPORTABLE, Mixpert, Said, Shell, called
 from tests.mixpert_py.commands.run_program import PRODUCT, python
 
@@ -177,12 +178,31 @@ def test_scheme_and_plan_change_what_runs(sh: Shell) -> None:
     sh("run s.py", out=float32, MIXPERT_PLAN="p.toml")
     sh.write({"s.mixpert.toml": sh.read("p.toml")})
     sh("run s.py", out=float32)
-    # What cannot run here is said, and emulated on request.
-    said = sh("run --scheme int8x1 s.py", out=native, CUDA_VISIBLE_DEVICES="").one_clear_line()
-    assert said.startswith("mixpert: int8x1: native here, since ")
-    assert said.endswith("; --backend reference emulates")
     assert sh("run --scheme int8x1 --backend reference s.py", err="").out != native
     assert sh("run --scheme int9 s.py", 2).one_clear_line()
+
+
+@pytest.mark.skipif(device.may_be_here(), reason="there may be a GPU")
+def test_a_warning_says_that_there_is_no_gpu(sh: Shell) -> None:
+    """Once, wherever the scheme was named."""
+    program = "import numpy as np\na = np.ones((9, 9))\nfor _ in range(3):\n    b = a @ a\n"
+    call = 'mixpert_py.matmul(a, a, scheme="int8x1")'
+    sh.write({"s.py": f"{program}c = a @ a\nprint(b[0, 0], c[0, 0])\n"})
+    sites = sh.json("sites --json s.py")
+    table = '[[site]]\nid = "{}"\nscheme = "int8x1"\n'
+    sh.write({"p.toml": "".join(table.format(site["id"]) for site in sites)})
+    text = sh.read("s.py")
+    sh.write({"comment/s.py": text.replace("b = a @ a", "b = a @ a  # mixpert: scheme=int8x1")})
+    sh.write({"call/s.py": text.replace("c = a @ a", f"import mixpert_py\nc = {call}")})
+    for line, plan in {
+        "run --scheme int8x1 s.py": "",
+        "run --plan p.toml s.py": "",
+        "run s.py": "p.toml",
+        "run comment/s.py": "",
+        "run call/s.py": "",
+    }.items():
+        said = sh(line, out="9.0 9.0\n", MIXPERT_PLAN=plan).err
+        assert said.count("int8x1: products run natively. No GPU can be used here") == 1, line
 
 
 def test_what_the_compiler_warns_of_is_said_in_every_run(sh: Shell) -> None:
