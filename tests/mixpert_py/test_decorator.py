@@ -8,7 +8,6 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +19,7 @@ import mixpert_py
 from mixpert_py.errors import PlanError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
-from mixpert_py.runtime.context import Context, current, use
+from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.modules import precision
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.squares import EXACT, A, is_emulated, sites
@@ -337,24 +336,6 @@ def test_generators_and_coroutines_run_under_their_scheme(load: Load) -> None:
         assert is_emulated(running.throw(KeyError))
         assert all(map(is_emulated, asyncio.run(both())))
         assert not is_emulated(mixpert_py.matmul(A, A))
-
-
-def test_a_plan_decides_site_by_site(load: Load, tmp_path: Path) -> None:
-    text = "import numpy as np\ndef call(x):\n    return x @ x, np.dot(x, x), x.T @ x\n"
-    first, second, _ = (site.id for site in analyze(text.encode(), "program"))
-    plan = Plan(site=[Site(id=first, scheme="int8x3"), Site(id=second, scheme="native")])
-    save(plan, tmp_path / "my.toml")
-    module = load(text)
-    for given in (plan, tmp_path / "my.toml", str(tmp_path / "my.toml")):
-        call = mixpert_py.accelerate(plan=given)(module.call)
-        with use(Context(backend="reference")):
-            assert [is_emulated(y) for y in call(A)[:2]] == [True, False]
-            with use(replace(current(), scheme="int8x6")):
-                results = call(A)
-        # What the plan says comes before what the process runs under; what it does not, after.
-        np.testing.assert_array_equal(results[1], EXACT)
-        assert np.abs(results[0] - EXACT).max() > 1e-4
-        assert 0 < np.abs(results[2] - A.T @ A).max() < 1e-4
 
 
 PRECEDENCE = """\

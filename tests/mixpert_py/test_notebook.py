@@ -92,13 +92,6 @@ def test_cells_are_rewritten(run: Run, capsys: Read) -> None:
         assert is_emulated(run(f"{SCHEME} --backend reference{rest}\na @ a").result)
 
 
-def test_what_a_cell_defines_stays_rewritten(run: Run, shell: InteractiveShell) -> None:
-    assert value(run, "%%mixpert --scheme int8x6\ndef f(x):\n    return x @ x") is None
-    assert is_emulated(value(run, "f(a)"))
-    value(run, "import inspect; text = inspect.getsource(f)")
-    assert shell.user_ns["text"] == "def f(x):\n    return x @ x\n"
-
-
 CELL = "def f(x):\n    return x @ x, x.dot(x)"
 CELLS = {
     "nbformat": 4,

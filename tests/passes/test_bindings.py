@@ -35,14 +35,6 @@ def test_no_false_rewrite(name: str, text: str, calls: tuple[str, ...]) -> None:
         assert {product.spelling.RUNTIME for product in rewritten} <= {"xp_product"}, call
 
 
-@pytest.mark.parametrize("name", names.BOUND_MODULE)
-def test_every_product_is_found(name: str) -> None:
-    for program, call in programs(name, names.BOUND_MODULE[name], names.CALLS):
-        found = sites(program)
-        assert len(found) >= max(1, program.count(call)), call
-        assert {site.reason for site in found} == {None}, call
-
-
 def test_every_operator_is_found_and_a_miss_is_listed_with_its_reason() -> None:
     for text in names.OPERATORS:
         found = sites(f"{text}\n")

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree, same
-from mixpert_py.plan import Plan, Site
 
 
 def test_a_product_added_to_a_rewritten_file() -> None:
@@ -161,25 +160,6 @@ def test_tracebacks_show_the_original_line() -> None:
     last = frames[-1]
     assert (last.lineno, last.colno, last.end_colno) == (5, 11, 16)
     assert frames[0].lineno == 7
-
-
-def test_the_plans_scheme_is_written() -> None:
-    source = b"def f(a): return a @ a\ndef g(a): return a @ a + a.dot(a)\n"
-    f, g, h = (site.id for site in analyze(source, "m"))
-    plan = Plan(site=[Site(id=f, scheme="int8x3")])
-    result = rewrite(source, "m", plan).decode()
-    assert f'site="{f}", scheme="int8x3")' in result
-    assert f'site="{g}")' in result
-    result = rewrite(source, "m", plan, scheme="int8x6").decode()
-    assert f'site="{f}", scheme="int8x3")' in result
-    assert f'site="{g}", scheme="int8x6")' in result
-    assert f'site="{h}", scheme="int8x6")' in result
-
-
-def test_a_renamed_function_is_found_by_its_hash() -> None:
-    [old] = analyze(b"def old(a): return a @ a\n", "m")
-    plan = Plan(site=[Site(id=old.id, scheme="int8x3")])
-    assert b'scheme="int8x3"' in rewrite(b"def new(a): return a @ a\n", "m", plan)
 
 
 def test_what_the_parser_warns_of_is_told_at_the_file_s_line() -> None:

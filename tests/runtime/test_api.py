@@ -13,7 +13,7 @@ import pytest
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.tracing.trace import Trace
-from tests.runtime.operands import SITE, frames_in, outcome, ran, same
+from tests.runtime.operands import SITE, frames_in, outcome, same
 from tests.runtime.without_gpu import no_gpu as no_gpu
 
 
@@ -77,21 +77,6 @@ def test_matmul_takes_what_numpys_takes(
             assert ours == its_warnings
 
 
-class Convertible:
-    """Something that NumPy takes as an array, and that has no `@`."""
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        return np.eye(2)
-
-
-@pytest.mark.parametrize("operands", [([[1, 2]], [[3], [4]]), (Convertible(), Convertible())])
-def test_matmul_by_name_takes_what_has_no_operator(operands: tuple[Any, Any]) -> None:
-    for scheme in (None, "float64"):
-        assert same(matmul(*operands, scheme=scheme), np.matmul(*operands))
-        with pytest.raises(TypeError, match="unsupported operand"):
-            matmul(*operands, scheme=scheme, site=SITE)  # a rewritten `a @ b`
-
-
 @pytest.mark.parametrize("native", [None, np.matmul])
 def test_a_call_that_passes_costs_no_other(native: Any) -> None:
     call = partial(matmul, np.eye(2), np.eye(2), site=SITE, native=native)
@@ -111,15 +96,3 @@ def test_float32_takes_no_memory_beside_out() -> None:
     np.testing.assert_array_equal(out, wanted)
     assert matmul(a, b, scheme="float32", out=a) is a
     np.testing.assert_array_equal(a, wanted)
-
-
-@pytest.mark.parametrize(("native", "step"), [(np.matmul, 2), (np.dot, 1)])
-@pytest.mark.parametrize("vector", [False, True])
-def test_stacks_of_products_have_an_out(native: Any, step: int, vector: bool) -> None:
-    stack = np.random.default_rng(2).standard_normal((3, 4, 4))
-    a, b = (stack[0, 0], stack) if vector else (stack, stack[0])
-    out = np.zeros((3 * step, *native(a, b).shape[1:]))[::step]
-    given = {"scheme": "int8x3", "in_force": "reference", "out": out, "native": native}
-    assert ran(matmul, a, b, **given)[1:] == ("int8x3", None)
-    np.testing.assert_allclose(out, native(a, b), atol=1e-3)
-    np.testing.assert_array_equal(out, matmul(a, b, scheme="int8x3", backend="reference"))

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import (
     UNCHOSEN,
-    Choice,
     Context,
     current,
     passes,
@@ -128,15 +126,6 @@ def test_a_generator_may_end_in_another_thread() -> None:
     ended.set()
     thread.join()
     assert (seen, current().scheme) == ([None], None)
-
-
-def test_a_choice_does_not_outlive_its_plan() -> None:
-    force = Context(plan=plan("int8x6"))
-    assert force.choice(SITE) == Choice("int8x6")
-    assert replace(force, plan=plan("fp16")).choice(SITE) == Choice("fp16")
-    assert replace(force, plan=None).choice(SITE) is UNCHOSEN
-    assert replace(force, scheme="float32").choice(SITE) == Choice("float32")
-    assert force.choice(SITE) == Choice("int8x6")
 
 
 @pytest.mark.parametrize(

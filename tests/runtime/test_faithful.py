@@ -179,25 +179,6 @@ def test_integers_of_two_digits(name: str, swapped: bool, k: int, block: int | N
     check(*((b.T, a.T) if swapped else (a, b)), EMULATIONS[name], np.float64, block)
 
 
-@pytest.mark.parametrize("name", [*EXACT, "int8x1"])
-@pytest.mark.parametrize(
-    ("left", "right", "k"),
-    [(1, 1, 5000), (9, 9, 1000), (127, 127, 1000), (127, 9, 4000), (127, 2000, 60)],
-)
-def test_small_integers_in_single_precision(name: str, left: int, right: int, k: int) -> None:
-    if name != "int8x1" or right <= 127:
-        check(*integers(13, k, 9, left, right, seed=1), EMULATIONS[name], np.float32)
-
-
-@pytest.mark.parametrize("name", ["int8x6", "int8x8"])
-def test_what_single_precision_does_not_hold_is_rounded(name: str) -> None:
-    """Once per accumulator that is converted or added; nothing else is lost."""
-    a, b = integers(30, 2000, 20, TWO, TWO, seed=3)
-    value = multiply(a.astype(np.float32), b.astype(np.float32), EMULATIONS[name]).value
-    error = np.abs(value - (a @ b).astype(np.float64))
-    assert (error <= 8 * 2.0**-24 * (np.abs(a) @ np.abs(b)) / np.sqrt(2000)).all()
-
-
 @pytest.mark.parametrize("k", [16, 500, 2500, 5200])
 @pytest.mark.parametrize(("left", "right"), [(31, 127), (2048, 3)])
 def test_faithful_keeps_integers(k: int, left: int, right: int) -> None:

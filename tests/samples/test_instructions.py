@@ -17,7 +17,6 @@ LATENCY, CHAIN, INTERVAL = 33.0, 20.0, 4.0  # cycles
 OVERHEAD = 17.0
 SLICE = 4e6  # of another process
 CLOCK = 2e9
-MORE_TRIES = 5
 INT8 = next(spec for spec in specs(80) if spec.name == "mma.sync m16n8k32 int8")
 
 

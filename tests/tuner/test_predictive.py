@@ -11,7 +11,7 @@ from mixpert_py.tuner.records import Ladder, Measurement, Operator, Outcome, Pro
 from mixpert_py.tuner.searches import MOST_FAILED_PROBES, SEARCHES, predictive
 from tests.every_check import some
 from tests.tuner.propagated_program import ERRORS, LADDER, RUNGS, SHARES, PropagatedProgram
-from tests.tuner.table_program import InterruptedProgram, TableProgram, tune
+from tests.tuner.table_program import TableProgram, tune
 
 KINDS = ["rss", "sum", "max"]
 
@@ -65,21 +65,6 @@ def reasons(outcome: Outcome) -> dict[str, Reason]:
     return {verdict.operator.id: verdict.reason for verdict in outcome.verdicts}
 
 
-def test_everything_at_once_where_that_is_predicted_to_pass() -> None:
-    program = program_of(a=1e-7, b=1e-7, c=1e-7)
-    outcome = found(program, 1e-6)
-    assert set(outcome.plan.values()) == {"half"}
-    assert len(program.plans) == 2
-
-
-def test_what_is_predicted_far_over_budget_is_run_last_and_once() -> None:
-    program = program_of(a=1e-7, b=1.0)
-    outcome = found(program, 1e-6)
-    assert outcome.plan == {"a": "half", "b": "native"}
-    assert program.steps() == [{}, {"a": "half"}, {"a": "half", "b": "half"}]
-    assert reasons(outcome) == {"a": Reason.BOTTOM, "b": Reason.OVER_BUDGET}
-
-
 class Refined:
     """Products of several lengths before a refinement, which leaves 1e-9 of their errors. The one
     that it refines by, if any, is as sensitive as predicted."""
@@ -103,13 +88,6 @@ class Refined:
 
     def found(self) -> Outcome:
         return tune(self, self.operators(), [], LADDER, self.BUDGET, noise=0.0)
-
-
-def test_errors_that_a_refinement_takes_away_are_found_by_probing() -> None:
-    program = Refined({"factor": 100.0, "panel": 40.0})
-    outcome = program.found()
-    assert outcome.plan == {"factor": "x1", "panel": "x1"}
-    assert len(program.plans) <= 8
 
 
 def test_the_one_product_that_a_refinement_goes_by_is_left() -> None:
@@ -141,27 +119,6 @@ def test_a_prediction_that_is_wrong_keeps_nothing() -> None:
     assert outcome.best.error <= 2e-3
 
 
-def test_a_prediction_that_is_too_dark_is_tried_near_the_budget() -> None:
-    """Errors that cancel: each alone is predicted just over the budget."""
-
-    class Better(TableProgram):
-        def __call__(self, plan: Mapping[str, str], /) -> Measurement:
-            measured = super().__call__(plan)
-            return Measurement(measured.seconds, measured.error / 10, measured.site_seconds)
-
-    program = Better(*(lambda p: (p.seconds, p.errors))(program_of(a=2e-6, b=3e-6)))
-    outcome = found(program, 1e-6)
-    assert set(outcome.plan.values()) == {"half"}
-
-
-def test_an_operator_that_fails_is_left_and_the_others_lowered() -> None:
-    program = program_of(a=1e-9, b=1e-9, c=1e-9)
-    program.failing = {"b": "half"}
-    outcome = found(program, 1e-6)
-    assert outcome.plan == {"a": "half", "b": "native", "c": "half"}
-    assert reasons(outcome)["b"] is Reason.FAILED
-
-
 # name → times of b, native and lower; the error of the lower level; the noise; why b is left, and
 # how often the lower level runs.
 LEFT: dict[str, tuple[tuple[float, float], float, float, Reason, int]] = {
@@ -186,32 +143,6 @@ def test_an_operator_is_left_and_the_other_one_lowered(name: str) -> None:
     assert outcome.best.error == 1e-9
     assert reasons(outcome) == {"a": Reason.BOTTOM, "b": reason}
     assert [plan["b"] for plan in program.plans].count("half") == runs
-
-
-@pytest.mark.parametrize("at", range(1, 4))
-def test_an_interrupt_leaves_a_plan_that_was_run(at: int) -> None:
-    tables = program_of(a=5e-7, b=6e-7, c=7e-7, d=8e-7)
-    whole = TableProgram(tables.seconds, tables.errors)
-    found(whole, 2e-6)
-    assert at < len(whole.plans)
-    program = InterruptedProgram(tables.seconds, tables.errors)
-    program.at = at
-    outcome = found(program, 2e-6)
-    assert outcome.interrupted
-    assert outcome.plan in program.plans
-    assert outcome.best.error <= 2e-6
-
-
-def test_a_scheme_that_takes_no_call_is_no_level_below_another() -> None:
-    program = program_of(a=1e-9)
-    (operator,) = program.operators()
-    ladder = (("native",), ("half",), ("float32",))
-    integers = replace(operator, excluded={"float32": Reason.NOT_TAKEN})
-    outcome = tune(program, [integers], [], ladder, 1e-6, noise=0.0)
-    assert reasons(outcome) == {"a": Reason.BOTTOM}
-    floats = replace(operator, excluded={"half": Reason.NOT_TAKEN, "float32": Reason.UNCLEAR})
-    outcome = tune(program, [floats], [], ladder, 1e-6, noise=0.0)
-    assert reasons(outcome) == {"a": Reason.UNCLEAR}
 
 
 @pytest.mark.parametrize("seed", some(range(4)))

@@ -64,18 +64,6 @@ def test_one_operator_alone_gets_its_fastest_scheme(
     assert outcome.best.seconds == min(seconds[s] for s in SCHEMES if table[s] <= budget)
 
 
-def test_no_budget_leaves_everything_native() -> None:
-    program = TableProgram(
-        {site: {"native": 2.0, "II": 1.0, "III": 1.0, "I": 0.5} for site in SITES},
-        {site: {"II": 1e-7, "III": 1e-7, "I": 1e-3} for site in SITES},
-    )
-    outcome = tune(program, program.operators(), [("a", "b")], LADDER, 1e-15, noise=0.0)
-    assert set(outcome.plan.values()) == {"native"}
-    assert {v.reason for v in outcome.verdicts} == {Reason.OVER_BUDGET}
-    assert not outcome.lowered
-    assert outcome.best == outcome.start
-
-
 def predecessor_program(kind: type[TableProgram]) -> TableProgram:
     """Eleven runs, a raised predecessor and a choice between incomparable schemes among them."""
     return kind(
@@ -85,13 +73,6 @@ def predecessor_program(kind: type[TableProgram]) -> TableProgram:
         },
         {"p": {"II": 1, "III": 2, "I": 6}, "s": {"II": 2, "III": 3, "I": 9}},
     )
-
-
-def test_a_plan_is_run_once() -> None:
-    program = predecessor_program(TableProgram)
-    outcome = tune(program, program.operators(), [("p", "s")], LADDER, 6, noise=0.0)
-    assert outcome.plan == {"p": "III", "s": "III"}
-    assert [trial.plan for trial in outcome.trials] == program.plans
 
 
 def test_a_plan_met_again_is_judged_but_not_run() -> None:
@@ -147,15 +128,6 @@ def test_a_start_off_the_ladder_needs_a_lock() -> None:
     assert outcome.plan == {"a": "egemm"}
 
 
-def test_a_start_halfway_down_is_lowered_from_there() -> None:
-    program = predecessor_program(TableProgram)
-    start = {"p": "III", "s": "native", "elsewhere": "native"}
-    outcome = tune(program, program.operators(), [], LADDER, 100, noise=0.0, start=start)
-    assert program.plans[0] == start
-    assert program.plans[1] == {**start, "p": "I"}
-    assert outcome.plan == {"p": "I", "s": "I", "elsewhere": "native"}
-
-
 @pytest.mark.parametrize("budget", [-1e-9, float("nan")])
 def test_a_budget_is_a_number_from_zero(budget: float) -> None:
     program = predecessor_program(TableProgram)
@@ -203,12 +175,6 @@ def test_a_product_that_no_level_suits_is_never_tried_and_says_why(kind: str) ->
     assert all(plan["a"] == "native" for plan in program.plans)
     found = {verdict.operator.id: verdict for verdict in outcome.verdicts}
     assert (found["a"].reason, found["a"].detail) == (Reason.UNSUITED, "integers")
-
-
-def test_share_is_of_the_program_at_the_start() -> None:
-    program = TableProgram({"a": {"native": 3.0}}, {}, overhead=1.0)
-    outcome = tune(program, program.operators("a"), [], LADDER, 0, noise=0.0)
-    assert outcome.share(outcome.verdicts[0]) == 0.75
 
 
 @pytest.mark.parametrize("kind", SEARCHES)

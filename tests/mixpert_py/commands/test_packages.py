@@ -89,17 +89,6 @@ def test_a_tuning_lowers_it_and_its_plan_remembers_the_package(sh: Shell) -> Non
     sh("run --backend reference s.py", err="")
 
 
-def test_an_estimate_has_it(sh: Shell) -> None:
-    found = sh.json("estimate --json --error 1e-2 --time-limit 30 --package shapes s.py")
-    (product,) = found["products"]
-    assert product["id"].startswith("shapes.deep:square/")
-    assert Path(product["path"]).name == "deep.py"
-    assert "int8x6" in product["errors"]
-    if found["command"] is not None:  # whether it gains depends on the models of devices
-        assert "--package shapes" in found["command"]
-    sh("estimate --json --error 1e-2 --time-limit 30 s.py", 1)
-
-
 FITTED = """\
 import numpy as np
 from shapes.model import Model

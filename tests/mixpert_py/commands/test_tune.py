@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from mixpert_py import plan
-from mixpert_py.commands.tune import SEARCHES
 from mixpert_py.runtime.model import device_model
 from mixpert_py.tuner.report.text import share_text
 from mixpert_py.tuning.hold_out import highest_rate
@@ -20,15 +19,6 @@ from mixpert_py.tuning.trials import only_tuning
 from tests.mixpert_py.command import IMPORTABLE, Shell
 from tests.mixpert_py.tuning.chain import CHAIN
 from tests.mixpert_py.tuning.chain import chain as chain
-
-
-@pytest.mark.parametrize("search", SEARCHES)
-def test_every_search_from_the_command_line(search: str, sh: Shell) -> None:
-    sh.write({"chain.py": CHAIN.replace("160", "96").replace("c = b.dot(a)\n", "")})
-    found = sh.json(f"tune --error 1e-5 --backend reference --search {search} --json chain.py")
-    assert set(found["schemes"].values()) <= {"int8x6", "int8x8", "int8x10"}
-    assert found["error"] <= 1e-5
-
 
 AMPLIFIED = """\
 import sys

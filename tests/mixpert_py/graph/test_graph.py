@@ -170,12 +170,6 @@ def test_every_operator_and_edge_is_written(
     ]
 
 
-def test_dot_has_a_frame_around_each_file_with_operators() -> None:
-    written = dot(GRAPHS)
-    assert written.startswith("digraph products {\n")
-    assert written.count(" {\n") == written.count("}\n") == 3
-
-
 def test_a_product_comes_behind_those_in_it() -> None:
     said = [one.expression for one in graph("a @ (b @ c) @ d.dot(e @ f)\n").operators]
     assert said == ["b @ c", "a @ (b @ c)", "e @ f", "d.dot(e @ f)", "a @ (b @ c) @ d.dot(e @ f)"]

@@ -38,14 +38,6 @@ def refused(file: Path, words: str) -> None:
     assert sorted(os.listdir(file.parent)) == names
 
 
-def test_bytes_and_mode(file: Path) -> None:
-    file.chmod(0o751)
-    write_back(str(file), OLD, NEW)
-    assert file.read_bytes() == NEW
-    assert stat.S_IMODE(os.stat(file).st_mode) == 0o751
-    assert os.listdir(file.parent) == ["net.py"]
-
-
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives files")
 def test_the_owner(file: Path) -> None:
     os.chown(file, 1234, 5678)
@@ -85,12 +77,6 @@ def test_a_file_that_is_gone(file: Path) -> None:
     with pytest.raises(SourceError, match="no such file"):
         write_back(str(file), OLD, NEW)
     assert os.listdir(file.parent) == []
-
-
-def test_writing_twice_is_fine(file: Path) -> None:
-    write_back(str(file), OLD, NEW)
-    write_back(str(file), OLD, NEW)
-    assert file.read_bytes() == NEW
 
 
 def test_plain_files_of_a_folder_are_listed(file: Path, tmp_path: Path) -> None:

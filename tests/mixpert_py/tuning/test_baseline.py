@@ -26,12 +26,6 @@ def test_lower_levels_cost_less_where_products_are_large() -> None:
     assert len(set(levels)) == 4
 
 
-def test_calls_and_shapes_add_up() -> None:
-    one, two = (2048, 2048, 2048, 1), (4096, 1024, 4096, 3)
-    assert cost("int8x6", one, two) == pytest.approx(cost("int8x6", one) + cost("int8x6", two))
-    assert cost("int8x6", two) == pytest.approx(3 * cost("int8x6", (*two[:3], 1)))
-
-
 def test_a_complex_product_costs_four_and_what_joins_them() -> None:
     shape = (4096, 4096, 4096, 1)
     for scheme in ("native", "int8x6"):

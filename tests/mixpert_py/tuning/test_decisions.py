@@ -55,15 +55,6 @@ def test_a_product_that_changes_a_label_stays_native() -> None:
     assert 0.1 < max(trial.measurement.errors["labels"] for trial in refused) < 1
 
 
-@pytest.mark.usefixtures("program")
-def test_a_share_that_is_named_may_change() -> None:
-    found = tuned({None: 1e-4, "labels": 0.9})
-    assert set(schemes(found).values()) == {"float32"}
-    (labels,) = (value for value in found.plan.criterion if value.name == "labels")
-    assert (labels.metric, labels.budget) == ("differing", 0.9)
-    assert 0.1 < labels.achieved < 0.9
-
-
 def test_decisions_are_held_against_the_program_as_it_is(program: Path) -> None:
     # With the products in float64 other columns win: that is not the plan's doing.
     program.write_text(NEAR_TIES.format(dtype=".astype(np.float32)"))

@@ -22,14 +22,6 @@ from mixpert_py.tuning.options import (
 SEVERAL = Limits(Limit(1e-4), {"loss": Limit(1e-6, "max")})
 
 
-def test_one_limit_leaves_errors_as_they_are() -> None:
-    limits = Limits(Limit(1e-4, "mred"))
-    assert (limits.budget, limits.metric, limits.scale) == (1e-4, "mred", 1.0)
-    assert limits.worst({"a": 3e-5, "b": 9e-5}) == (9e-5, "b")
-    same = Limits(Limit(1e-4), {"loss": Limit(1e-4)})
-    assert same.worst({"loss": 9e-5}) == (9e-5, "loss")
-
-
 def test_of_several_limits_the_largest_share_counts() -> None:
     assert (SEVERAL.budget, SEVERAL.metric) == (1.0, None)
     assert SEVERAL.worst({"a": 5e-5, "loss": 4e-7}) == (pytest.approx(0.5), "a")

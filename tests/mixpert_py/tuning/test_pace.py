@@ -71,28 +71,12 @@ def test_only_what_is_faster_for_certain_is_lowered(
     assert [site.ms for site in found.plan.site] == [5e3, 1e4]
 
 
-def test_what_is_not_faster_stays_native_and_that_is_certain(chain: Path) -> None:
-    found = paired(chain, SLOWER, Reason.NOT_TAKEN)
-    assert set(found.plan.schemes().values()) == {"native"}
-    assert reasons(found) == {SITES[0]: Reason.NOT_FASTER, SITES[1]: Reason.NOT_TAKEN}
-    assert not found.unclear
-    assert verified(record(found)) == ""  # the headline says it
-
-
 def test_a_machine_that_does_not_tell_is_no_verdict(chain: Path) -> None:
     found = paired(chain, WIDE, SLOWER)
     assert set(found.plan.schemes().values()) == {"native"}
     assert found.unclear
     assert found.plan.provenance.gain == "cannot tell"
     assert verified(record(found)) == UNCLEAR
-
-
-def test_what_takes_little_of_the_time_leaves_nothing_undecided(chain: Path) -> None:
-    first, last = SITES
-    ratios = {first: {**NONE, "float32": WIDE}, last: {**NONE, "float32": SLOWER}}
-    found = tuned(chain, 1e-4, PairedTimes({first: 1.5, last: 20.0}, ratios))
-    assert reasons(found)[first] is Reason.UNCLEAR
-    assert not found.unclear  # half of 7 % is less than what counts
 
 
 def test_the_command_exits_with_1_and_the_plan_file_says_why(

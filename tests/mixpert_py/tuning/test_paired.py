@@ -37,23 +37,6 @@ def test_a_sites_ratio_is_that_of_its_shapes_by_their_parts_of_its_time() -> Non
     assert found.half_width == pytest.approx(hypot(log(5 / 4), 9 * log(15 / 14)) / 10, rel=0.05)
 
 
-def test_a_shape_of_which_little_is_known_does_not_hide_the_others() -> None:
-    unknown = Ratio(0.5, 0.05, 5.0)
-    found = site_ratio(
-        trace(small=1, large=3), [product(SMALL, unknown), product(LARGE, FAST)], "float32"
-    )
-    assert isinstance(found, Ratio)
-    assert found.most < 0.98
-    found = site_ratio(trace(small=1, large=1), [product(SMALL, Ratio())], "float32")
-    assert found == Ratio(1.0, pytest.approx(Ratio().least), pytest.approx(Ratio().most))
-
-
-def test_shapes_that_were_not_measured_are_like_the_others() -> None:
-    found = site_ratio(trace(small=2, large=3), [product(SMALL, FAST)], "float32")
-    assert isinstance(found, Ratio)
-    assert (found.mean, found.least, found.most) == pytest.approx((0.5, 0.4, 0.625))
-
-
 @pytest.mark.parametrize(("seconds", "saved"), [(0.04, 0.5), (0.08, 0.5 * 5 / 8), (2.0, 0.488)])
 def test_what_new_memory_takes_in_the_program_is_saved_by_no_scheme(
     seconds: float, saved: float

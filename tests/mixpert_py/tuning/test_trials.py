@@ -29,7 +29,6 @@ VALUES = {
     "long": np.array([1], np.longdouble) / 3,
 }
 RUN = ProgramRun(RESULT, VALUES)
-PLAN = {"x": "int8x1", "a": "native"}
 
 
 class After:
@@ -133,26 +132,6 @@ def test_a_failed_trial_is_a_result_and_a_failed_native_run_is_not(tmp_path: Pat
     with pytest.raises(ProgramError, match="no number"):
         again.take(TRIAL, {"x": "int8x1"})
     assert again.take(TRIAL, {"x": "int8x1"}) is None
-
-
-def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
-    subject = {"arguments": ["\udcff"]}
-    trials = begun(path, subject)
-    trials.store("native run", {}, RUN)
-    trials.store(TRIAL, PLAN, ProgramRun(RESULT, {}, 1e-7, "file", {"file": 1e-7, "b": np.inf}))
-    trials.store(TRIAL, {"x": "int8x2"}, ProgramRun(RESULT, {}, float("inf")))
-    again = begun(path, subject, resume=True)
-    native = again.take("native run", {})
-    assert native is not None
-    assert native.result == RESULT
-    assert list(native.values) == list(VALUES)
-    for name, value in VALUES.items():
-        assert native.values[name].dtype == value.dtype
-        np.testing.assert_array_equal(native.values[name], value)
-    judged = again.take(TRIAL, dict(reversed(PLAN.items())))
-    assert judged == ProgramRun(RESULT, {}, 1e-7, "file", {"file": 1e-7, "b": np.inf})
-    assert again.take(TRIAL, {"x": "int8x2"}) == ProgramRun(RESULT, {}, float("inf"))
 
 
 def test_a_new_tuning_keeps_the_record_of_the_plan_that_is_there(tmp_path: Path) -> None:

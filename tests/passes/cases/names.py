@@ -94,35 +94,6 @@ HIDDEN_FUNCTION = {
     "in a comment": "from numpy import NAME\nx = y  # CALL",
 }  # fmt: skip
 
-# np is numpy, or cupy, whatever happens: everything is rewritten.
-BOUND_MODULE = {
-    "alias": "import numpy as np\nx = CALL",
-    "cupy": "import cupy as np\nx = CALL",
-    "either of the two": "try:\n    import cupy as np\nexcept ImportError:\n    import numpy as np\nCALL",
-    "either branch": "if x:\n    import cupy as np\nelse:\n    import numpy as np\nCALL",
-    "missing": "try:\n    import numpy as np\nexcept ImportError:\n    np = None\nCALL",
-    "twice": "import numpy as np, os\nimport numpy as np\nCALL",
-    "later": "def f():\n    return CALL\nimport numpy as np",
-    "in the function": "def f():\n    import numpy as np\n    return CALL",
-    "around the function": "def f():\n    import numpy as np\n    def g():\n        return CALL\n    return g",
-    "global in a function": "def f():\n    global np\n    import numpy as np\ndef g():\n    return CALL",
-    "in the class": "class C:\n    import numpy as np\n    x = CALL",
-    "method": "import numpy as np\nclass C:\n    np = y\n    def f(self):\n        return CALL",
-    "async method": "import numpy as np\nclass C:\n    async def f(self):\n        return await g(CALL)",
-    "generator": "import numpy as np\ndef f():\n    yield CALL",
-    "lambda": "import numpy as np\nf = lambda a, b, c: CALL",
-    "default": "import numpy as np\ndef f(np=CALL): pass",
-    "decorator": "import numpy as np\n@d(CALL)\ndef f(np): pass",
-    "comprehension": "import numpy as np\nx = [CALL for a in z if CALL.any()]",
-    "first loop of a comprehension": "import numpy as np\nx = [np for np in CALL]",
-    "hidden elsewhere": "import numpy as np\ndef f(np): return np\ndef g(): return CALL",
-    "subscript": "import numpy as np\nx[CALL] = CALL.T[0] + -CALL",
-    "condition": "import numpy as np\nwhile (y := CALL) is not None and not CALL: pass",
-    "one line": "import numpy as np; x = CALL; y = CALL",
-    "match": "import numpy as np\nmatch CALL:\n    case x if CALL: pass",
-    "type checking": "from typing import *\nimport numpy as np\nCALL",
-    "nested": "import numpy as np\nx = f(g(CALL), *[CALL], **{'k': CALL})",
-}  # fmt: skip
 
 # Products without a name that could be hidden.
 OPERATORS = (

@@ -9,18 +9,10 @@ import re
 from mixpert_py.passes.pipeline import analyze
 
 PROGRAMS = """
-## independent:
-c = a @ b       # p
-d = a @ b.T     # q
 ## chain: p -> q, q -> r
 c = a @ b       # p
 d = c @ b       # q
 e = d @ b       # r
-## in-place: p -> q, p -> r, q -> r
-c = a @ b       # p
-view = c[1:]
-c @= b          # q
-d = view @ b    # r
 ## in-place-in-a-loop: p -> p, q -> r, r -> t, t -> s
 x = np.zeros((2, 3, 3))
 for i in range(3):
@@ -28,18 +20,10 @@ for i in range(3):
 c = b @ b       # q
 x[0] @= c       # r
 z.y @= x @ b    # s t
-## through-arithmetic: p -> q
-c = a @ b       # p
-d = (1 + c.T * 2) / a
-e = d @ b       # q
 ## overwritten:
 c = a @ b       # p
 c = a + 1
 d = c @ b       # q
-## deleted:
-c = a @ b       # p
-del c
-c = a @ a       # q
 ## shape-is-no-value:
 c = a @ b       # p
 d = np.zeros(c.shape) @ np.ones(len(c))      # q
@@ -54,44 +38,11 @@ if x:
 else:
     c = b @ a   # q
 d = c @ b       # r
-## branch-overwrites-one: p -> q
-c = a @ b       # p
-if x:
-    c = a
-d = c @ b       # q
-## branch-that-returns:
-def f(a, b):
-    c = a
-    if a:
-        c = a @ b   # p
-        return c
-    return c @ b    # q
-f(x, y)
-## conditional-expression: p -> q
-c = a @ b       # p
-d = (c if x else a) @ b     # q
-## condition-is-no-value:
-c = a @ b       # p
-if c.any():
-    d = a @ a   # q
-## loop: p -> p
-x = a
-for i in range(3):
-    x = x @ b   # p
 ## loop-of-two: p -> q, q -> p
 x = a
 while True:
     y = x @ b   # p
     x = y @ b   # q
-## loop-else-break: p -> q
-x = a
-for i in range(3):
-    if i:
-        x = a @ b   # p
-        break
-else:
-    x = a
-y = x @ b       # q
 ## loop-continue: p -> p
 x = a
 for i in range(3):
@@ -100,26 +51,10 @@ for i in range(3):
         x = y
         continue
     x = a
-## loop-over-results: p -> q
-for c in [a @ b, a]:    # p
-    d = c @ b           # q
-## accumulated: p -> q
-s = 0
-for i in range(3):
-    s += a @ b  # p
-t = s @ s       # q
 ## tuple: p -> q
 c, d = a @ b, a     # p
 e = c @ b           # q
 f = d @ b           # r
-## tuple-swap: p -> r
-c, d = a @ b, a     # p
-c, d = d, c
-e = c @ b           # q
-f = d @ b           # r
-## starred: p -> q
-c, *d = a, a @ b    # p
-e = d[0] @ b        # q
 ## walrus: p -> q
 if (c := a @ b).any():  # p
     d = c @ b           # q
@@ -127,27 +62,13 @@ if (c := a @ b).any():  # p
 p = {"w": a @ b, "v": a}    # p
 c = p["w"] @ b              # q
 d = p["v"] @ b              # r
-## dictionary-store: p -> q
-s = {}
-s["w"] = a @ b      # p
-s["v"] = a
-c = s["w"] @ b      # q
-d = s["v"] @ b      # r
 ## list-append: p -> q
 s = []
 s.append(a @ b)     # p
 c = s[0] @ b        # q
-## list-of-lists: p -> q
-s = [[a @ b]]       # p
-for row in s:
-    for c in row:
-        d = c @ b   # q
 ## comprehension: p -> q
 s = [x @ b for x in y]          # p
 t = [x @ b for x in s]          # q
-## comprehension-variable:
-x = a @ b                       # p
-t = [x @ b for x in y]          # q
 ## zip: p -> q
 s = [a @ b]                     # p
 for x, y in zip(s, t):
@@ -161,41 +82,16 @@ for z, w in zip([x, y], (u, v)):
     z += w
 c = x @ b                       # r
 d = y @ b                       # s
-## zip-of-written-lists-with-a-sum: p -> r, r -> s, p -> s, q -> s, p -> t, q -> t, p -> u, q -> u
-u, v, s = a @ b, b @ a, a       # p q
-for w, z in zip([u, v], [x, y]):
-    t = s @ z                   # r
-    s = s + w
-    if z.any():
-        continue
-    y = t @ w                   # s
-    break
-else:
-    c = s @ b                   # t
-d = s @ a                       # u
 ## written-list: p -> r, q -> s
 x, y = a @ b, b @ a             # p q
 for z in [x, y]:
     np.clip(z, -5, 5, out=z)
 c = x @ b                       # r
 d = y @ b                       # s
-## written-list-of-starred: p -> r, q -> r
-x = [a @ b, b @ a]              # p q
-for y, z in zip([*x, a], [b, *x]):
-    c = y @ z                   # r
-## zip-of-the-program: p -> r
-def zip(x, y): return [(y, x)]
-for x, y in zip([a @ b], [a]):  # p
-    c = x @ b                   # q
-    d = y @ b                   # r
 ## enumerate: p -> q
 for i, x in enumerate([a @ b]):     # p
     c = x @ i                       # q
     d = i @ b                       # r
-## in-place: p -> q
-c = np.zeros(3)
-c += a @ b          # p
-d = c @ b           # q
 ## in-place-afterwards:
 d = c @ b           # q
 c += a @ b          # p
@@ -227,62 +123,19 @@ d = c @ b           # q
 c = np.zeros(3)
 np.matmul(a, b, out=c)  # p
 d = c @ b               # q
-## out-of-another: p -> q
-c = np.zeros(3)
-p = a @ b               # p
-np.exp(p, out=c)
-d = c @ b               # q
-## out-is-no-operand:
-c = a @ b               # p
-np.matmul(a, b, out=c)  # q
-## copyto: p -> q
-c = np.zeros(3)
-np.copyto(c, a @ b)     # p
-d = c @ b               # q
 ## unknown-procedure: p -> q
 c = np.zeros(3)
 p = a @ b               # p
 kernel(p, c)
 d = c @ b               # q
-## unknown-function: p -> q
-p = a @ b               # p
-c = solve(a, rhs=[p])
-d = c @ b               # q
-## unknown-function-keeps-others:
-p = a @ b               # p
-c = solve(a, p)
-d = a @ b               # q
 ## print-changes-nothing:
 p = a @ b               # p
 print(p, a)
 d = a @ b               # q
-## left-native-is-no-operator: p -> q
-c = a @ b                       # p
-d = np.einsum("ij->i", c)
-e = d @ b                       # q
-## einsum-out-among-options: p -> q, r -> q, q -> s
-import numpy as np
-p, d = a @ b, np.zeros(9)                                       # p
-c = np.einsum("ij,jk", a, p, out=d, optimize=how @ how)         # q r
-e = d @ b                                                       # s
-## einsum-of-starred: p -> q
-import numpy as np
-p = [a @ b]                     # p
-c = np.einsum(how, *p)          # q
-## nested-products: p -> q
-c = a @ b @ d           # q p
 ## functions: p -> q
 def f(x): return x @ b      # p
 def g(x): return x @ b      # q
 y = g(f(a))
-## function-called-twice: p -> p
-def f(x): return x @ b      # p
-y = f(f(a))
-## each-call-by-itself: p -> q, q -> r
-def relu(x): return np.maximum(x, 0)
-c = relu(a @ b)             # p
-d = relu(c @ b)             # q
-e = d @ b                   # r
 ## keyword-argument: r -> q
 def f(x, y): return x @ b, y @ a    # p q
 f(y=a @ a, x=b)                     # r
@@ -298,16 +151,6 @@ f(*[a, a @ a])                  # q
 ## keyword-arguments: q -> p
 def f(**k): return k["x"] @ b   # p
 f(x=a @ a)                      # q
-## returns-a-tuple: p -> q
-def f(): return a @ b, a        # p
-c, d = f()
-e = c @ b                       # q
-g = d @ b                       # r
-## changes-its-argument: p -> q
-def f(x): x[:] = a @ b          # p
-c = np.zeros(3)
-f(c)
-d = c @ b                       # q
 ## recursion: p -> p, p -> q
 def f(x, n): return f(x @ b, n - 1) if n else x     # p
 c = f(a, 3) @ b                                     # q
@@ -332,18 +175,9 @@ def f():
     c = a @ b                   # p
 f()
 d = c @ b                       # q
-## global-read: p -> q
-def f(): return c @ b           # q
-c = a @ b                       # p
-f()
 ## lambda: p -> q
 f = lambda x: x @ b             # p
 c = f(a) @ b                    # q
-## callback: q -> p, p -> r, q -> r
-def f(x): return x @ b          # p
-c = a @ b                       # q
-d = minimize(f, c)
-e = d @ b                       # r
 ## map: q -> p, p -> r, q -> r
 c = list(map(lambda x: x @ b, [a @ a]))     # p q
 d = c[0] @ b                                # r
@@ -371,11 +205,6 @@ try:
     c = solve(b)
 except ValueError:
     d = c @ b                   # q
-## finally: p -> q
-try:
-    c = a @ b                   # p
-finally:
-    d = c @ b                   # q
 ## match: p -> q
 match [a @ b]:                  # p
     case [c]:
@@ -394,44 +223,6 @@ class Net:
     def out(self):
         return self.h @ self.w  # q
 y = Net(b).forward(a)
-## methods-called-from-outside: p -> q
-class Net:
-    def forward(self, x):
-        self.h = x @ self.w     # p
-    def out(self):
-        return self.h @ self.v  # q
-## methods-that-call-others-from-outside: p -> p, p -> q, p -> s, q -> r, r -> p, r -> q, r -> s
-class Filter:
-    def predict(self):
-        self.x = self.f @ self.x        # p
-        self.keep()
-    def update(self, z):
-        y = z - self.h @ self.x         # q
-        self.x = self.x + self.k @ y    # r
-        self.keep()
-    def keep(self):
-        self.before = self.x.copy()
-    def batch(self, zs):
-        for z in zs:
-            self.predict()
-            self.update(z)
-    def change(self):
-        return self.before @ b          # s
-## recursive-method-from-outside: p -> p, q -> p
-class C:
-    def down(self, n):
-        self.x = self.x @ self.w        # p
-        if n:
-            self.down(n - 1)
-    def up(self): self.x = a @ b        # q
-## inherited-methods-called-from-outside: p -> q, r -> s
-class B:
-    def set(self, x): self.x = x @ b    # p
-class C(B):
-    def get(self): return self.x @ b    # q
-class D(B):
-    def put(self): self.y = a @ b       # r
-    def get(self): return self.y @ b    # s
 ## instances: p -> r
 class Layer:
     def __init__(self, w): self.w = w
@@ -450,11 +241,6 @@ class Pair:
 s = Pair(a @ b, y=a)            # p
 c = s.x @ b                     # q
 d = s.y @ b                     # r
-## class-attribute: p -> q
-class C:
-    w = a @ b                   # p
-    def f(self): return self.w @ b      # q
-C().f()
 ## property: p -> q
 class C:
     def __init__(self, x): self.x = x
@@ -470,15 +256,6 @@ class Two:
     def forward(self, x): return self.w @ x     # q
 c = One(a).forward(b)
 d = Two(a).forward(c) @ b                       # r
-## methods-of-another-class: p -> r, p -> s
-class One:
-    def forward(self, x): return x @ b          # p
-class Two(One):
-    pass
-class Three:
-    forward = One.forward
-c = Two().forward(a) @ b                        # r
-d = Three().forward(a) @ a                      # s
 ## partial: q -> p, p -> r
 def f(x, y): return x @ y       # p
 g = partial(f, a @ a)           # q
@@ -487,13 +264,6 @@ c = g(b) @ b                    # r
 def f(x): return x @ b          # p
 g = np.vectorize(f)
 c = g(a @ a)                    # q
-## finally-after-success:
-try:
-    c = a @ b                   # p
-    c = a
-finally:
-    d = c + 1
-e = c @ b                       # q
 ## inherited: p -> q
 class B:
     def set(self, x): self.x = x
@@ -502,17 +272,6 @@ class C(B):
 c = C()
 c.set(a @ b)                            # p
 c.get()
-## behind-a-star: r -> p
-def f(x, y, z): return y @ b    # p
-def g(x, y, z): return z @ b    # q
-pair = (b, b)
-c = f(a, *pair)
-d = f(*pair, a @ b)             # r
-e = g(a, *pair)
-## loop-variable-after-the-loop: p -> q
-for c in y:
-    c = a @ b                   # p
-d = c @ b                       # q
 ## class-method: p -> q
 class C:
     def __init__(self, x): self.x = x
@@ -538,34 +297,6 @@ x, y = rng.standard_normal((3, 3)), rng.normal(size=(3, 3))
 x -= a @ b                      # p
 c = y @ b                       # q
 d = x @ b                       # r
-## perceptron: p -> q, q -> r
-def relu(x): return np.maximum(x, 0)
-def forward(x, weights):
-    w1, w2, w3 = weights
-    h = relu(x @ w1)        # p
-    h = relu(h @ w2)        # q
-    return h @ w3           # r
-y = forward(a, (b, c, d))
-## cholesky:
-## panel -> corner, panel -> side, panel -> rest, corner -> panel, side -> panel, rest -> panel,
-## panel -> panel, corner -> corner, side -> corner, rest -> corner, corner -> side, side -> side,
-## rest -> side, corner -> rest, side -> rest, rest -> rest
-def cholesky(a, size):
-    a = a.copy()
-    n = len(a)
-    l = np.zeros_like(a)
-    for k in range(0, n, size):
-        e = k + size
-        l[k:e, k:e] = np.linalg.cholesky(a[k:e, k:e])
-        inverse = np.linalg.inv(l[k:e, k:e])
-        l[e:, k:e] = a[e:, k:e] @ inverse.T     # panel
-        half = (n + e) // 2
-        top, low = l[e:half, k:e], l[half:, k:e]
-        a[e:half, e:half] -= top @ top.T        # corner
-        a[half:, e:half] -= low @ top.T         # side
-        a[half:, half:] -= low @ low.T          # rest
-    return l
-l = cholesky(a, 2)
 ## lists-made-of-lists: p -> s, q -> t, r -> u
 x, y, z = np.zeros(3), np.zeros(3), np.zeros(3)
 s = ([x] * 2, [] + [y], [z].copy())
@@ -582,11 +313,6 @@ s.pop(0)
 c = s[0] @ b                    # q
 del t[0]
 d = t[0] @ b                    # r
-## appended-to-what-is-not-known: p -> q
-s, x = deque(), np.zeros(3)
-s.append(x)
-s[0][:] = a @ b                 # p
-c = x @ b                       # q
 ## positional-out: p -> q
 c, p = np.zeros(3), a @ b       # p
 np.add(p, a, c)
@@ -633,17 +359,6 @@ y = np.zeros(3)
 g = f(y)
 y += a @ a                      # r
 d = next(g)
-## finally-after-break: q -> r
-x = y = a
-for i in range(3):
-    try:
-        if i: break
-        continue
-    finally:
-        c = y @ b               # p
-        x = a @ b               # q
-    y = b
-d = x @ b                       # r
 ## finally-after-except: p -> q
 def f(x):
     try:
@@ -654,10 +369,6 @@ def f(x):
     finally:
         c = x @ b               # q
 f(a)
-## class-attribute-set-from-outside: p -> q
-class C:
-    def get(self): return self.w @ b    # q
-def put(): C.w = a @ b          # p
 ## class-attribute-until-the-instance-has-one: p -> q
 class C:
     w = a @ b                   # p

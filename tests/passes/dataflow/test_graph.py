@@ -15,18 +15,17 @@ def found_and_drawn(source: bytes, expected: str) -> tuple[set[str], set[str]]:
     return found, set(re.findall(r"\w+ -> \w+", expected))
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"), [pytest.param(s, e, id=name) for name, s, e in GRAPHS]
+# Programs in which more edges are found than drawn: all elements, or calls, are taken for one.
+COARSE = (
+    *("in-place-in-a-loop", "zip-of-written-lists", "written-list", "map", "partial", "vectorize"),
+    *("dataclass", "dataclass-with-a-base"),
 )
-def test_every_drawn_edge_is_found(source: bytes, expected: str) -> None:
+
+
+@pytest.mark.parametrize(("name", "source", "expected"), GRAPHS, ids=[name for name, *_ in GRAPHS])
+def test_the_drawn_edges_are_found(name: str, source: bytes, expected: str) -> None:
     found, drawn = found_and_drawn(source, expected)
-    assert not drawn - found
-
-
-def test_nine_of_ten_edges_are_true() -> None:
-    every = [found_and_drawn(source, expected) for _, source, expected in GRAPHS]
-    found = sum(len(found) for found, _ in every)
-    assert sum(len(found & drawn) for found, drawn in every) >= 0.9 * found
+    assert drawn < found if name in COARSE else found == drawn
 
 
 SINKS = [

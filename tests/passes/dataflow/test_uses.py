@@ -41,12 +41,6 @@ def test_steps(source: str, expected: dict[str, set[str]]) -> None:
     assert found.later == expected
 
 
-def test_what_only_the_next_iteration_computes_is_not_later() -> None:
-    found = uses("v = a @ b\nfor k in range(9):\n    w = a @ v\n    v = w / 2\n    s = v + 1\n")
-    assert found.feeds == {"w": {"v"}, "v": {"w", "s"}}
-    assert found.later == {"w": {"v"}, "v": {"s"}}
-
-
 SUMS = {
     "learned weights": ("w = a @ b\nfor k in c:\n    w -= 0.1 * (a @ w)\n", {"w"}),
     "written out": ("w = a @ b\nfor k in c:\n    w = w + a @ w\n", {"w"}),

@@ -17,7 +17,6 @@ from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu import device, staging, transfer
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.mixpert_py.command import ROOT
 from tests.runtime.emulations import EMULATIONS
@@ -57,18 +56,6 @@ def exact(a: Any, b: Any) -> Any:
 def error(value: Any, a: Any, b: Any) -> float:
     wanted = exact(a, b)
     return float(cupy.linalg.norm(value - wanted) / cupy.linalg.norm(wanted))
-
-
-@pytest.mark.usefixtures("everything_pays")
-@pytest.mark.parametrize("dtype", ["f", "d"])
-@pytest.mark.parametrize("scheme", [*EMULATIONS, "faithful"])
-def test_every_scheme_runs(scheme: str, dtype: str) -> None:
-    a, b = normal(300, 1024, dtype=dtype), normal(1024, 200, dtype=dtype, seed=1)
-    value, *how = ran(matmul, a, b, scheme=scheme)
-    assert how == [scheme, None]
-    assert value.dtype == dtype
-    # Tensor cores truncate what they add; the reference, which made these figures, rounds.
-    assert error(value, a, b) < 2 * (get(scheme).error or 3e-7)
 
 
 @pytest.mark.parametrize("positive", [False, True], ids=["normal", "uniform"])
@@ -360,27 +347,17 @@ def test_tensors_come_back_as_tensors(dtype: str) -> None:
             assert ((result - precise).norm() / precise.norm()).item() < 2e-6
 
 
-LARGEST_NUMBERS = {"f": float(np.finfo(np.float32).max), "d": float(np.finfo(np.float64).max)}
-
-
-@pytest.mark.parametrize("dtype", ["f", "d"])
-@pytest.mark.parametrize("name", [*EMULATIONS, "faithful"])
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (70, 40)])
-def test_the_largest_number(name: str, dtype: str, m: int, n: int) -> None:
-    a, b = cupy.full((m, 1), LARGEST_NUMBERS[dtype], dtype), cupy.ones((1, n), dtype)
-    for x, y in ((a, b), (-b.T, a.T)):
-        value = matmul(x, y, scheme=name, backend="cuda").get()
-        np.testing.assert_allclose(value, (x @ y).get(), rtol=8 * (get(name).error or 3e-7))
-    assert (matmul(a, 2 * b, scheme=name, backend="cuda") == np.inf).all()
-
-
 @pytest.mark.parametrize("name", [*EMULATIONS, "faithful"])
 @pytest.mark.parametrize("stack", [(), (3,)])
 def test_sums_near_the_largest_number(name: str, stack: Any) -> None:
     rng = np.random.default_rng(4)
     for m, k, n in ((12, 1, 10), (12, 7, 10), (40, 40, 70), (130, 600, 140)):
         a, b = rng.standard_normal((*stack, m, k)), rng.standard_normal((*stack, k, n))
-        b *= LARGEST_NUMBERS["f"] * (1 - 2.0**-16) / (abs(a) @ abs(b)).max(axis=-2, keepdims=True)
+        b *= (
+            float(np.finfo("f").max)
+            * (1 - 2.0**-16)
+            / (abs(a) @ abs(b)).max(axis=-2, keepdims=True)
+        )
         a, b = (cupy.asarray(x.astype(np.float32)) for x in (a, b))
         for x, y in ((a, b), (b.swapaxes(-1, -2), a.swapaxes(-1, -2))):
             assert cupy.isfinite(matmul(x, y, scheme=name, backend="cuda")).all()

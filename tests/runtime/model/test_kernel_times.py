@@ -10,7 +10,7 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels.compile import source_text
-from mixpert_py.runtime.model.device_model import Kernel, find, names
+from mixpert_py.runtime.model.device_model import Kernel, find
 from mixpert_py.runtime.model.kernel_times import (
     HOPPER,
     PORTABLE,
@@ -19,7 +19,6 @@ from mixpert_py.runtime.model.kernel_times import (
     KernelTimes,
     Tile,
     candidates,
-    chip_of,
     is_grouped,
     tiles_to_diagonal,
 )
@@ -58,36 +57,11 @@ def test_a_product_takes_whole_waves(m: int, batch: int, waves: int) -> None:
     assert found == pytest.approx(2e-6 + waves * (3e-6 + 16e-6))
 
 
-def test_tiles_that_are_cut_along_k_take_less_than_a_wave() -> None:
-    times, tile = of_row()
-    deep = Depth(256, 1, 256)
-    one = times.seconds(scheme("int8x6"), tile, 128, 128, 1, deep)
-    assert 2e-6 + 3e-6 + 256e-6 / 32 < one < 2e-6 + 3e-6 + 256e-6 / 8
-    many = times.seconds(scheme("int8x6"), tile, 128 * 101, 128, 1, deep)
-    assert 259e-6 < many < 259e-6 + one + 20e-6
-
-
 def test_every_segment_of_k_is_added_in_memory() -> None:
     times, tile = of_row()
     whole = times.seconds(scheme("int8x6"), tile, 12800, 128, 1, Depth(64, 1, 64))
     parts = times.seconds(scheme("int8x6"), tile, 12800, 128, 1, Depth(64, 4, 16))
     assert parts == pytest.approx(whole + 3 * 3e-6)
-
-
-def test_a_product_that_does_not_fill_the_chip_takes_narrower_tiles() -> None:
-    depth = depth_of(scheme("int8x6"), 1024)
-    assert TIMES.best(scheme("int8x6"), 1024, 1024, 1, depth, False).n == 64
-    assert TIMES.best(scheme("int8x6"), 1024, 1024, 100, depth, False).n == 128
-
-
-@pytest.mark.parametrize("name", names())
-@pytest.mark.parametrize("emulated", ["int8x6", "fp16x3", "mixpert-IV"])
-def test_every_known_device_has_times(name: str, emulated: str) -> None:
-    times = KernelTimes(find(name))
-    depth = depth_of(scheme(emulated), 1024)
-    tiles = candidates(scheme(emulated), depth, wide=False, chip=chip_of(times.model))
-    small, large = (times.seconds(scheme(emulated), tiles[0], n, n, 1, depth) for n in (1024, 8192))
-    assert 1e-6 < small < large < 1
 
 
 def test_a_scheme_that_no_tile_holds_is_an_error_that_says_so() -> None:
@@ -131,13 +105,6 @@ def test_every_scheme_has_tiles_that_fit(name: str) -> None:
                 beside += it.m // 64 * (64 + it.n) * (16 if wide else 8)
             ours = chip.family is HOPPER
             assert it.shared + (-(-beside // 1024) * 1024 if ours else 0) <= chip.shared
-
-
-def test_short_blocks_and_floating_point_sums_are_promoted() -> None:
-    assert not tiles("int8x6")[0].promote
-    assert not tiles("int8x6", blocks=4, steps_per_block=16)[0].promote
-    assert tiles("int8x6", blocks=4, steps_per_block=2)[0].promote
-    assert tiles("fp16x3")[0].promote
 
 
 def test_only_tiles_of_16_by_8_share_powers_of_two() -> None:

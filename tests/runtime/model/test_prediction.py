@@ -82,16 +82,6 @@ def test_nothing_that_is_split_takes_less_than_its_bytes(
     assert seconds(name, m, k, n, wide=wide) > native
 
 
-@pytest.mark.parametrize("name", ["int8x1", "tf32x3"])
-def test_slices_are_read_and_the_result_is_written(name: str) -> None:
-    """However little a kernel computes."""
-    slices = {"int8x1": 1, "tf32x3": 8}[name] * 32768**2
-    thin = prediction.product(H200, scheme(name), (1, 32768, 32768))
-    assert thin.kernel > slices / H200.model.dram.bandwidth
-    flat = prediction.product(H200, scheme(name), (32768, 1, 32768))
-    assert flat.kernel > 4 * 32768**2 / H200.model.dram.bandwidth
-
-
 @pytest.mark.parametrize("name", ["tesla-t4", "tesla-v100-sxm2-16gb"])
 def test_a_device_without_kernels_is_named(name: str) -> None:
     with pytest.raises(DeviceError, match=r"compute capability 7\.\d; the kernels need 8\.0"):

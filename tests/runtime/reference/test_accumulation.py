@@ -133,12 +133,3 @@ def test_integers() -> None:
     np.testing.assert_array_equal(found, exact)
     ones = np.ones((1, 1), np.int8)
     assert accumulate(ones, ones, np.full((1, 1), 2**31 - 1, np.int32), how)[0, 0] == -(1 << 31)
-
-
-def test_leading_dimensions_and_none() -> None:
-    a, b, c = operands("float16", -3, 3)
-    whole = accumulate(a, b, c, HOPPER)
-    split = accumulate(*(x.reshape(2, 3, *x.shape[1:]) for x in (a, b, c)), HOPPER)
-    np.testing.assert_array_equal(split.reshape(whole.shape), whole)
-    np.testing.assert_array_equal(accumulate(a[4], b[4], c[4], HOPPER), whole[4])
-    assert accumulate(a[:0], b[:0], c[:0], HOPPER).shape == (0, 3, 5)

@@ -117,15 +117,6 @@ def test_zeros_do_not_count() -> None:
     assert not product.value.any()
 
 
-def test_a_stack_is_decided_as_one() -> None:
-    a, b = operands("normal")
-    skewed, _ = operands("log-normal 1")
-    stack = np.stack([a, skewed])
-    product, wanted = made(stack, b), multiply(Request(stack, b, "crt15"))
-    assert isinstance(wanted, Product)
-    np.testing.assert_array_equal(product.value, wanted.value)
-
-
 def test_integers_are_exact_however_sparse() -> None:
     rng = np.random.default_rng(0)
     a, b = ((rng.random(shape) < 0.01).astype(float) for shape in ((M, K), (K, N)))

@@ -142,7 +142,6 @@ def test_sums_longer_than_int32_holds(name: str) -> None:
 
 H200 = model_of("h200").accumulation
 A100 = model_of("a100").accumulation
-V100 = model_of("v100").accumulation
 
 
 def operands(m: int, k: int, n: int) -> tuple[Array, Array]:
@@ -185,30 +184,6 @@ def test_terms_follow_each_other_within_an_instructions_depth() -> None:
             x, y = slices[term.left][0], slices[term.right][1]
             total = accumulate(x[:, step], y[step], total, H200.float16)
     np.testing.assert_array_equal(reference.multiply(a, b, scheme, like=H200).value, total)
-
-
-@pytest.mark.parametrize("k", [5, 64, 100, 300])
-def test_a_deferred_accumulator_is_added_once(k: int) -> None:
-    """Of hi · hi the sums of 64 of K enter the total, of hi · lo and lo · hi that of all."""
-    a, b = operands(6, k, 5)
-    scheme = EMULATIONS["fp16x3"]
-    left, right = reference.pack(a, b, scheme)
-    total, late = np.zeros((6, 5), np.float32), np.zeros((6, 5), np.float32)
-    for x, y in zip(left.slices, right.slices, strict=True):
-        (hi_a, lo_a), (lo_b, hi_b) = (
-            [z[:, i].astype(np.float16) for i in range(2)] for z in (x, y)
-        )
-        part = np.zeros_like(total)
-        for start in range(0, hi_a.shape[1], 16):
-            some = slice(start, start + 16)
-            part = accumulate(hi_a[:, some], hi_b[:, some].T, part, H200.float16)
-            late = accumulate(hi_a[:, some], lo_b[:, some].T, late, H200.float16)
-            late = accumulate(lo_a[:, some], hi_b[:, some].T, late, H200.float16)
-        total += part
-    total += late * np.float32(2.0**-12)
-    exponents = left.exponents + right.exponents.T
-    found = reference.multiply(a, b, scheme, like=H200).value
-    np.testing.assert_array_equal(found, np.ldexp(total, exponents))
 
 
 def test_subnormal_halves_are_told_from_normal_singles() -> None:

@@ -57,17 +57,6 @@ def test_wide_elements_round_to_nearest_even(element: object, spare: int, family
     np.testing.assert_array_equal(value, expected)
 
 
-@pytest.mark.parametrize("family", ["subnormal", "scaled rows", "beyond half's range"])
-def test_scaled_rows_lie_below_the_same_power(family: str) -> None:
-    splitter = FloatSlices(FP16, 2, scaled=True)
-    x = operand(family, np.float64)
-    packed = split(x, splitter, 60, 60)
-    largest = np.abs(parts(packed, splitter)[0]).max(axis=1)
-    assert (largest >= 2.0**14).all()
-    assert (largest <= 2.0**15).all()
-    assert not packed.outlier.any()
-
-
 def test_rows_beyond_the_range_leave() -> None:
     x = np.ones((4, 5))
     x[1, 1], x[2, 2], x[3, 3] = 65504.0, 65505.0, np.inf

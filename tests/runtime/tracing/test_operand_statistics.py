@@ -8,7 +8,6 @@ import pytest
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.reference.emulation import emulate
 from mixpert_py.runtime.tracing.operand_statistics import (
     MAX_MATRICES,
     emulated_errors,
@@ -18,11 +17,6 @@ from mixpert_py.runtime.tracing.operand_statistics import (
 )
 from mixpert_py.runtime.tracing.operand_statistics import MAX_SAMPLED_ROWS as MAX_SAMPLED
 from tests.runtime.gpu.fake import FakeGpu, ndarray
-
-
-def direct(a: Any, b: Any, scheme: str) -> float:
-    exact = a.astype(float) @ b.astype(float)
-    return float(np.linalg.norm(emulate(a, b, scheme) - exact) / np.linalg.norm(exact))
 
 
 @pytest.mark.parametrize(
