@@ -9,7 +9,6 @@ from mixpert_py import config, launch
 from mixpert_py.execution.executor import usable_gpu
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuning.clock import Cost
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
@@ -45,9 +44,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def tuned(text: str, options: TuningOptions, cost: Cost | None = None) -> TuningResult:
+def tuned(text: str, options: TuningOptions) -> TuningResult:
     Path("s.py").write_text(text)
-    return tuned_program(launch.script("s.py"), options, cost=cost)
+    return tuned_program(launch.script("s.py"), options)
 
 
 @pytest.mark.parametrize(("dtype", "budget"), DTYPES)
