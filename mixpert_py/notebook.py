@@ -45,6 +45,7 @@ from mixpert_py.launch import running
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
+from mixpert_py.runtime.backends import HELP as BACKEND_HELP
 from mixpert_py.runtime.backends import require_backend
 from mixpert_py.runtime.context import SchemeUse
 from mixpert_py.runtime.tracing.trace import Trace
@@ -234,7 +235,7 @@ class MixPertMagics(Magics):
     @magic_arguments()
     @argument("--plan", help="Run under this plan file.")
     @argument("--scheme", help="Run every product that the plan does not name under this scheme.")
-    @argument("--backend", help="reference: emulate tensor cores in NumPy.")
+    @argument("--backend", help=f"{BACKEND_HELP}.")
     @argument("--profile", action="store_true", help="Print what ran at each product, and why.")
     @argument(
         "--tune",

@@ -43,10 +43,11 @@ class Backend:
     """A backend. module: has the function `multiply` from a `Request` for NumPy arrays to a
     `Product`, or a `Reason`. require: raises DeviceError if this machine lacks the backend of a
     name. is_on_gpu: products of all sizes are made on a GPU; else NumPy emulates products of all
-    arrays. devices: whether the name may be followed by ":DEVICE".
+    arrays. devices: whether the name may be followed by ":DEVICE". words: what it does, for helps.
     """
 
     name: str
+    words: str
     module: str
     require: Callable[[str], object]
     is_on_gpu: bool = False
@@ -54,10 +55,21 @@ class Backend:
 
 
 REFERENCE = Backend(
-    "reference", "mixpert_py.runtime.reference.emulation", accumulations, devices=True
+    "reference",
+    "emulate tensor cores in NumPy (reference:h200: add up as that GPU does)",
+    "mixpert_py.runtime.reference.emulation",
+    accumulations,
+    devices=True,
 )
-CUDA = Backend("cuda", "mixpert_py.runtime.gpu.transfer", _require_gpu, is_on_gpu=True)
+CUDA = Backend(
+    "cuda",
+    "make products of all sizes on the GPU",
+    "mixpert_py.runtime.gpu.transfer",
+    _require_gpu,
+    is_on_gpu=True,
+)
 BACKENDS = {backend.name: backend for backend in (REFERENCE, CUDA)}
+HELP = "; ".join(f"{backend.name}: {backend.words}" for backend in BACKENDS.values())
 
 
 @cache

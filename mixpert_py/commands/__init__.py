@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from mixpert_py.runtime.backends import HELP as BACKEND_HELP
+
 if TYPE_CHECKING:
     from mixpert_py.launch import Program
 
@@ -63,6 +65,7 @@ package_option = click.option(
     help="Include the modules of an installed package; of a program, those that it imports. NAME "
     "may be a glob such as 'sklearn.linear_model.*'. May be repeated.",
 )
+backend_option = click.option("--backend", metavar="NAME", help=f"{BACKEND_HELP}.")
 script_argument = click.argument("script", metavar="SCRIPT", required=False, type=FILE)
 its_arguments = click.argument("arguments", nargs=-1, type=FILE, metavar="ARGS…")
 program_argument = click.argument("arguments", nargs=-1, type=FILE, metavar="SCRIPT ARGS…")
@@ -124,12 +127,7 @@ def comparison_options(command: Command) -> Command:
             "variables that hold results when the program ends, without steps to others and "
             "residuals.",
         ),
-        click.option(
-            "--backend",
-            metavar="NAME",
-            help="reference: emulate tensor cores in NumPy. reference:h200: add up as that GPU "
-            "does.",
-        ),
+        backend_option,
         click.option(
             "--time-limit", type=seconds, metavar="S", help="Seconds that one run may take."
         ),

@@ -34,7 +34,7 @@ class Options:
 @commands.package_option
 @click.option("--plan", "plan_path", metavar="PLAN", type=FILE, help="Run under this plan.")
 @click.option("--scheme", metavar="NAME", help="Run every product under this scheme.")
-@click.option("--backend", metavar="NAME", help="reference: emulate tensor cores in NumPy.")
+@commands.backend_option
 @click.option("--profile", is_flag=True, help="Print what ran at each product, and why.")
 @click.option("--json", "json_path", metavar="FILE", type=FILE, help="Write the profile as JSON.")
 @commands.module_option

@@ -21,7 +21,7 @@ def test_a_backend_is_one_module_and_one_row(monkeypatch: pytest.MonkeyPatch) ->
     module = ModuleType("a_third_backend")
     monkeypatch.setattr(module, "multiply", multiply, raising=False)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    row = Backend("third", module.__name__, lambda name: None)
+    row = Backend("third", "", module.__name__, lambda name: None)
     monkeypatch.setitem(BACKENDS, row.name, row)
     a = np.eye(4, dtype=np.float32)
     np.testing.assert_array_equal(matmul(a, a, scheme="int8x6", backend="third"), a + 1)

@@ -15,6 +15,7 @@ import pytest
 
 import mixpert_py
 from mixpert_py.cli import cli
+from mixpert_py.runtime.backends import BACKENDS
 from tests.mixpert_py.command import ROOT, Mixpert, Said, Shell, forked
 from tests.mixpert_py.programs import FILES
 
@@ -259,6 +260,8 @@ def test_helps_and_wrong_usage_of_every_command(sh: Shell) -> None:
     for name in exit_codes():
         sh(f"{name} --help")
         sh(f"{name} --no-such-option", 2, err="No such option")
+    for name in ("run", "tune", "verify"):
+        sh(f"{name} --help", out=tuple(f"{backend}: " for backend in BACKENDS))
     assert sh("--version") == Said(0, f"mixpert, version {mixpert_py.__version__}\n", "")
 
 

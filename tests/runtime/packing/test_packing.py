@@ -154,10 +154,11 @@ def test_a_cluster_holds_k(one: Any, k: int, shape: tuple[int, int] | None) -> N
 
 
 def test_what_suits_the_kernels_of_whole_rows() -> None:
-    names = {"int8x1", "int8x3", "int8x6", "int8x8"}
-    names |= {name for name, x in EMULATIONS.items() if isinstance(x.left, FloatSlices)}
     task = PackingTask(INT8X6, "both", (form(64, 1000), form(40, 1000)), "float32")
-    assert {n for n, x in EMULATIONS.items() if rows_suit(task._replace(scheme=x))} == names
+    names = {n for n, x in EMULATIONS.items() if rows_suit(task._replace(scheme=x))}
+    assert names >= {n for n, x in EMULATIONS.items() if isinstance(x.left, FloatSlices)}
+    assert names >= {"int8x1", "int8x3", "int8x6", "int8x8"}
+    assert names.isdisjoint({"int8x10", "mixpert-I", "mixpert-full"})  # of blocks
     assert not rows_suit(task._replace(scheme=with_block(INT8X6, 512)))
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.backends import BACKENDS
 from mixpert_py.runtime.gpu.device import Absent, find
 from mixpert_py.runtime.model.device_model import Accumulation
 from mixpert_py.runtime.model.device_model import find as model_of
@@ -226,7 +227,7 @@ def test_the_backend_names_the_chip() -> None:
     ("backend", "kind", "said"),
     [
         ("reference:abacus", DeviceError, "no device model is known for 'abacus'"),
-        ("references", PlanError, "known: reference, cuda, reference:DEVICE"),
+        ("references", PlanError, f"known: {', '.join(BACKENDS)}, reference:DEVICE"),
     ],
 )
 def test_what_is_no_backend(backend: str, kind: type[Exception], said: str) -> None:
