@@ -152,7 +152,8 @@ EINSUM = Parameters(  # three arguments are subscripts and two operands
 BLAS = Parameters(
     ("alpha", "a", "b"), ("beta", "c", "trans_a", "trans_b", "overwrite_c"), by_keyword=True
 )
-OF_SUM = frozenset({"beta", "alpha"})
+OUT, OF_SUM = frozenset({"out"}), frozenset({"beta", "alpha"})
+ARRAYS_AND_OUT = Parameters(("arrays",), options=OUT)
 # Products that are listed only, of PyTorch, JAX and opt_einsum, and those of BLAS.
 _TENSORS = Function(
     frozenset(f"torch.{x}" for x in ("addbmm", "mv", "addmv", "vdot", "matrix_power"))
@@ -174,11 +175,8 @@ _BLAS = Function(
 )
 
 # Found by what it is given.
-REDUCE = Function(
-    frozenset({"functools.reduce"}),
-    "reduce_product",
-    Parameters(("function", "operands"), ("initial",)),
-)
+_FOLD = Parameters(("function", "operands"), ("initial",))
+REDUCE = Function(frozenset({"functools.reduce"}), "reduce_product", _FOLD)
 _REDUCED_WORDS = frozenset({"dot", "matmul"})
 _REDUCED = _arrays(*_REDUCED_WORDS) | {"operator.matmul"}
 
@@ -190,12 +188,7 @@ FUNCTIONS: tuple[Function, ...] = (
         by_identity=True,
     ),
     Function(frozenset({"einsum"}), "xp_product", EINSUM, by_identity=True),
-    Function(
-        frozenset({"multi_dot"}),
-        "xp_product",
-        Parameters(("arrays",), options=frozenset({"out"})),
-        by_identity=True,
-    ),
+    Function(frozenset({"multi_dot"}), "xp_product", ARRAYS_AND_OUT, by_identity=True),
     Function(frozenset({"matrix_power"}), "xp_product", PAIR, by_identity=True),
     Function(_arrays("matmul"), "matmul", PAIR_AND_OUT, by_word=True),
     Function(frozenset({"operator.matmul", "operator.__matmul__"}), "matmul", PAIR),
@@ -206,45 +199,26 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(_arrays("tensordot"), "tensordot", Parameters(("a", "b"), ("axes",))),
     Function(_arrays("einsum"), "einsum", EINSUM),
     Function(frozenset({"torch.matmul", "torch.mm", "torch.bmm"}), "torch_matmul", PAIR),
-    Function(
-        frozenset({"torch.nn.functional.linear"}),
-        "torch_call",
-        Parameters(("input", "weight"), ("bias",), by_keyword=True),
-    ),
-    Function(
-        frozenset({"torch.addmm"}),
-        "torch_call",
-        Parameters(("input", "mat1", "mat2"), options=OF_SUM, by_keyword=True),
-    ),
-    Function(
-        frozenset({"torch.baddbmm"}),
-        "torch_call",
-        Parameters(("input", "batch1", "batch2"), options=OF_SUM, by_keyword=True),
-    ),
-    Function(
-        frozenset({"torch.einsum"}),
-        "torch_call",
-        Parameters(("equation", "a", "b"), any_number=True, as_list=True),
-    ),
-    Function(
-        frozenset({"torch.tensordot"}),
-        "torch_call",
-        Parameters(("a", "b"), ("dims",), by_keyword=True),
-    ),
-    Function(frozenset({"torch.inner", "torch.linalg.matmul"}), "torch_call", PAIR_OF_TENSORS),
-    Function(frozenset({"torch.linalg.multi_dot"}), "torch_call", Parameters(("tensors",))),
-    Function(
-        frozenset({"torch.chain_matmul"}), "torch_call", Parameters(("a", "b"), any_number=True)
+    *(
+        Function(frozenset(names.split()), "torch_call", parameters)
+        for names, parameters in {
+            "torch.nn.functional.linear": Parameters(
+                ("input", "weight"), ("bias",), by_keyword=True
+            ),
+            "torch.addmm": Parameters(("input", "mat1", "mat2"), options=OF_SUM, by_keyword=True),
+            "torch.baddbmm": Parameters(
+                ("input", "batch1", "batch2"), options=OF_SUM, by_keyword=True
+            ),
+            "torch.einsum": Parameters(("equation", "a", "b"), any_number=True, as_list=True),
+            "torch.tensordot": Parameters(("a", "b"), ("dims",), by_keyword=True),
+            "torch.inner torch.linalg.matmul": PAIR_OF_TENSORS,
+            "torch.linalg.multi_dot": Parameters(("tensors",)),
+            "torch.chain_matmul": Parameters(("a", "b"), any_number=True),
+        }.items()
     ),
     *(  # rows of their own, because a call of one or the other is left native
-        Function(
-            frozenset({f"scipy.linalg.blas.{letter}gemm"}),
-            "blas_gemm",
-            BLAS,
-            output="c",
-            by_word=True,
-        )
-        for letter in "sdcz"
+        Function(frozenset({f"scipy.linalg.blas.{x}gemm"}), "blas_gemm", BLAS, "c", by_word=True)
+        for x in "sdcz"
     ),
     Function(
         frozenset({"einops.einsum"}), "einops_einsum", Parameters(("a", "pattern"), any_number=True)
@@ -295,22 +269,14 @@ LISTED_WHOLLY = frozenset({"numpy", "cupy", "scipy", "torch", "tensorflow"})
 METHODS = frozenset({"dot", "inner", "matmul"})
 # A method `dot` in a variable, or a product of which a `partial` has the first operand.
 _BOUND_DOT = Function(
-    frozenset({"dot"}),
-    "xp_product",
-    Parameters(("b",), options=frozenset({"out"})),
-    by_identity=True,
+    frozenset({"dot"}), "xp_product", Parameters(("b",), options=OUT), by_identity=True
 )
 # Methods of tensors, in calls of whatever object: the runtime calls what it is given.
+_OF_ONE = Function(frozenset(), "torch_call", Parameters(("b",)))
+_OF_TWO = Function(frozenset(), "torch_call", Parameters(("a", "b"), options=OF_SUM))
 _TENSOR_METHODS = {
-    **dict.fromkeys(
-        ("mm", "bmm", "matmul", "inner"), Function(frozenset(), "torch_call", Parameters(("b",)))
-    ),
-    **dict.fromkeys(
-        ("addmm", "baddbmm"),
-        Function(
-            frozenset(), "torch_call", Parameters(("a", "b"), options=frozenset({"beta", "alpha"}))
-        ),
-    ),
+    **dict.fromkeys(("mm", "bmm", "matmul", "inner"), _OF_ONE),
+    **dict.fromkeys(("addmm", "baddbmm"), _OF_TWO),
     "mv": Function(frozenset(), LEFT_NATIVE, Parameters(("b",))),
 }
 
