@@ -160,11 +160,7 @@ class Options:
 @click.option("--check", is_flag=True, help="Exit with 1 if a file would change; write nothing.")
 @exclude_option
 @click.option(
-    "--plan",
-    "plan_path",
-    metavar="PLAN",
-    type=FILE,
-    help="Write the plan's schemes into the calls.",
+    "--plan", "plan_path", metavar="PLAN", type=FILE, help="Write a plan's schemes into the calls."
 )
 @click.option("--scheme", metavar="NAME", help="Write this scheme into every call.")
 @as_record(Options)

@@ -115,12 +115,8 @@ def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[s
         TimeElapsedColumn(),
     )
     console = _Console(stderr=True)
-    with Progress(
-        *columns,
-        console=console,
-        transient=True,
-        disable=quiet or verbose or not console.is_terminal,
-    ) as bar:
+    hidden = quiet or verbose or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("starting", total=None)
 
         def on_run(purpose: str) -> None:

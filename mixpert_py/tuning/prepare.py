@@ -224,30 +224,19 @@ def _operators(
     locked: Mapping[str, Site],
 ) -> tuple[Operator, ...]:
     """The call sites that were called, those that only other processes called at the end."""
-    sites = project.sites
+    sites, place = project.sites, project.file_shown
+    scale = options.limits.scale
     own = (
         profiled_operator(
-            sites[site],
-            trace,
-            clock,
-            lower,
-            locked=site in locked,
-            sensitivity=options.limits.scale,
-            path=project.file_shown(site),
+            sites[it], trace, clock, lower, locked=it in locked, sensitivity=scale, path=place(it)
         )
-        for site, trace in baseline.profile.items()
-        if site in sites
+        for it, trace in baseline.profile.items()
+        if it in sites
     )
     others = (
-        Operator(
-            site,
-            sites[site].expression,
-            sites[site].line,
-            elsewhere=True,
-            path=project.file_shown(site),
-        )
-        for site in baseline.elsewhere
-        if site in sites
+        Operator(it, sites[it].expression, sites[it].line, elsewhere=True, path=place(it))
+        for it in baseline.elsewhere
+        if it in sites
     )
     return *own, *others
 
