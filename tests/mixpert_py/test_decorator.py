@@ -1,7 +1,6 @@
 """The decorator: a function is itself again, but for its products."""
 
 import asyncio
-import importlib
 import inspect
 import subprocess
 import sys
@@ -256,24 +255,6 @@ def test_every_line_stays_where_it_was(load: Load) -> None:
         return [{line for *_, line in code.co_lines()}, inside]
 
     assert lines(module.call.__code__) == lines(module.plain.__code__)
-
-
-def test_a_module_that_the_hook_rewrote_may_be_decorated(tmp_path: Path) -> None:
-    (tmp_path / "both.py").write_text(
-        "import mixpert_py\n\n@mixpert_py.accelerate(scheme='int8x6')\ndef call(x):\n"
-        "    return x @ x\n\ndef other(x):\n    return x @ x\n"
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(tmp_path))
-        with mixpert_py.install(["both"]) as hook:
-            both = importlib.import_module("both")
-        del sys.modules["both"]
-    assert list(hook.rewritten) == ["both"]
-    with pytest.warns(UserWarning, match="No GPU can be used here"):
-        assert [len(sites(function)) for function in (both.call, both.other)] == [1, 1]
-    with use(Context(backend="reference")):
-        assert is_emulated(both.call(A))
-        assert not is_emulated(both.other(A))
 
 
 AT_A_PROMPT = """\

@@ -86,14 +86,6 @@ def test_a_package_is_rewritten_with_all_below_it(write: Write) -> None:
     assert hook.rewritten["net.deep"][0] == str(root / "net" / "deep" / "__init__.py")
 
 
-def test_the_ids_are_those_of_rewrite_where_no_package_is(write: Write) -> None:
-    write({"space/inner/one.py": PRODUCT})
-    hook = mixpert_py.install(["space"])
-    (site,) = sites(importlib.import_module("space.inner.one").call)
-    assert site.startswith("one:call/")
-    assert hook.left["space"].startswith("not loaded from a source file")
-
-
 def test_a_scheme_holds_for_its_packages_only(write: Write) -> None:
     write(NET)
     mixpert_py.install(["net.deep"], scheme="int8x6")

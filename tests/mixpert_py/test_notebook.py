@@ -1,7 +1,6 @@
 """`%%mixpert` in a real IPython shell."""
 
 import atexit
-import json
 import re
 import sys
 import traceback
@@ -15,13 +14,11 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
 
 import mixpert_py
-from mixpert_py.config import find_plan, module_name, notebook_module, plan_beside
+from mixpert_py.config import find_plan, notebook_module, plan_beside
 from mixpert_py.notebook import CellSyntaxError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, load, save
 from mixpert_py.runtime.context import Context, current, default, set_default, use
-from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.sources.notebook_file import rewrite_notebook
 from tests.mixpert_py.squares import EXACT, A, is_emulated
 
 COLOR = re.compile("\x1b\\[[0-9;]*m")
@@ -93,39 +90,6 @@ def test_cells_are_rewritten(run: Run, capsys: Read) -> None:
 
 
 CELL = "def f(x):\n    return x @ x, x.dot(x)"
-CELLS = {
-    "nbformat": 4,
-    "cells": [{"cell_type": "code", "source": text} for text in ("a = b @ b", CELL)],
-}
-
-
-@pytest.mark.parametrize("teller", ["editor", "server", "nobody"])
-def test_the_plan_of_a_rewritten_notebook_fits_its_cells(
-    run: Run,
-    shell: InteractiveShell,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    teller: str,
-) -> None:
-    path = tmp_path / "analysis.ipynb"
-    raw = json.dumps(CELLS).encode()
-    sites = rewrite_notebook(raw, module_name(path), None, None).sites
-    assert [site.expression for site in sites] == ["b @ b", "x @ x", "x.dot(x)"]
-    schemes = ["fp16", "int8x6", "native"]
-    entries = [Site(id=site.id, scheme=name) for site, name in zip(sites, schemes, strict=True)]
-    save(Plan(site=entries), tmp_path / "n.toml")
-    if teller == "editor":
-        shell.user_ns["__vsc_ipynb_file__"] = str(path)
-    elif teller == "server":
-        monkeypatch.setenv("JPY_SESSION_NAME", str(path))
-    trace = Trace()
-    with use(Context(backend="reference", trace=trace)):
-        run(f"%%mixpert --plan n.toml\n{CELL}").raise_error()
-        result = run("f(a)")
-    result.raise_error()
-    assert [is_emulated(y) for y in result.result] == [True, False]
-    # Without a file the hash finds the entries; with one the ids are those of the notebook.
-    assert (set(trace.sites) == {site.id for site in sites[1:]}) == (teller != "nobody")
 
 
 def test_a_console_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,20 +214,6 @@ def test_the_profile_is_of_this_cell(run: Run, capsys: Read) -> None:
     assert rows == {("3", "x", "@", "x"), ("4", "b.dot(a)", "1", "16")}
     run("%%mixpert --profile\nf(a)\n1 / 0")
     assert "x @ x" in capsys.readouterr().err
-
-
-def test_cells_are_rewritten_until_it_is_off(run: Run, shell: InteractiveShell) -> None:
-    assert run("%mixpert on --scheme int8x6").success
-    assert is_emulated(value(run, "a @ a"))
-    assert value(run, "def f(x):\n    return x @ x") is None
-    assert is_emulated(value(run, "%time f(a)"))
-    assert is_emulated(value(run, "%%time\na @ a"))
-    # A cell may still say otherwise.
-    assert not is_emulated(value(run, "%%mixpert --scheme native\na @ a"))
-    assert is_emulated(value(run, "import asyncio\nawait asyncio.sleep(0)\na @ a"))
-    assert run("%mixpert off").success
-    assert not is_emulated(value(run, "a @ a"))
-    assert is_emulated(value(run, "f(a)"))
 
 
 def test_functions_defined_before_are_rewritten_until_it_is_off(

@@ -76,17 +76,6 @@ def test_a_malformed_plan_names_the_key_and_the_line(text: str, line: int, key: 
     assert key in message.partition("': ")[0]
 
 
-def test_a_backward_pass_has_an_entry_of_its_own() -> None:
-    backward = ID.replace("#", ".backward#")
-    plan = plan_file.loads(WHOLE.replace(f'"{ID}"', f'"{backward}"'))
-    assert plan.site[0].id == backward
-    assert plan.find(backward) is plan.site[0]
-    assert plan.find(ID) is None
-    for wrong in (ID + ".backward", ID.replace("#", ".forward#")):
-        with pytest.raises(PlanError, match="looks like"):
-            plan_file.loads(WHOLE.replace(f'"{ID}"', f'"{wrong}"'))
-
-
 def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     path.write_text(WHOLE, "utf-8-sig")

@@ -2,7 +2,6 @@
 scheme.
 """
 
-import operator
 import tracemalloc
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.tracing.trace import Trace
-from tests.runtime.operands import SITE, frames_in, outcome, same
+from tests.runtime.operands import SITE, frames_in
 from tests.runtime.without_gpu import no_gpu as no_gpu
 
 
@@ -45,36 +44,6 @@ def test_local_errors_are_of_operands_that_are_still_there() -> None:
         matmul(a, a, a, site="over", native=np.matmul)
     assert trace.sites["apart"].errors
     assert not trace.sites["over"].errors
-
-
-@pytest.mark.parametrize("context", [Context(), Context(scheme="float64")], ids=["none", "float64"])
-@pytest.mark.parametrize("native", [operator.matmul, np.matmul])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"axes": [(0, 1), (1, 0), (0, 1)]},
-        {"axes": [(0, 1), (1, 0), (0, 1)], "out": np.zeros((4, 3))},
-        {"dtype": np.float32, "casting": "same_kind"},
-        {"dtype": int},
-        {"order": "F"},
-        {"subok": False},
-        {"signature": "dd->d"},
-        {"axis": 0},
-        {"where": True},
-        {"kind": 1},
-    ],
-    ids=str,
-)
-def test_matmul_takes_what_numpys_takes(
-    options: dict[str, Any], native: Any, context: Context
-) -> None:
-    a, b = np.arange(12.0).reshape(4, 3) / 7, np.arange(12.0).reshape(3, 4)
-    wanted, its_warnings = outcome(partial(np.matmul, **options), a, b)
-    with use(context):
-        for _ in range(2):  # the first call of a site takes another way
-            result, ours = outcome(partial(matmul, native=native, site=SITE, **options), a, b)
-            assert same(result, wanted), (result, wanted)
-            assert ours == its_warnings
 
 
 @pytest.mark.parametrize("native", [None, np.matmul])

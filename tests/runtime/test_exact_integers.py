@@ -15,7 +15,6 @@ from mixpert_py.runtime import exact_integers, worth
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
-from mixpert_py.runtime.products.in_place import imatmul
 from mixpert_py.runtime.products.inner import inner, tensordot
 from mixpert_py.runtime.products.multi_dot import matrix_power, multi_dot
 from mixpert_py.runtime.reasons import Reason
@@ -106,23 +105,6 @@ def test_einsums_have_numpys_types_errors_and_order() -> None:
     turned = einsum("ij,jk->ki", A, B, optimize=True, site="s")
     np.testing.assert_array_equal(turned, (A @ B).T)
     assert turned.flags.c_contiguous
-
-
-@pytest.mark.usefixtures("always")
-def test_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    for out in (np.empty((12, 12), "i8"), np.empty((12, 12), "i8").T, A.copy()):
-        given = out if out.base is None or out.base is not A else A
-        result, scheme, _ = ran(matmul, A, B, out=given, native=np.matmul)
-        assert result is given
-        assert scheme == "exact"
-        np.testing.assert_array_equal(result, A @ B)
-    monkeypatch.setattr(exact_integers, "PANEL", 16)
-    x = A.copy()
-    assert matmul(x, B, out=x) is x  # an operand, which is read after some of it is written
-    np.testing.assert_array_equal(x, A @ B)
-    y = A.copy()
-    assert imatmul(y, B) is y
-    np.testing.assert_array_equal(y, A @ B)
 
 
 FROZEN = np.broadcast_to(A[0], A.shape)

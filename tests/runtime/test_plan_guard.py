@@ -112,18 +112,6 @@ def test_results_that_have_a_place_are_checked_before_they_go_there() -> None:
     np.testing.assert_array_equal(a, wanted)
 
 
-def test_small_products_are_checked_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked: list[Any] = []
-    monkeypatch.setattr(plan_guard, "sampled_error", lambda *given: checked.append(given) or 0.0)
-    for n, calls, wanted in ((32, 500, 0), (256, 65, 7), (512, 17, 5)):
-        checked.clear()
-        guard = PlanGuard(ID, 1e-7)
-        a = normal(n, n)
-        for _ in range(calls):
-            assert guard.holds(a, a, a)
-        assert len(checked) == wanted
-
-
 @pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
 @pytest.mark.parametrize(
     "shapes",

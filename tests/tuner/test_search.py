@@ -51,19 +51,6 @@ def test_any_program_ends_within_budget_and_no_slower(
     assert len(runs) == len(set(runs)), "a plan was run twice"
 
 
-@settings(deadline=None)
-@given(LEVELS, st.lists(st.integers(0, 9), min_size=3, max_size=3), st.integers(0, 9))
-def test_one_operator_alone_gets_its_fastest_scheme(
-    seconds: dict[str, float], errors: list[int], budget: int
-) -> None:
-    """Where errors grow down the ladder, greedy and exhaustive search agree."""
-    below = [*sorted(errors[:2]), max(errors)]
-    table = dict(zip(SCHEMES, [0.0, *below], strict=True))
-    program = TableProgram({"a": seconds}, {"a": table})
-    outcome = tune(program, program.operators(), [], LADDER, budget, noise=0.0)
-    assert outcome.best.seconds == min(seconds[s] for s in SCHEMES if table[s] <= budget)
-
-
 def predecessor_program(kind: type[TableProgram]) -> TableProgram:
     """Eleven runs, a raised predecessor and a choice between incomparable schemes among them."""
     return kind(
@@ -145,23 +132,6 @@ def test_a_site_that_a_plan_makes_disappear_takes_no_time() -> None:
     outcome = tune(measure, [Operator("a", seconds=2.0)], [], LADDER, 0, noise=0.0)
     assert outcome.plan == {"a": "II"}
     assert outcome.verdicts[0].reason is Reason.TOO_SHORT
-
-
-@pytest.mark.parametrize("kind", SEARCHES)
-@pytest.mark.parametrize(
-    ("shapes", "lowered"), [(((0, 0, 0),), False), (((0, 0, 0), (8, 8, 8)), True)]
-)
-def test_what_no_scheme_takes_is_not_lowered_and_named_so(
-    kind: str, shapes: tuple[tuple[int, int, int], ...], lowered: bool
-) -> None:
-    def measure(plan: Mapping[str, str], /) -> Measurement:
-        seconds = 2.0 if plan["a"] == "native" else 1.0
-        return Measurement(seconds + 1.0, 0.0, {"a": seconds})
-
-    operators = [Operator("a", seconds=2.0, shapes=shapes)]
-    outcome = tune(measure, operators, [], LADDER, 0, noise=0.0, search=kind)
-    assert (outcome.plan["a"] != "native") == lowered
-    assert (outcome.verdicts[0].reason is Reason.UNSUITED) != lowered
 
 
 @pytest.mark.parametrize("kind", SEARCHES)

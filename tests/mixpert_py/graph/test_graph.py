@@ -49,32 +49,6 @@ def f(a, b):
 GRAPHS = [hard_to_write(), graph("print()\n"), graph(LOOPS)]
 
 
-# A program, and what its table says from the expression on.
-PROGRAMS = {
-    "itself": (
-        "for _ in range(3):\n    x = x @ w\n",
-        ["x @ w 1", "1 product, 1 edge"],
-    ),
-    "feeds-many": (
-        "c = a @ b\nd = c @ a, c @ b, c @ d, c @ e, e @ a, c @ f, c @ g\n",
-        ["a @ b 2, 3, 4, 5, 7, 8"]
-        + [f"{one} @ {other}" for one, other in zip("ccccecc", "abdeafg", strict=True)]
-        + ["8 products, 6 edges"],
-    ),
-    "left-alone": ("print(f'{a @ b}')\n", ["0 products, 0 edges"]),
-}
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_the_table(name: str) -> None:
-    source, expected = PROGRAMS[name]
-    lines = text([graph(source)]).splitlines()
-    said = [line for line in lines if line and line[0].isdigit()]
-    # number, line:column, function, and what is compared
-    rows = [" ".join(line.split()[3:]) for line in said[:-1]]
-    assert [*rows, said[-1]] == expected
-
-
 SAMPLE = """\
 samples/knn_digits.py
    line   function           expression                feeds

@@ -69,14 +69,6 @@ def test_only_the_products_change(form: dict[str, Any], lists: bool, end: str) -
     assert rewrite(made.source).source == made.source
 
 
-def test_without_a_product_the_same_bytes() -> None:
-    julia = {"language_info": {"name": "julia"}}
-    other = notebook(["", "c = a @ b"], metadata=julia)
-    for one in (notebook(["a @ b", "%%time\na @ b", "x = 1"]), other):
-        raw = json.dumps(one).encode()
-        assert rewrite(raw) == Changed(raw, (), ())
-
-
 def test_the_import_stands_behind_a_future_import() -> None:
     raw = json.dumps(notebook(["", "from __future__ import annotations\nc = a @ b"])).encode()
     made = rewrite(raw)

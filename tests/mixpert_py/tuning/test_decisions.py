@@ -70,11 +70,3 @@ def test_decisions_that_differ_by_themselves_are_refused(program: Path) -> None:
     )
     with pytest.raises(BudgetError, match=r"'labels' differs .* a share of it \(--error labels=SH"):
         tuned({None: 1e-4})
-
-
-@pytest.mark.usefixtures("program")
-def test_a_tuning_says_which_decision_a_refused_plan_changed() -> None:
-    (note,) = (note for note in tuned({None: 1e-4}).notes if "differed" in note)
-    assert note.startswith("labels: ")
-    assert note.endswith("--error labels=SHARE allows a share.")
-    assert not any("differed" in note for note in tuned({None: 1e-4, "labels": 0.9}).notes)

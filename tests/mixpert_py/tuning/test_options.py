@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixpert_py.budget import limits_of
-from mixpert_py.errors import MixPertError, PlanError, ProgramError
+from mixpert_py.errors import MixPertError, ProgramError
 from mixpert_py.plan import Criterion, Plan
 from mixpert_py.tuning.options import (
     UNCHANGED,
@@ -127,22 +127,6 @@ def test_a_criterion_without_a_budget_is_refused() -> None:
         limits_from({"logits": 1.0}, {"loss": "max"})
     with pytest.raises(MixPertError, match="at least 0"):
         Limit(nan)
-
-
-def test_what_a_plan_says_is_the_default() -> None:
-    mixed = Plan(criterion=[Criterion("a", "mred", 1e-3), Criterion("b", "max", 1.0)])
-    alike = Plan(criterion=[Criterion("a", "max", 1.0), Criterion("b", "max", 1.0)])
-    by_name = {"a": Limit(1e-3, "mred"), "b": Limit(1.0, "max")}
-    assert limits_of(mixed, {}, {}) == Limits(None, by_name)
-    assert limits_of(alike, {}, {}) == Limits(Limit(1.0, "max"))
-    assert limits_of(alike, {}, {}, named=True).named.keys() == {"a", "b"}
-    assert limits_of(mixed, {}, {None: "max"}) == Limits(Limit(1.0, "max"))
-    assert limits_of(mixed, {"a": 2.0}, {}) == Limits(None, {"a": Limit(2.0, "mred")})
-    assert limits_of(mixed, {"a": 2.0}, {None: "max"}) == Limits(None, {"a": Limit(2.0, "max")})
-    assert limits_of(alike, {None: 2.0}, {}) == Limits(Limit(2.0, "max"))
-    assert limits_of(mixed, {None: 2.0}, {}) == Limits(Limit(2.0))
-    with pytest.raises(PlanError, match="no budget by frobenius; give one"):
-        limits_of(mixed, {}, {None: "frobenius"})
 
 
 def test_the_decisions_of_a_plan_stand_beside_its_budget() -> None:

@@ -106,22 +106,6 @@ def test_what_is_over_the_budget_anyway_needs_no_clock(chain: Path) -> None:
     assert not found.unclear
 
 
-def test_a_plan_whose_gain_is_not_certain_says_so(
-    chain: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And by which numbers, after twelve starts of the program at most."""
-    starts = chain.with_name("starts")
-    chain.write_text(f"open({str(starts)!r}, 'a').write('.')\n{CHAIN}")
-    says(monkeypatch, WIDE)
-    found = paired(chain, FASTER, FASTER)
-    assert set(found.plan.schemes().values()) == {"float32"}
-    assert found.unclear
-    assert found.plan.provenance.gain == "cannot tell"
-    assert "show 50 % to 150 % of the native time" in verified(record(found))
-    assert verified(record(found)).endswith(UNCLEAR)
-    assert 10 <= len(starts.read_text()) <= 12
-
-
 def test_a_plan_that_is_not_faster_in_fresh_processes_is_taken_back(
     chain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

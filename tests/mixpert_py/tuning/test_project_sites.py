@@ -67,15 +67,6 @@ def test_values_flow_through_calls_of_other_files(sites: ProjectSites) -> None:
     assert set(sites.flow.sinks) == {fit}
 
 
-def test_a_file_without_products_of_its_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(project)
-    (project / "user.py").write_text("from lib.core import gram\nn = 3\nc = gram(n)\nd = 4\n")
-    found = read_sites(launch.script("user.py"))
-    assert {site.partition("/")[0] for site in found.sites} == {"lib.core:gram", "lib.deep:square"}
-    assert found.flow.names == ("c",)
-    assert set(found.modules) == {"user", "lib", "lib.core", "lib.deep"}
-
-
 def test_products_of_a_module_that_the_source_does_not_name_are_tuned(
     tmp_path: Path, mixpert: Mixpert
 ) -> None:

@@ -16,7 +16,7 @@ from mixpert_py.tuning.experiment import RunSettings
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.prepare import prepare
 from mixpert_py.tuning.search import TuningResult, tune_each
-from mixpert_py.tuning.trials import TRIAL, Trials, beside, latest
+from mixpert_py.tuning.trials import TRIAL, Trials, latest
 from tests.mixpert_py.command import Mixpert
 from tests.mixpert_py.tuning.counted import OPTIONS, PROGRAM, RESULT, lines, runs, store, tuned
 from tests.mixpert_py.tuning.counted import program as program
@@ -143,14 +143,6 @@ def test_a_new_tuning_keeps_the_record_of_the_plan_that_is_there(tmp_path: Path)
         trials.end(tmp_path / "t.mixpert.toml", {"n": number}, finished=number != 1)
         assert latest(tmp_path / "t.mixpert.toml") == {"n": number}
     assert path.read_text().count("\n") == 1  # the runs of a finished tuning are dropped
-
-
-def test_where_trials_are_stored(tmp_path: Path) -> None:
-    assert beside(Path("a/mlp.mixpert.toml")) == Path("a/mlp.mixpert.trials.jsonl")
-    assert beside(Path("plan")) == Path("plan.trials.jsonl")
-    assert beside(Path("/dev/stdout")) is None
-    assert latest(tmp_path / "none.mixpert.toml") is None
-    assert latest(Path("/dev/stdout")) is None
 
 
 RECORD = '{"type": "record", "finished": true, "record": {}}\n'

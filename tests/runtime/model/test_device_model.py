@@ -131,19 +131,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("name", "device"),
     [
         ("NVIDIA H200", "NVIDIA H200"),
-        ("nvidia-h200", "NVIDIA H200"),
         ("h200", "NVIDIA H200"),
         ("A100", "NVIDIA A100-SXM4-80GB"),
         ("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
-        ("RTX 3090", "NVIDIA GeForce RTX 3090"),
-        ("RTX 4090", "NVIDIA GeForce RTX 4090"),
-        ("RTX 5090", "NVIDIA GeForce RTX 5090"),
         ("b200", "NVIDIA B200"),
-        ("GB10", "NVIDIA GB10"),
-        ("l40s", "NVIDIA L40S"),
         ("l4", "NVIDIA L4"),
         ("A10", "NVIDIA A10"),
-        ("t4", "Tesla T4"),
         ("v100", "Tesla V100-SXM2-16GB"),
     ],
 )
@@ -163,18 +156,13 @@ def test_others_are_not_known(name: str) -> None:
     ("name", "device"),
     [
         ("NVIDIA GeForce RTX 3060 Laptop GPU", "NVIDIA GeForce RTX 3090"),
-        ("NVIDIA GeForce RTX 4080 SUPER", "NVIDIA GeForce RTX 4090"),
         ("NVIDIA GeForce RTX 5070 Ti", "NVIDIA GeForce RTX 5090"),
         ("NVIDIA RTX 6000 Ada Generation", "NVIDIA L40S"),
-        ("NVIDIA L40", "NVIDIA L40S"),
         ("NVIDIA RTX A6000", "NVIDIA A10"),
         ("NVIDIA A10G", "NVIDIA A10"),
-        ("NVIDIA A40", "NVIDIA A10"),
         ("NVIDIA A100-PCIE-40GB", "NVIDIA A100-SXM4-80GB"),
-        ("NVIDIA A30", "NVIDIA A100-SXM4-80GB"),
         ("NVIDIA H100 80GB HBM3", "NVIDIA H200"),
         ("NVIDIA B100", "NVIDIA B200"),
-        ("NVIDIA GB200", "NVIDIA B200"),
     ],
 )
 def test_an_unknown_device_goes_by_the_nearest(name: str, device: str) -> None:

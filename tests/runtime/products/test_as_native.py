@@ -271,18 +271,6 @@ def test_matrices_take_the_scheme(name: str, arguments: Arguments, shapes: Any) 
     assert trace.results[SITE].size == result.size
 
 
-def test_the_kept_result_has_one_shape() -> None:
-    def primitive(*arguments: Any) -> Any:
-        return np.tensordot(*arguments)
-
-    primitive.fun = np.tensordot  # type: ignore[attr-defined]  # as autograd's have
-    for scheme, native in itertools.product(("native", "int8x6"), (np.tensordot, primitive)):
-        trace = Trace(keep=[SITE])
-        with use(Context(scheme=scheme, backend="reference", trace=trace)):
-            tensordot(normal(2, 3, 4), normal(4, 5), 1, site=SITE, native=native)
-        assert trace.results[SITE].shape == (6, 5)
-
-
 ONES = np.ones((4, 4))
 REASONS: list[tuple[str, Arguments, Reason]] = [
     ("inner", (np.ones((2, 3, 4)), ONES), Reason.DIMENSIONS),
@@ -391,18 +379,6 @@ def test_a_stale_plan_is_told_at_the_products_own_line(name: str) -> None:
     ):
         REARRANGED[name](site="m:f/y~bb#0")
     assert [warning.filename for warning in caught] == [__file__]
-
-
-@pytest.mark.parametrize("name", REARRANGED)
-def test_a_plan_brings_its_scheme_and_arguments_override_it(name: str) -> None:
-    plan = Plan(site=[Site(id="m:f/x~aa#0", scheme="int8x6")])
-    with use(Context(plan=plan, backend="reference")):
-        planned = REARRANGED[name](site="m:f/x~aa#0")
-        native = REARRANGED[name](site="m:f/x~aa#0", scheme="native")
-    np.testing.assert_array_equal(native, REARRANGED[name]())
-    assert 0 < np.abs(planned - native).max() < 1e-4
-    given = REARRANGED[name](scheme="int8x6", backend="reference")
-    np.testing.assert_array_equal(given, planned)
 
 
 EYE = np.eye(3)

@@ -67,21 +67,6 @@ def test_a_function_that_is_replaced_after_its_first_call_is_no_product(
     assert trace.sites[SITE].calls == 2
 
 
-@pytest.mark.parametrize("native", [np.dot, np.matmul, operator.matmul], ids=lambda f: f.__name__)
-def test_products_one_after_another(native: Any) -> None:
-    trace = Trace()
-    with use(Context(scheme="int8x3", backend="reference", trace=trace)):
-        result = reduce_product(native, iter([A, B]), A, native=functools.reduce, site=SITE)
-    assert trace.sites[SITE].schemes == {"int8x3": 2}
-    assert 0 < np.abs(result - A @ A @ B).max() < 0.1
-    with use(Context()):
-        assert same(reduce_product(native, (A, B), native=functools.reduce, site=SITE), A @ B)
-        one = reduce_product(native, [A], native=functools.reduce, site=SITE)
-        assert one is A
-        with pytest.raises(TypeError, match="empty"):
-            reduce_product(native, [], native=functools.reduce, site=SITE)
-
-
 def test_another_reduce_gets_the_function_itself() -> None:
     def reduce(*given: Any) -> Any:
         return given
