@@ -16,6 +16,7 @@ import pytest
 import mixpert_py
 from mixpert_py.cli import cli
 from mixpert_py.runtime.backends import BACKENDS
+from mixpert_py.tuner.criterion import CRITERIA
 from tests.mixpert_py.command import ROOT, Mixpert, Said, Shell, forked
 from tests.mixpert_py.programs import FILES
 
@@ -262,6 +263,8 @@ def test_helps_and_wrong_usage_of_every_command(sh: Shell) -> None:
         sh(f"{name} --no-such-option", 2, err="No such option")
     for name in ("run", "tune", "verify"):
         sh(f"{name} --help", out=tuple(f"{backend}: " for backend in BACKENDS))
+    words = re.split(r"[\s,]+", sh("tune --help").out)
+    assert set(CRITERIA) <= set(words)
     assert sh("--version") == Said(0, f"mixpert, version {mixpert_py.__version__}\n", "")
 
 
