@@ -1,6 +1,7 @@
 """Benchmarks without a GPU: NumPy multiplies, the clock tells given times, samples are small."""
 
 import ast
+import io
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from mixpert_py.runtime import exact_integers, worth
 from tests.benchmarks import (
     app_runs,
     apps,
+    dispatch,
     exact_bits,
     gemm,
     machine,
+    patterns,
     size,
     staircase,
     symmetric,
@@ -65,6 +68,28 @@ def test_the_staircase(result: dict[str, Any], tmp_path: Any) -> None:
     light, dark = ((tmp_path / f"staircase{end}.svg").read_text() for end in ("", "-dark"))
     assert "faithful 4.0×, the default" in light
     assert light.replace("#ffffff", "") != dark.replace("#0d1117", "")
+
+
+class Echo(io.StringIO):
+    """A process that takes three seconds natively, and half as long by `mixpert run`."""
+
+    def __init__(self, command: list[str], **pipes: object) -> None:
+        seconds = 1.5 if "run" in command else 3.0
+        super().__init__(f"{seconds}\n" * int(command[-1 - len(NAMES)]) * len(NAMES))
+        self.stdin, self.stdout = io.StringIO(), self
+
+
+NAMES = [name for name, *_ in patterns.PATTERNS["training"]]
+
+
+def test_a_sweep_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "Popen", Echo)
+    monkeypatch.setattr(patterns, "PATTERNS", {"training": patterns.PATTERNS["training"]})
+    rows = dispatch.sweep("training: ", 3, 0.1, apart=False)
+    assert [row["what"] for row in rows] == [f"training: {name}" for name in NAMES]
+    assert {row["ratio"]["median"] for row in rows} == {2.0}
+    text = dispatch.sweep_table({"rows": rows, "machine": machine.machine()})
+    assert f"{len(NAMES)} patterns, geometric mean 2.00×" in text
 
 
 @pytest.mark.parametrize("page", tables.PAGES)
