@@ -49,17 +49,23 @@ def looked_at(array: Any, n: int) -> Work:
 
 
 def cupys_out(array: Any, n: int) -> Work:
-    cp, a, b, c = importlib.import_module("cupy"), array(n, n), array(n, n), array(n, n)
+    import cupy as cp
+
+    a, b, c = array(n, n), array(n, n), array(n, n)
     return lambda: cp.matmul(a, b, out=c)
 
 
 def cupys_dot(array: Any, left: tuple[int, ...], right: tuple[int, ...]) -> Work:
-    cp, a, b = importlib.import_module("cupy"), array(*left), array(*right)
+    import cupy as cp
+
+    a, b = array(*left), array(*right)
     return lambda: cp.dot(a, b)
 
 
 def cupys_einsum(array: Any, words: str, *shapes: tuple[int, ...]) -> Work:
-    cp, operands = importlib.import_module("cupy"), [array(*shape) for shape in shapes]
+    import cupy as cp
+
+    operands = [array(*shape) for shape in shapes]
     if len(operands) == 2:
         a, b = operands
         return lambda: cp.einsum(words, a, b)
@@ -68,12 +74,16 @@ def cupys_einsum(array: Any, words: str, *shapes: tuple[int, ...]) -> Work:
 
 
 def cupys_tensordot(array: Any, n: int) -> Work:
-    cp, a, b = importlib.import_module("cupy"), array(n, n), array(n, n)
+    import cupy as cp
+
+    a, b = array(n, n), array(n, n)
     return lambda: cp.tensordot(a, b, axes=1)
 
 
 def torchs(array: Any, name: str, *shapes: tuple[int, ...]) -> Work:
-    torch, operands = importlib.import_module("torch"), [array(*shape) for shape in shapes]
+    import torch
+
+    operands = [array(*shape) for shape in shapes]
     if name == "bmm":
         a, b = operands
         return lambda: torch.bmm(a, b)
@@ -85,12 +95,16 @@ def torchs(array: Any, name: str, *shapes: tuple[int, ...]) -> Work:
 
 
 def torchs_out(array: Any, n: int) -> Work:
-    torch, a, b, c = importlib.import_module("torch"), array(n, n), array(n, n), array(n, n)
+    import torch
+
+    a, b, c = array(n, n), array(n, n), array(n, n)
     return lambda: torch.matmul(a, b, out=c)
 
 
 def torchs_einsum(array: Any, words: str, *shapes: tuple[int, ...]) -> Work:
-    torch, operands = importlib.import_module("torch"), [array(*shape) for shape in shapes]
+    import torch
+
+    operands = [array(*shape) for shape in shapes]
     return lambda: torch.einsum(words, *operands)
 
 
