@@ -2,15 +2,18 @@
 
 import json
 import platform
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
 
 from mixpert_py import __version__
-from mixpert_py.errors import DeviceError
+from mixpert_py.errors import DeviceError, one_line
 
 if TYPE_CHECKING:
+    from mixpert_py.runtime.arrays import Array
     from mixpert_py.runtime.gpu.device import Absent, Device
 
 MISSING = "missing"
@@ -42,7 +45,7 @@ def doctor(as_json: bool) -> int:
 def examine() -> dict[str, str]:
     """Return what was found on this machine, by subject: MISSING for a package that is required.
 
-    Imports NumPy, and beside a GPU CuPy; runs nothing of the user's.
+    Imports NumPy, and beside a GPU CuPy and PyTorch; runs nothing of the user's.
     """
     from mixpert_py import config
     from mixpert_py.runtime.gpu.device import find
@@ -58,6 +61,7 @@ def examine() -> dict[str, str]:
         "device model": _device_model(gpu),
         **{name: _first_version(several) for name, several in GPU_PACKAGES.items()},
         **_what_runs(gpu),
+        **_native_arithmetic(gpu),
     }
 
 
@@ -87,6 +91,66 @@ def _what_runs(gpu: "Device | Absent") -> dict[str, str]:
         single, wide = default("faithful", False), default("crt", True)
         emulated = f"{gpu.kernels} kernels on the GPU; NumPy arrays where moving them pays"
     return {"float64 products": wide, "float32 products": single, "emulated schemes": emulated}
+
+
+SEEN = 1024  # edge of the products that show their arithmetic; libraries emulate no small ones
+SMALL = 2.0**-40  # of the largest entry of a row: fixed-point emulations of FP64 lose so small ones
+
+
+def _native_arithmetic(gpu: "Device | Absent") -> dict[str, str]:
+    """How each library on a GPU makes its own products, by settings, variables and versions."""
+    from mixpert_py.runtime.gpu.device import Absent
+
+    if isinstance(gpu, Absent):
+        return {}
+    return {
+        f"{dtype} in {library}": arithmetic_of(multiply, dtype)
+        for library, multiply in (("CuPy", _by_cupy), ("PyTorch", _by_torch))
+        if find_spec(library.lower().removeprefix("py")) is not None
+        for dtype in ("float32", "float64")
+    }
+
+
+def arithmetic_of(multiply: "Callable[[Array, Array], Array]", dtype: str, edge: int = SEEN) -> str:
+    """Name the arithmetic of a native product, by what it makes of products of single numbers.
+
+    Each entry is x · y + 1 · 0. Arithmetic of the type itself rounds it once: then no entry differs
+    from NumPy's product of the two numbers.
+    """
+    import numpy as np
+
+    x, y = (1 + np.random.default_rng(0).random((2, edge))).astype(dtype)
+    error = 0.0
+    for scale in (1.0, SMALL):
+        a, b = np.zeros((2, edge, edge), dtype)
+        a[:, 0], a[:, 1], b[0] = x * x.dtype.type(scale), 1, y
+        try:
+            product = np.asarray(multiply(a, b), np.float64)
+        except Exception as error_of_library:  # whatever is wrong there must not end it here
+            return f"unknown: {one_line(error_of_library)}"
+        error = max(error, float(np.max(np.abs(product / np.outer(a[:, 0], y) - 1))))
+    if error == 0:
+        return {"float32": "FP32", "float64": "FP64"}[dtype]
+    if dtype == "float64":
+        return f"FP64 emulated by the vendor: errors of {error:.0e}"
+    # A product of two numbers is off by 2⁻⁸ in BF16, by 2⁻¹⁰ or 2⁻⁹ in TF32, by 2⁻¹⁷ in BF16x3.
+    bounds = ((3e-3, "BF16"), (1e-4, "TF32"), (1e-6, "BF16x3"))
+    name = next((name for bound, name in bounds if error > bound), "BF16x9, or another emulation")
+    return f"{name}, not FP32: errors of {error:.0e}"
+
+
+def _by_cupy(a: "Array", b: "Array") -> "Array":
+    import cupy
+
+    product: Array = (cupy.asarray(a) @ cupy.asarray(b)).get()
+    return product
+
+
+def _by_torch(a: "Array", b: "Array") -> "Array":
+    import torch
+
+    product: Array = (torch.from_numpy(a).cuda() @ torch.from_numpy(b).cuda()).cpu().numpy()
+    return product
 
 
 def _version(name: str) -> str | None:
