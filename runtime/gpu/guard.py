@@ -10,6 +10,9 @@ kernels of the wider scheme do. The host never waits, and a CUDA graph decides e
 
 Up to 1024³ these launches take longer than the wider scheme alone, so all `faithful` products of
 these sizes use the wider scheme.
+
+The product of a large matrix with itself is enqueued also as one with its own transpose, of which
+half the tiles are made. A second word says whether the matrix is symmetric, bit for bit.
 """
 
 from typing import Any, NamedTuple
@@ -27,6 +30,9 @@ from mixpert_py.runtime.scheme import Scheme
 ROWS_PER_OUTLIER = 256  # the wider scheme is used if there are more outliers than one in so many
 THREADS = 1024
 WORD = 4  # bytes
+MIN_SQUARED = 4096  # rows of a matrix: to look whether it is symmetric then costs 1 % at most
+MIRRORED = 2  # the second word: 0 of a matrix that is not symmetric, 1 for the wider scheme
+MIRROR_BLOCKS, MIRROR_THREADS = 264, 1024  # which an H200 holds at a time
 
 
 class Guard(NamedTuple):
@@ -70,16 +76,36 @@ def _count(a: GpuArray, b: GpuArray) -> int:
     return int(max(a.size * b.shape[-1], b.size * a.shape[-2]))
 
 
-def outlier_guard(left: DevicePacked, right: DevicePacked, stream: Stream) -> Any:
-    """Enqueue the count of outliers of two packed operands; returns the memory of its word.
+def is_squared(left: DevicePacked, right: DevicePacked) -> bool:
+    """Whether two packed operands are one large float32 matrix, so that it may be symmetric."""
+    a, b = left.operand, right.operand
+    return (
+        a.address == b.address
+        and a.memory == b.memory == "float32"
+        and a.batch == b.batch == 1
+        and a.rows == b.rows == a.k >= MIN_SQUARED
+        and (a.form.row_stride, a.form.k_stride) == (b.form.k_stride, b.form.row_stride)
+        and min(a.form.row_stride, a.form.k_stride) == 1
+        and left.splitter == right.splitter
+    )
 
-    Raises DeviceError if the kernel does not compile.
+
+def outlier_guard(left: DevicePacked, right: DevicePacked, stream: Stream) -> Any:
+    """Enqueue the count of outliers of two packed operands; returns the memory of its word, and,
+    where `is_squared`, of a second one.
+
+    Raises DeviceError if a kernel does not compile.
     """
     kernel = cuda_kernel("guard.cu", "guard", ())
-    word = allocate(WORD, stream)
+    word, mirrored = allocate(2 * WORD, stream), MIRRORED * is_squared(left, right)
     words: tuple[int, ...] = ()
     for x in (left, right):
         count = x.batch * x.rows
         words += (x.flags, count, count // ROWS_PER_OUTLIER)
-    kernel.launch_words(1, THREADS, (*words, word.ptr), 0, stream)
+    kernel.launch_words(1, THREADS, (*words, word.ptr, mirrored), 0, stream)
+    if mirrored:
+        its, n = left.operand, left.rows
+        words = its.address, n, max(its.form.row_stride, its.form.k_stride), word.ptr, mirrored
+        look = cuda_kernel("guard.cu", "mirror", ())
+        look.launch_words(MIRROR_BLOCKS, MIRROR_THREADS, words, 0, stream)
     return word

@@ -18,7 +18,7 @@ from mixpert_py.runtime.arrays import GpuArray, name_of, shares_on_device
 from mixpert_py.runtime.complex_product import Way
 from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.gpu.gemm import UNGATED
-from mixpert_py.runtime.gpu.guard import Guard, wider_of
+from mixpert_py.runtime.gpu.guard import MIRRORED, WORD, Guard, is_squared, wider_of
 from mixpert_py.runtime.gpu.speculation import Guarded, Watch
 from mixpert_py.runtime.gpu.stacks import Batch, batches, launches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
@@ -217,6 +217,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     kernels, scheme, wider, stream, used, watch = how
     given = {"stream": stream}
     guard = room = None
+    may_mirror = False
     records = (0, 0) if watch is None else watch.records
     x, y = by_rows(a), by_columns(b)
     if right is None:
@@ -229,7 +230,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     if watch is not None:
         watch.packed(left, is_both=left is right)
     if wider is not None:
-        word = kernels.guard(left, right, stream)
+        word, may_mirror = kernels.guard(left, right, stream), is_squared(left, right)
         if used is not None:
             used.append(word)
         its = kernels.pack(x, y, wider, gate=Gate(word.ptr, room), **given)
@@ -243,6 +244,9 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
             packs = guarded.left, guarded.right
             kernels.gemm(*packs, guarded.scheme, out, gate=(address, 1), **given)
             gate = address, 0
+        if may_mirror:
+            gate = address + WORD, 0
+            kernels.gemm(rows, rows, scheme, out, gate=(address + WORD, MIRRORED), **given)
         work = kernels.gemm(rows, columns, scheme, out, gate=gate, **given)
         if used is not None and work is not None:
             used.append(work)

@@ -1,4 +1,4 @@
-// Whether too many rows of A, or columns of B, have left the slices: word = 1, else 0. One block.
+// What operands are like, as the launches after these have to know.
 
 #include "shared_constants.cuh"
 
@@ -17,17 +17,23 @@ __device__ int outliers(const unsigned char *flags, long long count) {
     return found;
 }
 
-// Flags are aligned to 16 bytes. most: rows that may leave.
-extern "C" __global__ void __launch_bounds__(1024)
-guard(const unsigned char *a, long long a_count, long long a_most, const unsigned char *b,
-      long long b_count, long long b_most, int *word) {
-    __shared__ unsigned long long in_a, in_b;
-    if (threadIdx.x == 0) in_a = in_b = 0;
-    __syncthreads();
+__device__ __forceinline__ void follow() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
+}
+
+// Whether too many rows of A, or columns of B, have left the slices: word[0] = 1, else 0. One block.
+// Flags are aligned to 16 bytes. most: rows that may leave. mirrored: 0, or what word[1] becomes instead
+// of 1 where word[0] = 0.
+extern "C" __global__ void __launch_bounds__(1024)
+guard(const unsigned char *a, long long a_count, long long a_most, const unsigned char *b,
+      long long b_count, long long b_most, int *word, long long mirrored) {
+    __shared__ unsigned long long in_a, in_b;
+    if (threadIdx.x == 0) in_a = in_b = 0;
+    __syncthreads();
+    follow();
     const int mine_a = __reduce_add_sync(~0u, outliers(a, a_count));
     const int mine_b = __reduce_add_sync(~0u, outliers(b, b_count));
     if (threadIdx.x % 32 == 0) {
@@ -35,5 +41,43 @@ guard(const unsigned char *a, long long a_count, long long a_most, const unsigne
         if (mine_b) atomicAdd(&in_b, (unsigned long long)mine_b);
     }
     __syncthreads();
-    if (threadIdx.x == 0) *word = in_a > a_most || in_b > b_most;
+    if (threadIdx.x != 0) return;
+    word[0] = in_a > a_most || in_b > b_most;
+    if (mirrored) word[1] = word[0] ? 1 : (int)mirrored;
+}
+
+// word[1] = 0, where it is `mirrored` and x (n × n) is not its own transpose, bit for bit. leading: from
+// one row, or column, to the next. Blocks compare tiles with their images. One thread of a block reads
+// and writes the word: where all do, they take ten times as long as the comparison.
+constexpr int SIDE = 64, LINES = 16, PART = SIDE / LINES;  // of a tile, rows at a time
+
+extern "C" __global__ void __launch_bounds__(SIDE *LINES)
+mirror(const unsigned *x, long long n, long long leading, int *word, long long mirrored) {
+    __shared__ unsigned tile[SIDE][SIDE + 1];
+    const int tiles = (int)((n + SIDE - 1) / SIDE);
+    const int lane = threadIdx.x % SIDE, first = threadIdx.x / SIDE;
+    follow();
+    for (int index = blockIdx.x; index < tiles * tiles; index += gridDim.x) {
+        const int row = index / tiles * SIDE, column = index % tiles * SIDE;
+        if (column > row) continue;
+        const bool decided = threadIdx.x == 0 && *(volatile int *)(word + 1) != mirrored;
+        unsigned own[PART], image[PART];
+#pragma unroll
+        for (int i = 0; i < PART; i++) {
+            const int line = first + i * LINES;
+            const bool in = row + line < n && column + lane < n;
+            own[i] = in ? __ldg(x + (row + line) * leading + column + lane) : 0;
+            const bool its = column + line < n && row + lane < n;
+            image[i] = its ? __ldg(x + (column + line) * leading + row + lane) : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < PART; i++) tile[first + i * LINES][lane] = own[i];
+        if (__syncthreads_or(decided)) return;
+        bool differs = false;
+#pragma unroll
+        for (int i = 0; i < PART; i++) differs |= image[i] != tile[lane][first + i * LINES];
+        if (!__syncthreads_or(differs)) continue;
+        if (threadIdx.x == 0) word[1] = 0;
+        return;
+    }
 }

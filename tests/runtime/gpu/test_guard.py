@@ -1,5 +1,7 @@
 """Large products whose operands the slices do not hold: decided on the device, each time."""
 
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +13,33 @@ from mixpert_py.runtime.gpu import device, guard
 from mixpert_py.runtime.schemes.floats import FP16X3
 from mixpert_py.runtime.worth import emulation_on_gpu
 from tests.runtime.emulations import EMULATIONS
+from tests.runtime.kernels_on_host.host import kernels
 
 UNIT = 2.0**-24
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+def test_a_matrix_is_compared_with_its_mirror_image(tmp_path: Path) -> None:
+    look = kernels("guard.cu", (), tmp_path / "guard.so")["mirror"]
+    n, leading = 150, 160
+    x = np.random.default_rng(0).standard_normal((n, leading)).astype(np.float32)
+    x[:, :n] += x[:, :n].T
+    x[3, 140] = x[140, 3] = np.nan
+    for place, before, after in (
+        (None, guard.MIRRORED, guard.MIRRORED),
+        (None, 1, 1),
+        ((149, 0), guard.MIRRORED, 0),
+        ((70, 71), guard.MIRRORED, 0),
+        ((149, 0), 1, 1),
+        ((10, 155), guard.MIRRORED, guard.MIRRORED),
+    ):
+        one = x.copy()
+        if place is not None:
+            one.view(np.int32)[place] ^= 1
+        words = np.array([7, before], np.int32)
+        given = one.ctypes.data, n, leading, words.ctypes.data, guard.MIRRORED
+        look.launch_words(4, guard.MIRROR_THREADS, given, 0, None)
+        assert words.tolist() == [7, after]
 
 
 def array(*shape: int) -> Any:

@@ -168,6 +168,31 @@ def test_symmetric_products_of_rows_that_leave_the_slices(
         assert np.isnan(found[7]).all()
 
 
+def test_squares_of_symmetric_matrices_are_symmetric() -> None:
+    """To the last bit, where the matrix is; else the square is the product of two arrays."""
+    import cupy
+
+    for x in layouts_of(random((4130, 4130), 1))[:3]:  # not backwards, which is never looked at
+        x += x.T.copy()
+        with precision("faithful", backend="cuda"):
+            for kind in ("symmetric", "one bit", "wide range", "symmetric"):
+                if kind == "wide range":
+                    kept = x.copy()
+                    x *= cupy.exp2(20 * random((4130, 1), 2))
+                elif kind == "one bit":
+                    x.view("i4")[4, 4000] ^= 1
+                found, apart = matmul(x, x, site="s").get(), matmul(x, x.copy("K"), site="s").get()
+                assert direct(x, x, "faithful").get().tobytes() == found.tobytes()
+                np.testing.assert_array_equal(np.tril(found), np.tril(apart))
+                is_symmetric = found.tobytes() == found.T.tobytes()
+                assert is_symmetric == (kind == "symmetric")
+                assert is_symmetric or found.tobytes() == apart.tobytes()
+                if kind == "one bit":
+                    x.view("i4")[4, 4000] ^= 1
+                elif kind == "wide range":
+                    x[...] = kept
+
+
 def test_other_data_of_a_signature() -> None:
     """Rows that leave the slices, NaN and Inf, a range that the guard finds too wide, and back."""
     import cupy

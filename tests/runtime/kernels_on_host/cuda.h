@@ -96,6 +96,15 @@ struct Warp {
 static std::vector<Warp> warps;
 
 static void __syncthreads() { wait_for(WAITS_FOR_BLOCK); }
+static int __syncthreads_or(int mine) {
+    static int any;
+    __syncthreads();
+    any = 0;
+    __syncthreads();
+    any |= mine;
+    __syncthreads();
+    return any;
+}
 static void wait_for_warp() { wait_for(WAITS_FOR_WARP); }
 
 // Lets threads from first to last run on if none of them is elsewhere. Whether there are any.
@@ -261,6 +270,7 @@ static long long __double_as_longlong(double x) { return bits<long long>(x); }
 static float __int_as_float(int x) { return bits<float>(x); }
 static int __float_as_int(float x) { return bits<int>(x); }
 static int __clz(unsigned x) { return x ? __builtin_clz(x) : 32; }
+static int __popc(unsigned x) { return __builtin_popcount(x); }
 static unsigned __umulhi(unsigned x, unsigned y) { return (unsigned)((uint64_t)x * y >> 32); }
 static unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     uint64_t both = (uint64_t)y << 32 | x;
@@ -288,6 +298,7 @@ static void atomicMin(unsigned long long *place, unsigned long long word) {
     if (word < *place) *place = word;
 }
 static void atomicMax(int *place, int word) { *place = max(*place, word); }
+static void atomicAdd(unsigned long long *place, unsigned long long word) { *place += word; }
 static double __fma_rn(double x, double y, double z) { return fma(x, y, z); }
 static float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
 
