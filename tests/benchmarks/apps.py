@@ -94,7 +94,11 @@ def markdown(result: Record) -> str:
             f" {result['host'][0]['budget']:g}; relative Frobenius errors against the program as it"
             f" was. Measured on {_host_date(result)}.",
         ]
-    return "\n\n".join([*parts, machine.text(result["machine"])]) + "\n"
+    facts = result["machine"]
+    days = sorted({str(one.get("date", facts["date"])) for one in result["apps"]})
+    if len(days) > 1:
+        facts = {**facts, "date": f"{days[0]} to {days[-1]}"}
+    return "\n\n".join([*parts, machine.text(facts)]) + "\n"
 
 
 def host_sentence(result: Record) -> str:

@@ -50,16 +50,14 @@ def cases(cupy: Any, dtype: str) -> Iterator[tuple[str, str, dict[str, Callable[
     yield f"Newton–Schulz, {len(x)} × {len(x)}", "default", {"native": native, "one array": made}
 
 
-def measure(cupy: Any) -> list[Record]:
+def measure(cupy: Any) -> Iterator[Record]:
     """A row for each case, with the seconds of each way."""
-    clock, rows = EventClock(cupy), []
+    clock = EventClock(cupy)
     for dtype in SCHEMES:
         for what, scheme, calls in cases(cupy, dtype):
             samples = in_turn(clock, calls, ROUNDS)
             seconds = {way: median(one.device for one in found) for way, found in samples.items()}
-            rows.append({"what": what, "dtype": dtype, "scheme": scheme, "seconds": seconds})
-            click.echo(f"{machine.rounded(rows[-1])}")
-    return rows
+            yield {"what": what, "dtype": dtype, "scheme": scheme, "seconds": seconds}
 
 
 def markdown(result: Record) -> str:
@@ -79,8 +77,12 @@ def markdown(result: Record) -> str:
 def command(save: bool) -> None:
     """Symmetric products beside those of two arrays, and natively."""
     facts, cupy = machine.facts_of_gpu(), machine.gpu()
-    result = {"machine": facts, "rows": measure(cupy)}
-    machine.finish("symmetric", result, save, markdown)
+    result: Record = {"machine": facts, "rows": []}
+    for row in measure(cupy):
+        result["rows"].append(row)
+        if save:
+            machine.save("symmetric", result)
+    click.echo(markdown(result))
 
 
 if __name__ == "__main__":
