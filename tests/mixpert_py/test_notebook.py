@@ -89,9 +89,6 @@ def test_cells_are_rewritten(run: Run, capsys: Read) -> None:
         assert is_emulated(run(f"{SCHEME} --backend reference{rest}\na @ a").result)
 
 
-CELL = "def f(x):\n    return x @ x, x.dot(x)"
-
-
 def test_a_console_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JPY_SESSION_NAME", "/home/x/console-1")
     assert notebook_module({}) is None

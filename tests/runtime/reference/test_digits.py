@@ -210,51 +210,6 @@ def test_fitted_digits_never_overflow(count: int, dtype: type) -> None:
     assert q.min() >= 0.985 * splitter.largest  # filled
 
 
-# Largest entry, unit, and whether the highest digits of bare powers of two hold multiples of it.
-ONE_DIGIT = [(127, 1, True), (128, 1, False), (128, 2, True), (254, 2, True), (255, 1, False)]
-TWO_DIGITS = [
-    *((127, 1, True), (255, 1, True), (32_639, 1, True), (32_640, 1, False), (32_767, 1, False)),
-    *((32_768, 1, False), (32_640, 2, True), (32_766, 2, True), (65_278, 2, True)),
-    *((65_280, 2, False), (65_280, 4, True), (1, 2.0**-14, True), (1, 2.0**-15, False)),
-]
-
-
-@pytest.mark.parametrize(
-    ("count", "largest", "unit", "held"),
-    [(1, *case) for case in ONE_DIGIT] + [(c, *case) for c in (2, 3) for case in TWO_DIGITS],
-)
-@pytest.mark.parametrize("power", [0, -130, 100])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_what_two_digits_hold_is_not_fitted(
-    count: int, largest: float, unit: float, held: bool, power: int, dtype: type
-) -> None:
-    rng = np.random.default_rng(9)
-    x = unit * rng.integers(-largest // unit + 1, largest // unit, (3, 40)).astype(dtype)
-    x[0, 7], x[1, 39], x[2, 0] = largest, -largest, -largest
-    x[:, 5], x[:, 6] = unit, 0
-    x = np.ldexp(x, power)
-    packed = split(x, Digits(count, block=None, fitted=True), 40, 40)
-    assert ((packed.significands == 1) == held).all()
-    exact = rebuilt(packed, Digits(count), 40, 40) == x
-    assert exact.all() if held else not exact.all(axis=1).any() or count == 3
-    if held:
-        assert not packed.slices[:, :, 2:].any()
-        np.testing.assert_array_equal(packed.slices, split(x, Digits(count), 40, 40).slices)
-
-
-@pytest.mark.parametrize("place", [0, 15, 16, 200, 255, 256, 301, 511])
-@pytest.mark.parametrize("odd", [0.5, 2.0**-140])
-def test_one_entry_suffices_to_be_fitted(place: int, odd: float) -> None:
-    """Wherever it is, and however small: even where its scaled value underflows."""
-    x = np.random.default_rng(10).integers(-99, 100, (5, 512)).astype(np.float32)
-    x[:, [3, 300]] = 2.0**14
-    x[2, place] = odd
-    packed = split(x, Digits(2, block=256, fitted=True), 256, 256)
-    fits = np.zeros((5, 2), bool)
-    fits[2, place // 256] = True
-    np.testing.assert_array_equal(packed.significands != 1, fits)
-
-
 def test_what_underflows_is_not_held() -> None:
     for dtype in (np.float32, np.float64):
         info = np.finfo(dtype)
@@ -304,18 +259,3 @@ def test_nonfinite_rows_are_zeros() -> None:
     packed = split(x, Digits(3), 8, 8)
     assert packed.nonfinite.tolist() == [False, True, True]
     assert not packed.slices[:, 1:].any()
-
-
-@pytest.mark.parametrize("power", [0, -900, 900])
-@pytest.mark.parametrize("fitted", [False, True])
-def test_blocks_of_zeros_do_not_widen_the_range(power: int, fitted: bool) -> None:
-    x = FAMILIES["normal"](np.random.default_rng(5), 6, 96, 1)[0]
-    x[:, 32:64] = x[2] = x[:3, :32] = 0
-    splitter = Digits(3, block=32, fitted=fitted)
-    scaled = split(np.ldexp(x, power), splitter, 32, 32)
-    plain = split(x, splitter, 32, 32)
-    np.testing.assert_array_equal(scaled.slices, plain.slices)
-    np.testing.assert_array_equal(scaled.significands, plain.significands)
-    assert (plain.significands[2] == 1).all()
-    assert (plain.significands[3, [0, 2]] < 1.01).all()
-    assert not scaled.outlier.any()
