@@ -23,7 +23,7 @@ import numpy as np
 from mixpert_py import config, execution, files
 from mixpert_py.errors import ProgramError
 from mixpert_py.execution.outputs import Values
-from mixpert_py.execution.worker import Job, Result, SiteResult
+from mixpert_py.execution.worker import Result, SiteResult, WorkerJob
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.arrays import PRECISION
 from mixpert_py.runtime.backends import emulates, is_on_gpu
@@ -83,7 +83,7 @@ class RunFolder:
 
     path: Path
 
-    def write(self, code: bytes, job: Job) -> Path:
+    def write(self, code: bytes, job: WorkerJob) -> Path:
         """Write the job and the program's marshalled code; returns the job's file."""
         (self.path / "code.marshal").write_bytes(code)
         file = self.path / "job.json"

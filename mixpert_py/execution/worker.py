@@ -40,7 +40,7 @@ from mixpert_py.tuner.records import Profile
 
 Array = np.ndarray[Any, Any]
 
-Product = tuple[str, int, int, int, str]
+WarmUp = tuple[str, int, int, int, str]
 """Scheme, m, k, n, dtype."""
 
 CHILDREN = "children"  # the file of the job's folder with the sites that children called
@@ -49,7 +49,7 @@ GPU_LIBRARIES = frozenset({"cupy", "torch"})
 LARGEST = 2**63  # of an integer in JSON
 EDGE = 384  # of the matrices that warm up
 LEFT_FOR_PRODUCTS = 0.6  # of the time that is left: the last step may take longer than it should
-FIRST_PRODUCTS: tuple[Product, ...] = tuple(
+FIRST_WARM_UPS: tuple[WarmUp, ...] = tuple(
     (scheme, EDGE, EDGE, EDGE, "float32") for scheme in ("native", "int8x6")
 )
 
@@ -71,7 +71,7 @@ class Alone(msgspec.Struct, frozen=True):
     least: float
 
 
-class Job(msgspec.Struct, frozen=True):
+class WorkerJob(msgspec.Struct, frozen=True):
     """One run: the program, its schemes, and the values that are to be reported.
 
     folder: holds `code.marshal` and receives the result. plan: the schemes; with None, `scheme` is
@@ -104,7 +104,7 @@ class Job(msgspec.Struct, frozen=True):
     with_sinks: bool = False
     directory: str = "."
     stdout: bool = False
-    products: tuple[Product, ...] = ()
+    products: tuple[WarmUp, ...] = ()
     moved: bool = False
     alone: Alone | None = None
     as_module: bool = False
@@ -131,11 +131,11 @@ class Result(msgspec.Struct, frozen=True):
 
     values: name → file in the job's folder. missing: names of values that the user asked for and
     that do not exist. wrote: whether the run changed its working folder. on_gpu: whether it has
-    imported a library whose arrays may be on a GPU; true as well where `Job.products` were made.
-    alone: the products by themselves. rewritten: path and module of those that were rewritten when
-    they were imported. torch: file, line and expression of sites whose products PyTorch makes
+    imported a library whose arrays may be on a GPU; true as well where the job's `products` were
+    made. alone: the products by themselves. rewritten: path and module of those that were rewritten
+    when they were imported. torch: file, line and expression of sites whose products PyTorch makes
     itself. children: seconds of processor time of the processes that the program started, and
-    waited for. kinds: kind of dtype of each value of `Job.names` and `Job.sinks`, where these are
+    waited for. kinds: kind of dtype of each value of the job's `names` and `sinks`, where these are
     reported. ratios: difference → its size, as a part of its operands'. elsewhere: sites that only
     processes which it started called, of a run of its own process. unused: packages that were
     named, and of which it has imported no module.
@@ -159,7 +159,7 @@ class Result(msgspec.Struct, frozen=True):
 
 def main(job_file: str) -> None:
     """Run the job and write its result. A program that raises ends as under `python`."""
-    job = msgspec.convert(json.loads(Path(job_file).read_bytes()), Job)
+    job = msgspec.convert(json.loads(Path(job_file).read_bytes()), WorkerJob)
     process = os.getpid()
     folder = Path(job.folder)
     rewritten = marshal.loads((folder / "code.marshal").read_bytes())
@@ -229,7 +229,7 @@ def main(job_file: str) -> None:
 
 
 def ended(
-    job: Job, namespace: dict[str, Any], trace: Trace, seconds: float
+    job: WorkerJob, namespace: dict[str, Any], trace: Trace, seconds: float
 ) -> tuple[dict[str, Array], Result]:
     """The values that a program has ended with, and its result, without files of the values."""
     seconds = without_cost(trace, seconds)
@@ -297,7 +297,7 @@ def warm_up_host() -> None:
         np.matmul(*np.ones((2, EDGE, EDGE), dtype))
 
 
-def warm_up_gpu(products: Iterable[Product], *, moved: bool) -> None:
+def warm_up_gpu(products: Iterable[WarmUp], *, moved: bool) -> None:
     """Make each product on the GPU, if there is one, so that no call site pays for its first call.
 
     The first call begins CUDA, loads the kernels of its scheme, shape and dtype, and allocates
@@ -336,7 +336,7 @@ def _make_once(scheme: str, m: int, k: int, n: int, dtype: str, *, moved: bool) 
 
 
 def _values(
-    job: Job, namespace: dict[str, Any], trace: Trace
+    job: WorkerJob, namespace: dict[str, Any], trace: Trace
 ) -> tuple[dict[str, Array], list[str]]:
     """The values that it observed and that the user named, and the named ones that are missing."""
     values, missing = {}, []
@@ -369,7 +369,7 @@ def _held(namespace: Mapping[str, object], name: str) -> object:
 
 
 def _ratios(
-    job: Job, values: Mapping[str, Array], namespace: Mapping[str, object]
+    job: WorkerJob, values: Mapping[str, Array], namespace: Mapping[str, object]
 ) -> dict[str, float]:
     """The differences among the values, each with its size as a part of its operands'."""
     found = {}

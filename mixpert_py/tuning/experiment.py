@@ -13,7 +13,7 @@ from mixpert_py.errors import ProgramError, ShapeError
 from mixpert_py.execution import executor, outputs
 from mixpert_py.execution.executor import ProgramRun, RunFolder, WorkFolder
 from mixpert_py.execution.outputs import Values, WrittenFile
-from mixpert_py.execution.worker import FIRST_PRODUCTS, Alone, Job, Product, Result
+from mixpert_py.execution.worker import FIRST_WARM_UPS, Alone, Result, WarmUp, WorkerJob
 from mixpert_py.files import temporary_folder
 from mixpert_py.launch import Program
 from mixpert_py.launch.running import project_folder
@@ -221,13 +221,13 @@ class Experiment:
             return run
         return replace(run, values=self.comparison.after(run).among(run.values))
 
-    def _job(self, request: RunRequest, folder: str, directory: str) -> Job:
+    def _job(self, request: RunRequest, folder: str, directory: str) -> WorkerJob:
         program, comparison = self.program, self.comparison
         sites = [
             Site(id=site, scheme=scheme, error=self.guarded.get(site, 0.0))
             for site, scheme in request.plan.items()
         ]
-        return Job(
+        return WorkerJob(
             folder,
             program.filename,
             program.argv,
@@ -252,10 +252,10 @@ class Experiment:
             packages=self._packages,
         )
 
-    def _warm_up_products(self, request: RunRequest) -> tuple[Product, ...]:
+    def _warm_up_products(self, request: RunRequest) -> tuple[WarmUp, ...]:
         """The products that a run on a GPU makes before its clock runs: one of each kind."""
         if request.alone is not None and not self._slowest:  # no run has shown the kinds
-            return FIRST_PRODUCTS if executor.usable_gpu(self.backend) is not None else ()
+            return FIRST_WARM_UPS if executor.usable_gpu(self.backend) is not None else ()
         sites = self._first.sites if self._first is not None else {}
         return tuple(
             (scheme, *product)
