@@ -22,17 +22,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mixpert_py import compiled, launch
+from mixpert_py import launch
 from mixpert_py.execution import outputs
 from mixpert_py.execution.outputs import observed
 from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.import_hook import ImportHook
-from mixpert_py.launch.running import places_by_torch
+from mixpert_py.launch.running import places_by_torch, run_to_end
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context, Modules
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host
-from mixpert_py.runtime.modules import covered_for
 from mixpert_py.runtime.tracing.captures import Captures
 from mixpert_py.runtime.tracing.cost import without_cost
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
@@ -178,37 +177,18 @@ def main(job_file: str) -> None:
     hook = ImportHook(job.packages, folder=job.project or None)
     hook.install()
     start = perf_counter()
-    code: Any = 0
-    namespace: dict[str, Any] = {}
-    try:
-        context = Context(job.scheme, job.plan, job.backend, trace, modules=Modules())
-        compiled.follow()
-        with covered_for(job.backend, takes_small=True):
-            main = launch.execute(
-                program,
-                rewritten,
-                context,
-                project=hook.folder,
-                packages=hook.packages,
-                insert_path=True,
-            )
-            launch.wait_for_threads()
-        namespace = main.__dict__
-    except SystemExit as stop:
-        code = stop.code
-        namespace = sys.modules["__main__"].__dict__
-    except BaseException as error:
-        sys.exit(launch.report(error))
-    launch.wait_for_threads()
+    context = Context(job.scheme, job.plan, job.backend, trace, modules=Modules())
+    code = run_to_end(program, rewritten, context, hook, takes_small=True, insert_path=True)
     seconds = perf_counter() - start
     # A child that the program forked comes by here too; it is not the program.
-    if code in (0, None) and os.getpid() == process:
+    if code == 0 and os.getpid() == process:
         hooked = tuple(hook.rewritten.values())
         if job.alone is not None and captures is not None:
             ours = captures.seconds + hook.seconds
             result = alone_result(job.alone, trace, captures, hooked, seconds, ours)
             (folder / "result.json").write_bytes(msgspec.json.encode(result))
             sys.exit(code)
+        namespace = vars(sys.modules["__main__"])
         values, result = ended(job, namespace, trace, max(seconds - hook.seconds, 0.0))
         files = {name: f"value-{number}.npy" for number, name in enumerate(values)}
         for name, array in values.items():

@@ -188,12 +188,12 @@ def execute(
     program: Program,
     rewritten: CodeType,
     context: Context,
-    *,
     project: str | None = None,
     packages: Sequence[str] = (),
+    *,
     insert_path: bool = False,
-) -> ModuleType:
-    """Run the program in this process, as `__main__`; returns the module it leaves behind.
+) -> None:
+    """Run the program in this process, as `__main__`.
 
     context: holds for it, in all its threads and in children that it spawns.
     project: the folder whose modules spawned children rewrite, too, when they import them, and
@@ -230,7 +230,6 @@ def execute(
         exec(rewritten, main.__dict__)
     finally:
         sys.setrecursionlimit(limit)
-    return main
 
 
 class SpawnedJob(msgspec.Struct, frozen=True):

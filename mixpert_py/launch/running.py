@@ -83,27 +83,38 @@ def run(
         modules=Modules(),
         finds_plans=config.has_plans,
     )
-    compiled.follow()
     takes_small = any(it is not None for it in (plan, scheme, trace))
-    with covered_for(backend, takes_small=takes_small):
-        code = _exit_code(program, rewritten, context, hook)
-        launch.wait_for_threads()
-    return code
+    return run_to_end(program, rewritten, context, hook, takes_small=takes_small)
 
 
-def _exit_code(program: Program, rewritten: CodeType, context: Context, hook: ImportHook) -> int:
-    """Run a program to its end, and return its exit code."""
+def run_to_end(
+    program: Program,
+    rewritten: CodeType,
+    context: Context,
+    hook: ImportHook,
+    *,
+    takes_small: bool,
+    insert_path: bool = False,
+) -> int:
+    """Run a program's rewritten code until its last thread ends, and return its exit code.
+
+    takes_small: as of `covered_for`. insert_path: as of `launch.execute`.
+    """
     code = 0
-    try:
-        launch.execute(program, rewritten, context, project=hook.folder, packages=hook.packages)
-    except SystemExit as stop:
-        if stop.code is None or isinstance(stop.code, int):
-            code = stop.code or 0
-        else:
-            print(stop.code, file=sys.stderr)
-            code = 1
-    except BaseException as error:
-        code = launch.report(error)
+    compiled.follow()
+    with covered_for(context.backend, takes_small=takes_small):
+        try:
+            folder, packages = hook.folder, hook.packages
+            launch.execute(program, rewritten, context, folder, packages, insert_path=insert_path)
+        except SystemExit as stop:
+            if stop.code is None or isinstance(stop.code, int):
+                code = stop.code or 0
+            else:
+                print(stop.code, file=sys.stderr)
+                code = 1
+        except BaseException as error:
+            code = launch.report(error)
+        launch.wait_for_threads()
     return code
 
 
