@@ -234,6 +234,23 @@ def test_native_products_by_functions_have_cupys_bits(dtype: str) -> None:
     assert matmul(a, b, out, site="f", native=cupy.matmul) is out
 
 
+class Theirs:
+    """An operand that makes the product itself, as a sparse matrix does."""
+
+    __array_priority__ = 1000.0
+    ndim, shape, dtype = 2, (48, 72), np.dtype("f")
+
+    def __rmatmul__(self, other: object) -> str:
+        return "theirs"
+
+
+def test_other_operands_make_their_own_products() -> None:
+    a = normal(64, 48)
+    for _ in range(3):
+        matmul(a, normal(48, 72), site="t")
+        assert matmul(a, Theirs(), site="t") == "theirs"
+
+
 def test_an_out_has_the_bits_of_a_product_by_default() -> None:
     a, b = normal(EDGE, EDGE), normal(EDGE, EDGE, seed=1)
     wanted = matmul(a, b, site="o").copy()
