@@ -120,8 +120,8 @@ def _product(empty: type, call: Callable[..., Any]) -> Callable[[Any, Any], Any]
     gemms: dict[Layouts, Gemm | None] = {}
 
     def product(a: AnyArray, b: AnyArray) -> Any:
-        """A·B, or None if CuPy's own operator has to make it. b: anything."""
-        if type(b) is not empty or a.ndim != 2 or b.ndim != 2:
+        """A·B, or None if CuPy's own operator has to make it. b may be anything."""
+        if type(b) is not type(a) or a.ndim != 2 or b.ndim != 2:
             return None
         dtype = a.dtype
         layouts = a.shape, b.shape, a.strides, b.strides, dtype, b.dtype
