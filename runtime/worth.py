@@ -115,7 +115,7 @@ MIN_SAMPLE_TO_MOVE = 1 << 27
 
 SHIPPED = STANDS_IN  # its figures say whether a GPU is worth looking for
 # Seconds that a GPU would have saved, from which CUDA starts in a thread. Beside an H200 that takes
-# 0.6 s, 2.5 s where files come from the disk, and 0.2 s more at the end of the process.
+# 0.6 to 1 s, 2.5 s with files from the disk, and 0.2 s more at the end of the process.
 STARTING = 0.5
 SAFETY = 1.2  # by how much moving must be faster: the host may be busier than when measured
 STAGING = 5e9  # bytes/s where a model does not say
