@@ -34,7 +34,6 @@ rewrite -o folder s.py | 2 | folder: cannot write: is a directory
 rewrite -o nowhere/x.py s.py | 2 | nowhere/x.py: cannot write
 rewrite --scheme int8x7 s.py | 2 | did you mean 'int8x
 rewrite --plan binary.toml s.py | 2 | binary.toml: not UTF-8
-rewrite --plan deep.toml s.py | 2 | deep.toml
 rewrite --check binary.ipynb | 2 | binary.ipynb: not a notebook
 rewrite --check app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 rewrite -w --diff s.py | 2 |
@@ -44,28 +43,23 @@ rewrite -o x.py s.py none.py | 2 |
 sites s.py | 0 | a @ a
 sites . | 0 |
 sites s.py open.py | 2 | open.py: line 1: '(' was never closed
-sites old.py | 2 | old.py: line 2: Missing parentheses
 sites odd.py | 2 | nested more than 250 levels; the file is skipped
 sites latin.py | 2 | latin.py: cannot be decoded
 sites loop.py | 2 | loop.py: too many levels
 sites zeros.py | 2 | zeros.py: cannot be decoded: it has NUL bytes, so it is no source
-sites app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 sites object.ipynb | 2 | object.ipynb: a notebook of format
 sites | 2 | Missing argument
 graph s.py | 0 |
 graph s.py open.py | 2 | open.py: line 1
-graph app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 graph --format png s.py | 2 | 'png' is not one of
 run s.py | 0 |
 run open.py | 1 | open.py: line 1: '(' was never closed
-run old.py | 1 | old.py: line 2: Missing parentheses
 run folder | 2 | folder: is a directory
 run --json nowhere/x.json s.py | 2 | nowhere/x.json: cannot write
 run --backend abacus s.py | 2 | unknown backend 'abacus'
 run --profle s.py | 2 | Did you mean '--profile'
 run -m no.such | 2 | -m no.such: no such module
 run --plan '' s.py | 2 | the name of the plan file is empty
-run --plan deep.toml s.py | 2 | deep.toml
 run object.ipynb | 2 | object.ipynb: a notebook of format
 run nowhere.py | 2 | nowhere.py: no such file
 run --plan nowhere.toml s.py | 2 | nowhere.toml: cannot read the plan
@@ -76,16 +70,13 @@ estimate none.py | 1 | none.py: makes no matrix product in its own process that 
 estimate uncalled.py | 1 | uncalled.py: makes no matrix product in its own process that could be
 estimate --json none.py | 1 | null
 estimate uses_odd.py | 1 | nested more than 250 levels; the file is skipped
-estimate odd.py | 2 | nested more than 250 levels; the file is skipped
 estimate open.py | 2 | open.py: line 1
 estimate fails.py | 2+ | exit code 3
 estimate --time-limit 2 hangs.py | 2+ | still running after 2 s
 estimate --error x s.py | 2 | --error is a number from 0 to 1e+300, not x
 estimate nowhere.py | 2 | nowhere.py: no such file
-estimate nowhere.ipynb | 2 | nowhere.ipynb: no such file
 estimate | 2 | SCRIPT
 estimate --time-limit 0 s.py | 2 | --time-limit
-estimate app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 T s.py | 0 | plan written to s.mixpert.toml
 tune --error 1e-9 --backend reference noisy.py | 1 | differs by
 tune --error 1 none.py | 1 | none.py: makes no matrix product that could be tuned
@@ -95,11 +86,9 @@ T --time-limit 3 hangs.py | 2+ | still running after 3 s
 T nan.py | 2 | finite
 T nothing_left.py | 2+ | TypeError
 T open.py | 2 | open.py: line 1
-T old.py | 2 | old.py: line 2
 T odd.py | 2 | nested more than 250 levels; the file is skipped
 tune s.py | 2 | give --error BUDGET
 tune --error nan s.py | 2 | --error is a number from 0 to 1e+300, not nan
-tune --error inf s.py | 2 | --error is a number from 0 to 1e+300, not inf
 tune --error b= s.py | 2 | --error b=: it takes VALUE
 T --time-limit nan s.py | 2 | Invalid value for '--time-limit': nan
 T --margin 1 s.py | 2 | --margin
@@ -133,17 +122,14 @@ T --error 2 -o /dev/stdout s.py | 2 | these budgets would have one plan file
 T --error 1.0000001 s.py | 2 | these budgets would have one plan file
 T --margin 1.5 s.py | 2 | a share is such as 1% or 0.01, not 1.5
 T --margin x% s.py | 2 | a share is such as 1% or 0.01, not x%
-T --margin 1%2 s.py | 2 | a share is such as 1% or 0.01, not 1%2
 verify s.mixpert.toml s.py | 0 | s.mixpert.toml: holds
 verify s.mixpert.toml none.py | 1 | does not hold: it has none of the plan's call sites
 verify s.mixpert.toml fails.py | 2+ | exit code 3
 verify scheme.toml s.py | 2 | scheme.toml:3: key
-verify p.toml app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 verify s.py s.py | 2 | (a plan is a .toml file)
 verify --backend x p.toml s.py | 2 | reference, cuda
 verify --criterion x p.toml s.py | 2 | unknown criterion 'x'
 verify p.toml --eror=1 s.py | 2 | (Did you mean one of: '--error'
-verify scheme.toml --error 1 s.py | 2 | scheme.toml:3: key
 verify s.mixpert.toml --criterion b=max s.py | 2 | --error b=BUDGET
 verify s.mixpert.toml --compare zzz s.py | 2 | zzz
 verify q.toml s.py | 2 | no value 'q' to judge; the program shows b
@@ -151,13 +137,10 @@ verify bare.toml s.py | 2 | bare.toml: it has no budget; give one (--error
 report s.mixpert.toml | 0 |
 report other.toml | 2 | other.toml: no tuning is kept beside it
 report p.toml | 2 | p.toml: no tuning is kept beside it
-report nowhere.toml | 2 | nowhere.toml: cannot read the plan
 report app.pyz | 2 | app.pyz: not UTF-8 text (a plan is a .toml file)
 report damaged.toml | 2 | damaged.trials.jsonl: not a file of trials
 report p.toml --html x --json | 2 |
 report folder | 2 | folder: cannot read the plan
-report deep.toml | 2 | deep.toml
-report syntax.toml | 2 | syntax.toml: not valid TOML
 report scheme.toml | 2 | scheme.toml:3: key
 bogus | 2 | No such command 'bogus'
 rewritee s.py | 2 | Did you mean 'rewrite'
