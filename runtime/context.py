@@ -72,8 +72,9 @@ class SchemeUse:
         """Count a product. outcome: its Reason if it did not take the scheme that was chosen."""
         self.has_products = True
         if choice.scheme == self.scheme:
-            if isinstance(outcome, Reason):
-                self.reasons.add(outcome)
+            reason = getattr(outcome, "reason", outcome)  # of a native product
+            if isinstance(reason, Reason):
+                self.reasons.add(reason)
             elif outcome is not None:  # integers are exact under any scheme
                 is_other = getattr(outcome, "scheme", self.scheme) == "exact" != self.scheme
                 self.is_taken = self.is_taken or not is_other

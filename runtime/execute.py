@@ -75,12 +75,14 @@ def execute(
     else:
         with selection.scope():
             product = selection.backend(selection.request)
-            if isinstance(product, Product) and selection.give_back is not None:
+            if isinstance(product, Product) and not product.reason and selection.give_back:
                 product = product.with_value(selection.give_back(product.value))
     if isinstance(product, Reason):
         if selection.request.scheme == "exact" and not traced:
             _rest(call, settings, context, signature)
         return product if selection.is_chosen or product in REPORTED else None
+    if product.reason is not None:
+        return product
     out = selection.request.out
     if guard is not None:
         # Once the product lies where an operand was, no native one can be made.

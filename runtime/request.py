@@ -32,8 +32,8 @@ DTYPES = {"i": Reason.INTEGER, "u": Reason.INTEGER, "b": Reason.INTEGER}
 class Call(NamedTuple):  # made at every planned call, and twice as quick as a dataclass
     """A product as the program wrote it. shape_of: (m, k, n) of two arrays, or why it has none.
 
-    takes_tensors: `native` is a function of
-    PyTorch's. is_loop: `native` makes it in a loop of NumPy's own, without BLAS.
+    takes_tensors: `native` is a function of PyTorch's. is_loop: `native` makes it in a loop of
+    NumPy's own, without BLAS. is_sum: `native` adds it to something.
     """
 
     native: Native
@@ -44,6 +44,7 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
     shape_of: Callable[[Any, Any], Shape | Reason]
     takes_tensors: bool = False
     is_loop: bool = False
+    is_sum: bool = False
 
     @property
     def destination(self) -> Any:
@@ -109,8 +110,8 @@ class Request(NamedTuple):
     the backend's memory. scheme: an emulation, "faithful", or a cast. out: an array of the result's
     shape and type. right: the second operand as `pack_right` has packed it in advance. traced:
     whether a trace asks for the share of outliers and for the time of transfers. native: makes the
-    products of casts. accumulation: how the device that the reference backend emulates accumulates
-    products.
+    products of casts. run: makes the program's own product; None where a backend may not make it.
+    accumulation: how the device that the reference backend emulates accumulates products.
     """
 
     a: Any
@@ -120,6 +121,7 @@ class Request(NamedTuple):
     right: Any = None
     traced: bool = False
     native: Native = MATMUL
+    run: Callable[[], Any] | None = None
     accumulation: "Accumulations | None" = None
 
 
@@ -129,7 +131,7 @@ def no_outliers() -> float:
 
 
 class Product(NamedTuple):
-    """A product that a backend made. scheme: by which it was made.
+    """A product that a backend made. scheme: by which it was made. reason: why natively.
 
     outliers: returns the share of the operands' blocks that are outliers. It may wait for the
     device, and it keeps the packed operands in memory. transfer: seconds in which NumPy arrays were
@@ -140,6 +142,7 @@ class Product(NamedTuple):
     scheme: str
     outliers: Callable[[], float] = no_outliers
     transfer: float = 0.0
+    reason: Reason | None = None
 
     def with_value(self, value: object) -> "Product":
         """The same product, in another array."""

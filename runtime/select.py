@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import exact_integers, worth
+from mixpert_py.runtime import exact_integers, signatures, worth
 from mixpert_py.runtime.arrays import (
     PRECISION,
     AnyArray,
@@ -288,7 +288,9 @@ def _on_device(
     borrowed = foreign.borrow(placement, call.a, call.b)
     if isinstance(borrowed, Reason):
         return borrowed
-    request = request._replace(a=borrowed.a, b=borrowed.b, scheme=scheme)
+    is_alone = call.destination is None and not call.is_sum and not request.traced
+    run = call.run if is_alone and not signatures.count_modes() else None
+    request = request._replace(a=borrowed.a, b=borrowed.b, scheme=scheme, run=run)
     from mixpert_py.runtime.gpu.multiply import multiply
 
     return Selection(

@@ -135,7 +135,7 @@ class DeviceState:
     refused: scheme → the error of a kernel that did not compile, and is not compiled again.
     has_wider: False once a kernel of a wider scheme did not compile; then outliers are repaired.
     streams, stagers: idle ones, for transfers. workspaces: idle ones, tensors that only the default
-    stream uses. outlooks: see `speculation`, by shapes and types.
+    stream uses. outlooks: see `speculation`, by signature.
     """
 
     refused: dict[str, str] = field(default_factory=dict)

@@ -110,8 +110,7 @@ def gemm(
     """
     memory = out.data
     if scheme.moduli:
-        assert gate == UNGATED
-        return residues.gemm(left, right, scheme, out, stream, choice.family)
+        return residues.gemm(left, right, scheme, out, stream, choice.family, gate)
     how = _prepared_for(left, right, scheme, out, choice)
     parts = _zeros(how.part_words, stream) if how.part_words else None
     # Kernels make alpha · A·B + beta · C_in. Rows of C_in are 0 elements apart, or it is not read.

@@ -1,7 +1,6 @@
 """The backend for GPUs: products of CuPy arrays on the current device."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache, partial
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -16,15 +15,10 @@ from mixpert_py.runtime.gpu import integers, slices, tiny
 from mixpert_py.runtime.gpu.device import state_of, states
 from mixpert_py.runtime.gpu.guard import outlier_guard, safe
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct
-from mixpert_py.runtime.gpu.speculation import (
-    Guarded,
-    Outlook,
-    UnfitError,
-    Watch,
-)
+from mixpert_py.runtime.gpu.speculation import Outlook, Watch
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
-from mixpert_py.runtime.packing import DevicePacked, by_columns
+from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product, Request, no_outliers
 from mixpert_py.runtime.scheme import Scheme
@@ -63,7 +57,7 @@ class PackedOperand(NamedTuple):
 def multiply(
     request: Request,
     stream: Stream | None = None,
-    watch: Watch | Guarded | None = None,
+    watch: Watch | None = None,
     part: Scheme | None = None,
 ) -> Product | Reason:
     """A·B of CuPy arrays on the current device, or why the device cannot make it.
@@ -83,7 +77,7 @@ def multiply(
     scheme = packed.scheme if packed else part or emulation_of(request.scheme)
     device = a.data.device_id
     if is_complex(a, b):
-        return _attempt(a, scheme.name, _complex, kernels, request)
+        return _attempt(a, scheme.name, _complex, kernels, request._replace(run=None))
     if request.scheme == "crt" and part is None:
         return _as_fp64(xp, request)
     rows = a[np.newaxis, :] if a.ndim == 1 else a
@@ -141,87 +135,54 @@ def _complex(kernels: Kernels, request: Request) -> Product | Reason:
 
 
 def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
-    """The product by as many moduli as its operands need, see `speculation`.
+    """The product by the scheme that its operands need, see `speculation`; Reason.SPREAD if that is
+    the native product and was not made meanwhile, or if the host may not wait.
 
     `out` may be written to even if a Reason is returned.
     """
     a, b, out = request.a, request.b, request.out
-    outlook = outlook_of(a, b, a.data.device_id)
     if _captures(xp):
-        return _in_graph(xp, request, outlook)
+        return Reason.SPREAD
     # If this attempt has too few moduli, the next one needs the operands unchanged.
     apart = out is not None and slices.overlaps(xp, out, a, b)
     if apart:
         request = request._replace(out=None)
-    product = None
-    if outlook.integers is not None:
-        product = _of_integers(xp, request, outlook)
-    if product is None:
-        product = _by_moduli(xp, request, outlook)
-    if isinstance(product, Reason):
-        return product
-    if apart:
+    outlook, watch, k = _outlook_of(a, b), Watch(xp), a.shape[-1]
+    scheme, native = outlook.scheme if outlook.is_steady else None, None
+    if scheme is None:
+        ahead = outlook.is_steady and request.run is not None
+        if a.size and b.size:
+            rows = a[np.newaxis, :] if a.ndim == 1 else a
+            columns = b[:, np.newaxis] if b.ndim == 1 else b
+            watch.look(by_rows(matrices(rows)), by_columns(matrices(columns)), at_all=ahead)
+        if ahead and request.run is not None:
+            native = Product(request.run(), "native", reason=Reason.SPREAD)
+        scheme = watch.scheme(k)
+    product: Product | Reason = native or Reason.SPREAD
+    while scheme is not None:
+        product = multiply(request, watch=watch, part=scheme)
+        if isinstance(product, Reason):
+            return product
+        made, scheme = scheme, watch.scheme(k, scheme)
+        if scheme is made:
+            break
+        product = native or Reason.SPREAD
+    outlook.learn(scheme and watch.quickest(k, scheme))
+    if apart and scheme is not None and isinstance(product, Product):
         out[...] = product.value
         product = product.with_value(out)
     return product
 
 
-def outlook_of(a: Any, b: Any, device: int) -> Outlook:
-    """The device's `Outlook` for products of arrays of these shapes and types."""
-    outlooks = state_of(device).outlooks
+def _outlook_of(a: GpuArray, b: GpuArray) -> Outlook:
+    """The device's `Outlook` for products of arrays of these shapes, types and layouts."""
+    outlooks = state_of(a.data.device_id).outlooks
     if len(outlooks) >= MOST_OUTLOOKS:
         outlooks.clear()
-    key = a.shape, b.shape, a.dtype.char, b.dtype.char
+    layouts = a.strides, b.strides, a.data.ptr == b.data.ptr
+    key = a.shape, b.shape, a.dtype.char, b.dtype.char, *layouts
     found: Outlook = outlooks.setdefault(key, Outlook())
     return found
-
-
-def _in_graph(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason:
-    """The product in a CUDA graph, by as many moduli as the last product needed; Reason.SPREAD if
-    that is not known.
-    """
-    if not outlook.is_known or outlook.failures or outlook.integers is not None:
-        return Reason.SPREAD
-    watch = Guarded(xp, outlook.count)
-    return multiply(request, watch=watch, part=emulation_of(f"crt{outlook.count}"))
-
-
-def _of_integers(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason | None:
-    """The product of operands that hold integers, as the last ones did; None if they do not."""
-    made, watch, k = outlook.integers, Watch(xp), request.a.shape[-1]
-    assert made is not None
-    product = multiply(request, watch=watch, part=made)
-    if isinstance(product, Reason):
-        return product
-    found = watch.integers(k)
-    outlook.learn_integers(found)
-    if found is None or watch.is_exact(made, k):
-        return None if found is None else product
-    return multiply(request, watch=Watch(xp), part=found)
-
-
-def _by_moduli(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason:
-    """The product of any operands, by as many moduli as they need."""
-    count = outlook.next()
-    if count is None:
-        return Reason.SPREAD
-    watch = Watch(xp, None if outlook.is_known else count)
-    product = None
-    with suppress(UnfitError):
-        product = multiply(request, watch=watch, part=emulation_of(f"crt{count}"))
-    if isinstance(product, Reason):
-        return product
-    needed, integers = watch.moduli(), watch.integers(request.a.shape[-1])
-    outlook.learn(needed)
-    outlook.learn_integers(integers)
-    if product is not None and needed is not None and needed <= count:
-        return product
-    if integers is not None:
-        return multiply(request, watch=Watch(xp), part=integers)
-    if needed is None:
-        return Reason.SPREAD
-    # The records are known by now, but only kernels that write them come with the package.
-    return multiply(request, watch=Watch(xp), part=emulation_of(f"crt{needed}"))
 
 
 def _in_float64(xp: ModuleType, request: Request) -> Product:

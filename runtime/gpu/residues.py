@@ -75,13 +75,14 @@ def gemm(
     out: GpuArray,
     stream: Stream,
     family: Family | None = None,
+    gate: tuple[int, int] = (0, 0),
 ) -> Any:
     """Enqueue out = A·B on a stream of the current device; a scheme of residues has packed A and B.
 
     out: (m, n) or (batch, m, n), any strides but the last, which is one element. If A and B are the
-    same memory, C is symmetric: half of it is made, and mirrored. family: see `prepare`. Does not
-    wait for the device. Returns the memory of the residues of C, which a CUDA graph must keep
-    alive; None if there are none. Raises DeviceError if a kernel does not compile.
+    same memory, C is symmetric: half of it is made, and mirrored. family: see `prepare`. gate: see
+    `gemm.gemm`. Does not wait for the device. Returns the memory of the residues of C, which a CUDA
+    graph must keep alive; None if there are none. Raises DeviceError if a kernel does not compile.
     """
     kernels = prepare(scheme, out.dtype.name, out.data.device_id, family)
     (m, n), size = out.shape[-2:], out.itemsize
@@ -111,12 +112,12 @@ def gemm(
         paired = int((address | leading * size) % (2 * size) == 0)
         residues = 0 if memory is None else memory.ptr
         sizes = a.steps, rows, columns, group, m, n, leading, paired, made * symmetric
-        problem = *operands, residues, address, *sizes
+        problem = *operands, residues, address, *sizes, *gate
         kernels.gemm.launch_words(grid, how.threads, problem, kernels.shared, stream)
         if kernels.result is None:
             continue
         place = address, m, n, leading, rows, columns, paired, combined * symmetric
-        words = residues, *scales, *place
+        words = residues, *scales, *place, *gate
         kernels.result.launch_words(units, RESULT_THREADS, words, 0, stream)
     return memory
 

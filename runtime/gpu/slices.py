@@ -19,7 +19,7 @@ from mixpert_py.runtime.complex_product import Way
 from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.gpu.gemm import UNGATED
 from mixpert_py.runtime.gpu.guard import MIRRORED, WORD, Guard, is_squared, wider_of
-from mixpert_py.runtime.gpu.speculation import Guarded, Watch
+from mixpert_py.runtime.gpu.speculation import Watch
 from mixpert_py.runtime.gpu.stacks import Batch, batches, launches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.packing import DevicePacked, Gate, by_columns, by_rows
@@ -87,7 +87,7 @@ def multiply(
     *,
     out: GpuArray | None = None,
     stream: Stream | None = None,
-    watch: Watch | Guarded | None = None,
+    watch: Watch | None = None,
 ) -> SliceProduct:
     """C = A·B as the scheme computes it, on the current device and a stream, None for the current.
 
@@ -172,7 +172,7 @@ class _How(NamedTuple):
     wider: Scheme | None
     stream: Stream
     used: list[Any] | None
-    watch: Watch | Guarded | None
+    watch: Watch | None
 
 
 class Piece(NamedTuple):
@@ -226,7 +226,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     else:
         left = kernels.pack_one(x, scheme, "left", name_of(c.dtype), record=records[0], **given)
     if used is not None:  # at once: a graph keeps what a failed attempt has enqueued, too
-        used.append((left, right, watch))
+        used.append((left, right))
     if watch is not None:
         watch.packed(left, is_both=left is right)
     if wider is not None:
@@ -238,7 +238,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
         if used is not None:
             used.append(guard)
     for rows, columns, out, guarded in _launches(left, right, c, guard, batch):
-        gate = UNGATED
+        gate = UNGATED if watch is None else watch.gate
         if guarded is not None:
             address = guarded.word.ptr
             packs = guarded.left, guarded.right

@@ -19,15 +19,20 @@ import numpy as np
 
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.arrays import Array, GpuArray, shares
+from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.gpu import device, result_memory
 from mixpert_py.runtime.gpu import multiply as gpu
 from mixpert_py.runtime.gpu.moves import Fetched, Moves, Sent, moves, same
 from mixpert_py.runtime.gpu.multiply import PackedOperand
 from mixpert_py.runtime.gpu.slices import halves
+from mixpert_py.runtime.gpu.speculation import LOOKED_AT
 from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.reference.residues import bounds_of, rows_of
 from mixpert_py.runtime.request import Product, Request
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.schemes.crt import moduli_for
+from mixpert_py.runtime.schemes.integers import scheme_for
 
 # Bytes of a panel of A, or of C. For int8x6 of 16384³ float32 on an H200 with 16 cores, panels of
 # half this size take 3 % longer, and of a quarter 28 %, because products of few rows are slower.
@@ -85,11 +90,11 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
     `crt` needs whole operands, because all their entries decide the number of moduli. If the
     exponents differ too much for `crt`, the device makes the product in FP64, since the operands
     are already there. If the host is faster than the device's FP64, as beside a GPU without fast
-    FP64, it returns Reason.SPREAD instead, and moves nothing if earlier operands had this reason.
+    FP64, it returns Reason.SPREAD instead, and moves nothing if a few rows show that.
     """
     a, b = request.a, request.b
     stays = request.scheme == "crt" and not _native_pays(a, b)
-    if stays and gpu.outlook_of(a, b, xp.cuda.runtime.getDevice()).next() is None:
+    if stays and not _may_suit(a, b):
         return Reason.SPREAD
     with moves(xp) as on_their_way:
         left = on_their_way.send(a, a.dtype).arrived()
@@ -107,6 +112,26 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
         value = result_memory.empty(xp, product.value.shape, product.value.dtype)
         on_their_way.fetch(value, product.value).end()
     return product.with_value(value if value.shape else value[()])
+
+
+def _may_suit(a: Array, b: Array) -> bool:
+    """Whether `crt` suits some rows of A and some columns of B: then it may suit all of them."""
+    if not a.size or not b.size:
+        return True
+    left, right = _some_rows(a), _some_rows(b if b.ndim == 1 else b.swapaxes(-1, -2))
+    bounds = bounds_of(left), bounds_of(right)
+    suits = moduli_for(rows_of(left), rows_of(right)) is not None
+    return suits or scheme_for(*bounds, a.shape[-1]) is not None
+
+
+def _some_rows(x: Array) -> Array:
+    """At most LOOKED_AT rows of the first matrix of a stack, spread evenly over it; of complex ones
+    both parts.
+    """
+    matrix = np.atleast_2d(x[(0,) * (x.ndim - 2)])
+    places = np.linspace(0, len(matrix) - 1, min(len(matrix), LOOKED_AT))
+    rows = matrix[places.astype(int)]
+    return np.concatenate((rows.real, rows.imag)) if is_complex(rows) else rows
 
 
 def _native_pays(a: Array, b: Array) -> bool:

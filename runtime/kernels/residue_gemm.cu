@@ -12,6 +12,8 @@
 // so. Sums of SEGMENT steps are below 2^30; what was stored of a segment is added to the next one's.
 // Modulo 256 they may wrap.
 //
+// gate, wanted: nothing is done unless that word has this value; 0: there is none.
+//
 // A_DIGITS, B_DIGITS: A and B are integers of so many digits, whose product is C: see `digits.cuh`. A
 // tile's products are made one after the other, and its values stored at their end.
 
@@ -214,7 +216,8 @@ __device__ __forceinline__ void consume(const Problem &p, const Matrix &, u32 bu
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out, void *values,
              long long steps, long long tile_rows, long long tile_columns, long long group_rows,
-             long long m, long long n, long long leading, long long paired, long long triangle) {
+             long long m, long long n, long long leading, long long paired, long long triangle,
+             const int *gate, long long wanted) {
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES];
     const Problem p = {a, b, out, (int)steps, (int)tile_rows, (int)tile_columns,
@@ -230,6 +233,7 @@ residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out,
     if (threadIdx.x == 0) make_ring(full, empty);
     __syncthreads();
     follow();
+    if (gate && *gate != wanted) return;
     const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // known to be uniform
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");

@@ -355,7 +355,8 @@ __device__ __forceinline__ void multiply(const Problem &p, const Matrix &, const
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out, void *values,
              long long steps, long long tile_rows, long long tile_columns, long long group_rows,
-             long long m, long long n, long long leading, long long paired, long long triangle) {
+             long long m, long long n, long long leading, long long paired, long long triangle,
+             const int *gate, long long wanted) {
     extern __shared__ __align__(1024) unsigned char memory[];
     const Problem p = {a,           b,           out,    (int)steps, (int)tile_rows, (int)tile_columns,
                        (int)group_rows, (int)m, (int)n, (int)triangle};
@@ -368,6 +369,7 @@ residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out,
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+    if (gate && *gate != wanted) return;
     const u32 base = (u32)__cvta_generic_to_shared(memory);
     Copies copies(p, base);
     Reader reader(base);

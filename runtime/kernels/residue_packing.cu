@@ -13,8 +13,9 @@
 // `integers`: entries as they are, which have to be integers, any strides, in one launch. Whether
 // they are, and between which, is recorded.
 //
-// `leave`: afterwards, where the records of both operands say that COUNT moduli are too few, all
-// rows of one leave: their products become 0, and they are flagged, so that repair makes them.
+// `look`: records some rows of both operands, or all, before they are packed.
+//
+// `judge`: says whether COUNT moduli are enough for the operands of two records.
 
 #include "shared_constants.cuh"
 
@@ -464,12 +465,10 @@ integers(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, 
     bounds.record_warp(record);
 }
 
-// ---- where all of an operand leaves ----------------------------------------------------------------
-
-constexpr int FAR = 1 << 20;  // a power of two that leaves nothing of a product
+// ---- what operands need ----------------------------------------------------------------------------
 
 // `density` of `schemes/crt.py`.
-__device__ __forceinline__ double density(const double *left, const double *right) {
+__device__ __forceinline__ double density(const volatile double *left, const volatile double *right) {
     double best = 0;
     for (int i = 0; i < 4; i += 2)
         for (int j = 0; j < 4; j += 2) {
@@ -482,12 +481,101 @@ __device__ __forceinline__ double density(const double *left, const double *righ
     return best;
 }
 
-// least: the density that COUNT moduli need, as the bits of a double.
-extern "C" __global__ void __launch_bounds__(256)
-leave(int *scales, unsigned char *flags, long long row_count, const double *left,
-      const double *right, long long least) {
+constexpr int LOOKED_ROWS = 4, LOOKED_ALONG = 128;  // rows of a block, and threads of each
+
+// take(entry) of a thread's entries of a row; several are loaded at a time.
+template <typename T, typename F>
+__device__ __forceinline__ void each_entry(const T *x, long long i, long long end, long long k_stride,
+                                           F take) {
+    constexpr int TOGETHER = 8;
+    for (; i + (TOGETHER - 1) * LOOKED_ALONG < end; i += TOGETHER * LOOKED_ALONG) {
+        double entry[TOGETHER];
+#pragma unroll
+        for (int j = 0; j < TOGETHER; j++) entry[j] = wide(__ldg(x + (i + j * LOOKED_ALONG) * k_stride));
+#pragma unroll
+        for (int j = 0; j < TOGETHER; j++) take(entry[j]);
+    }
+    for (; i < end; i += LOOKED_ALONG) take(wide(__ldg(x + i * k_stride)));
+}
+
+// Blocks take the operands in turn, and `a_blocks` of them, spread evenly, rows of A; they return once
+// the records say that no moduli are enough: where the density is below `least`, the bits of a double.
+// Of a stack matrices of so many rows each lie `apart` entries from each other.
+extern "C" __global__ void __launch_bounds__(LOOKED_ROWS *LOOKED_ALONG)
+look(const void *a, long long a_rows, long long a_of_one, long long a_apart, long long a_row_stride,
+     long long a_k_stride, long long a_single, u64 *a_record, const void *b, long long b_rows,
+     long long b_of_one, long long b_apart, long long b_row_stride, long long b_k_stride,
+     long long b_single, u64 *b_record, long long k, long long a_blocks, long long least) {
+    __shared__ u32 high[LOOKED_ROWS], low[LOOKED_ROWS];
+    __shared__ double found[LOOKED_ROWS][4];
+    __shared__ bool ends;
+    const long long b_blocks = gridDim.x - a_blocks, both = min(a_blocks, b_blocks), index = blockIdx.x;
+    const bool is_a = index < 2 * both ? index % 2 == 0 : a_blocks > both;
+    const long long place = index < 2 * both ? index / 2 : index - both;
+    const long long rows = is_a ? a_rows : b_rows, blocks = is_a ? a_blocks : b_blocks;
+    const long long panels = (rows + LOOKED_ROWS - 1) / LOOKED_ROWS;
+    const long long row_stride = is_a ? a_row_stride : b_row_stride;
+    const long long k_stride = is_a ? a_k_stride : b_k_stride, of_one = is_a ? a_of_one : b_of_one;
+    const bool single = is_a ? a_single : b_single;
+    u64 *record = is_a ? a_record : b_record;
+    // Threads of a warp read along K where that is contiguous, else several rows.
+    const int thread = threadIdx.x, lane = thread % 32;
+    const int part = k_stride == 1 ? thread / LOOKED_ALONG : thread % LOOKED_ROWS;
+    const int start = k_stride == 1 ? thread % LOOKED_ALONG : thread / LOOKED_ROWS;
+    const long long row = place * (panels - 1) / max(blocks - 1, 1ll) * LOOKED_ROWS + part;
+    const long long end = row < rows ? k : 0;
+    const long long origin = row / of_one * (is_a ? a_apart : b_apart) + row % of_one * row_stride;
+    auto each = [&](auto take) {
+        const void *x = is_a ? a : b;
+        if (single) each_entry((const float *)x + origin, start, end, k_stride, take);
+        else each_entry((const double *)x + origin, start, end, k_stride, take);
+    };
+    if (thread < LOOKED_ROWS) {
+        high[thread] = low[thread] = 0;
+        for (int i = 0; i < 4; i++) found[thread][i] = 0;
+    }
     follow();
-    if (density(left, right) >= __longlong_as_double(least)) return;
-    const long long row = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (row < row_count) scales[row] = FAR, flags[row] = NONFINITE;
+    if (thread == 0)
+        ends = density((double *)a_record, (double *)b_record) < __longlong_as_double(least);
+    __syncthreads();
+    if (ends) return;
+    Largest largest;
+    each([&](double entry) { largest.take(entry); });
+    for (int apart = 16; apart >= LOOKED_ROWS; apart >>= 1) {
+        largest.high = max(largest.high, (u32)__shfl_xor_sync(~0u, largest.high, apart));
+        largest.low = max(largest.low, (u32)__shfl_xor_sync(~0u, largest.low, apart));
+    }
+    if (lane < LOOKED_ROWS) atomicMax(high + part, largest.high), atomicMax(low + part, largest.low);
+    __syncthreads();
+    largest.high = high[part], largest.low = low[part];
+    const bool small = largest.may_be_small_integers();
+    Bounds bounds;
+    double sums[4] = {0, 0, 0, 0};  // as of `record_row`
+    if (largest.scaled()) {
+        const Square square(largest.exponent());
+        if (!small) bounds.fail();
+        each([&](double entry) {
+            const double y = __dadd_rn(square.steps(entry), -0x1p52), z = fmin(y, (double)CLIP);
+            sums[0] += y, sums[1] += z, sums[2] += z * z, sums[3] += y * y;
+            if (small) bounds.take(entry);
+        });
+    } else if (!largest.finite() && start == 0) {
+        record_unfit(record);
+    }
+    bounds.record_warp(record);
+    for (int i = 0; i < 4; i++) {
+        for (int apart = 16; apart >= LOOKED_ROWS; apart >>= 1)
+            sums[i] += __shfl_xor_sync(~0u, sums[i], apart);
+        if (lane < LOOKED_ROWS) atomicAdd(&found[part][i], sums[i]);  // integers: exact
+    }
+    __syncthreads();
+    if (start == 0 && largest.scaled())
+        record_row(record, (double)k, found[part][0], found[part][1], found[part][2], found[part][3]);
+}
+
+// least: the density that COUNT moduli need, as the bits of a double. word: 1 where it is there.
+extern "C" __global__ void __launch_bounds__(32)
+judge(const double *left, const double *right, long long least, int *word) {
+    follow();
+    if (threadIdx.x == 0) *word = density(left, right) >= __longlong_as_double(least);
 }

@@ -44,7 +44,7 @@ template <int E> __device__ __forceinline__ double float_of(u32 word) {
 extern "C" __global__ void __launch_bounds__(128)
 result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c, long long m,
        long long n, long long leading, long long tile_rows, long long tile_columns,
-       long long paired, long long triangle) {
+       long long paired, long long triangle, const int *gate, long long wanted) {
     constexpr int GROUPS = TILE_M / 64;
     const int unit = blockIdx.x % UNITS, group = blockIdx.x / UNITS % GROUPS;
     const int index = blockIdx.x / (UNITS * GROUPS), thread = threadIdx.x;
@@ -55,6 +55,7 @@ result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c
     const int row = tile_row * TILE_M + group * 64 + (thread >> 5) * 16 + (thread >> 2 & 7);
     const int column = tile_column * TILE_N + unit * 32 + (thread & 3) * 2;
     follow();
+    if (gate && *gate != wanted) return;
     const int top = tile_row * TILE_M + group * 64;
     const int right = triangle ? min((int)n, top + 64) : (int)n;
     if (top >= m || tile_column * TILE_N + unit * 32 >= right) return;

@@ -141,6 +141,7 @@ struct Dense {
         return ceiling * ceiling;
     }
 };
+#endif
 
 // The smallest agreements and shares of all rows that were here, each a double.
 __device__ __forceinline__ void record_row(u64 *record, double k, double sum, double clipped,
@@ -158,7 +159,6 @@ __device__ __forceinline__ void record_row(u64 *record, double k, double sum, do
 __device__ __forceinline__ void record_unfit(u64 *record) {
     for (int i = 0; i < 6; i++) lower(record + i, 0);
 }
-#endif
 
 // s = f + 15 − e, with the largest f for which sum · 4^f ≤ limit. sum > 0.
 __device__ __forceinline__ int scale_of(int exponent, double sum, double limit) {

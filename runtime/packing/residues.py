@@ -15,8 +15,9 @@ from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing.operand import VECTOR, DevicePacked, Form, Layout, Operand, up
 from mixpert_py.runtime.packing.readers import shared_memory
-from mixpert_py.runtime.schemes.crt import CLIP
+from mixpert_py.runtime.schemes.crt import CLIP, FEWEST, MOST, least_density
 from mixpert_py.runtime.schemes.integers import Integers
+from mixpert_py.runtime.schemes.residues import MODULI
 from mixpert_py.runtime.splitter import Residues
 
 Definitions = tuple[tuple[str, int | str], ...]
@@ -33,7 +34,8 @@ BESIDE = 2048  # bytes of it, or less, that a block takes besides
 ROW_ITEM: Final = 8  # entries of a row that a thread takes at a time
 ROW_ITEMS = 4  # of a thread, or more
 MOST_ROW_THREADS = 512
-LEAVE_THREADS = 256
+FIRST: Final = Residues(MODULI[:FEWEST])
+LOOKED_ROWS, LOOK_THREADS = 4, 512  # of a block
 ITEM_BYTES: Final = ROW_ITEM * 8
 ROW_BYTES: Final = MOST_ROW_THREADS * ITEM_BYTES  # that threads hold an item each in
 WORD_BITS, HIGHEST_BITS = 28, 31  # of an entry's integer in words; in the highest one, with a sign
@@ -108,19 +110,35 @@ def pack(
     return DevicePacked(x, splitter, place, *found, 0, memory)
 
 
-def leave(packed: DevicePacked, records: tuple[int, int], least: float, stream: Stream) -> None:
-    """Enqueue that all rows of an operand leave the slices, and are multiplied by `repair`, where
-    the density of both operands is below `least`. records: as of `pack`, for either.
+def look(a: Operand, b: Operand, records: tuple[int, int], stream: Stream, most: int) -> None:
+    """Enqueue that at most so many rows of each operand, spread evenly, are recorded as `pack`
+    records all of them; rows that follow one with which no moduli are enough may not be. If both
+    records are one, only A's rows are.
     """
-    assert isinstance(packed.splitter, Residues)
-    count = packed.batch * packed.rows
-    words = packed.scales, packed.flags, count, *records, word(least)
-    kernel = _leave_kernel(packed.splitter, packed.operand.form.memory)
-    kernel.launch_words(-(-count // LEAVE_THREADS), LEAVE_THREADS, words, 0, stream)
+    words: tuple[int, ...] = ()
+    blocks = []
+    for x, record in zip((a, b), records, strict=True):
+        form = x.form
+        rows = form.batch * form.rows
+        strides = form.batch_stride, form.row_stride, form.k_stride
+        words += x.address, rows, form.rows, *strides, int(form.memory == "float32"), record
+        blocks.append(-(-min(rows, most) // LOOKED_ROWS))
+    if records[0] == records[1]:
+        blocks[1] = 0
+    kernel = cuda_kernel(FILE, "look", definitions(FIRST, "float64", recorded=True))
+    words += a.form.k, blocks[0], word(least_density(MOST))
+    kernel.launch_words(sum(blocks), LOOK_THREADS, words, 0, stream)
 
 
-def _leave_kernel(splitter: Residues, memory: str) -> Kernel:
-    return cuda_kernel(FILE, "leave", definitions(splitter, memory, recorded=True))
+def judge(packed: DevicePacked, records: tuple[int, int], answer: int, stream: Stream) -> None:
+    """Enqueue that the int32 at the address `answer` becomes 1 if the moduli of a packed operand
+    are enough for operands of these records, else 0.
+    """
+    splitter = packed.splitter
+    assert isinstance(splitter, Residues)
+    compiled = definitions(splitter, packed.operand.form.memory, recorded=True)
+    words = *records, word(least_density(splitter.count)), answer
+    cuda_kernel(FILE, "judge", compiled).launch_words(1, 32, words, 0, stream)
 
 
 def _launch(
@@ -176,8 +194,6 @@ def prepare(
     else:
         names = "maxima", "sums", "columns"
     shared = longest if its.chunks == 0 else 0
-    if recorded and not isinstance(splitter, Integers):
-        _leave_kernel(splitter, form.memory)  # a graph that begins later may load no code
     return its._replace(kernels=tuple(cuda_kernel(FILE, n, compiled, shared) for n in names))
 
 

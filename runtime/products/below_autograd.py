@@ -145,7 +145,8 @@ class Hook:
         """A·B by its scheme, or the native result; None: that is to be made."""
         context, settings, shape_of = caller.context, caller.settings, OPERATORS[native.name]
         a, b = native.a, native.b
-        call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
+        is_sum = native.c is not None
+        call = Call(native, a, b, (), None, shape_of, takes_tensors=True, is_sum=is_sum)
         if self._on_host:
             value = _carried_out(on_arrays(call), caller)
             return None if value is None else self._torch.from_numpy(value)
@@ -229,7 +230,8 @@ def _carried_out(call: Call, caller: Caller) -> Any:
         context.uses.note(choice, outcome)
     if not isinstance(outcome, Product):
         return None
-    taken_below.product = outcome  # for the trace of the call in the source
+    if outcome.reason is None:
+        taken_below.product = outcome  # for the trace of the call in the source
     return outcome.value
 
 

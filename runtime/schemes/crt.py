@@ -33,6 +33,7 @@ random, stay below those that FP64 makes of dense rows; normal data has a densit
 import math
 import struct
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 from mixpert_py.runtime.schemes.residues import MODULI
@@ -91,6 +92,7 @@ def moduli_for(left: Rows, right: Rows) -> int | None:
     return next((count for count in counts if found >= least_density(count)), None)
 
 
+@cache
 def least_density(count: int) -> float:
     """The density from which on so many moduli are enough."""
     first, its = (Residues(MODULI[:number]).bits for number in (FEWEST, count))

@@ -31,7 +31,6 @@ from mixpert_py.runtime.splitter import INT8, Residues
 BASE: Final = 256  # of digits
 MOST_DIGITS: Final = 2
 ABOVE: Final = 2.0**40  # from which records count down
-MOST: Final = 2.0**30  # beyond which packing takes no entry
 # Beyond which integers are not looked for: no bit in the lower half of a float64.
 SMALL: Final = 2.0**21
 FEWER: Final = 14  # moduli, than which integers must need fewer: so many make any product
@@ -47,7 +46,7 @@ class Bounds(NamedTuple):
     def of(cls, record: Sequence[float]) -> "Bounds | None":
         """The bounds that kernels have recorded; None if entries are not integers, or too large."""
         largest, opposite = (ABOVE - min(float(number), ABOVE) for number in record)
-        return cls(-opposite, largest) if max(largest, opposite) < MOST else None
+        return cls(-opposite, largest) if max(largest, opposite) < SMALL else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +130,10 @@ def _digits_for(left: Bounds, right: Bounds, k: int) -> Scheme | None:
     return made if is_exact(made, left, right, k) else None
 
 
-def is_exact(made: Scheme, left: Bounds, right: Bounds, k: int) -> bool:
+def is_exact(made: Scheme, left: Bounds | None, right: Bounds | None, k: int) -> bool:
     """Whether a scheme for integers makes the exact product of such operands."""
+    if left is None or right is None:
+        return False
     digits = digits_of(made)
     if digits is None:
         largest = k * int(max(map(abs, left))) * int(max(map(abs, right)))

@@ -47,12 +47,11 @@ def speeds(xp: Any, n: int) -> None:
         times = in_turn({k: repeated(f, count, wait) for k, f in calls.items()}, 3)
         native, mine = (1e3 * min(times[name]) / count for name in calls)
         needs, outlooks = "", [*state_of(0).outlooks.values()]  # none where panels were moved
-        if outlooks and (made := outlooks[0].integers) is not None:
-            needs = made.name.rpartition(" ")[2]
-            # Every sum is an integer below 2^53, so the native product rounds none.
-            needs += "" if (ours() == calls["native"]()).all() else " WRONG"
-        elif outlooks:
-            needs = "native" if outlooks[0].failures else f"crt{outlooks[0].count}"
+        if outlooks:
+            needs = outlooks[0].scheme.name.rpartition(" ")[2] if outlooks[0].scheme else "native"
+        # Every sum of integers is below 2^53, so the native product rounds none.
+        if kind in INTEGERS and not (ours() == calls["native"]()).all():
+            needs += " WRONG"
         click.echo(
             f"{n:6d} {kind:14s} {needs:7s} native {native:8.3f} ms  crt {mine:8.3f} ms  "
             f"{native / mine:5.2f} x"

@@ -16,14 +16,12 @@ def _unchanged(x: Any) -> Any:
 @dataclass(frozen=True, slots=True)
 class Backend:
     """name: as the public functions take it. put: moves a NumPy array to where products of this
-    backend take it, with its strides; get: moves a result back. has_crt: whether it makes `crt`,
-    for which the stand-in's kernels do not record what operands need.
+    backend take it, with its strides; get: moves a result back.
     """
 
     name: str
     put: Callable[[Any], Any] = _unchanged
     get: Callable[[Any], Any] = _unchanged
-    has_crt: bool = True
 
     @property
     def is_on_host(self) -> bool:
@@ -43,7 +41,5 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         return Backend("cuda", cupy.asarray, cupy.asnumpy)
     cupy = FakeGpu().install(monkeypatch)
     if request.param == "fake, moved":
-        return Backend("cuda", has_crt=False)
-    return Backend(
-        "cuda", cupy.asarray, lambda x: x.get() if hasattr(x, "get") else x, has_crt=False
-    )
+        return Backend("cuda")
+    return Backend("cuda", cupy.asarray, lambda x: x.get() if hasattr(x, "get") else x)

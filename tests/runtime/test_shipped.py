@@ -110,7 +110,11 @@ def test_the_default_of_float64_is_shipped(moduli: int, capability: str) -> None
     assert scheme.left == scheme.right
     packed = residue_packing.definitions(scheme.left, "float64", recorded=True)
     for file, definitions, kernels in (
-        (residue_packing.FILE, packed, (b"rows", b"maxima", b"sums", b"columns", b"leave")),
+        (
+            residue_packing.FILE,
+            packed,
+            (b"rows", b"maxima", b"sums", b"columns", b"look", b"judge"),
+        ),
         (how.file, residues.of_gemm(scheme, "float64", how, bytes_of_block), (b"residue_gemm",)),
         (residues.RESULT, residues.of_result(scheme.moduli, "float64"), (b"result",)),
     ):

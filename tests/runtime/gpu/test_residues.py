@@ -29,7 +29,6 @@ from mixpert_py.runtime.schemes.crt import (
     RECORD,
     UNFIT,
     Rows,
-    least_density,
     moduli_for,
 )
 from mixpert_py.runtime.schemes.integers import (
@@ -40,7 +39,7 @@ from mixpert_py.runtime.schemes.integers import (
     scheme_for,
 )
 from mixpert_py.runtime.splitter import Residues
-from tests.every_check import EVERY_CHECK, some, sweep
+from tests.every_check import EVERY_CHECK, some
 from tests.runtime.families import EVERYDAY, FAMILIES
 from tests.runtime.kernels_on_host.host import (
     HostArray,
@@ -106,8 +105,11 @@ class ExactProducts:
         self._moduli = [int(p) for p in self._of["MODULI"].split(", ")]
 
     def launch_words(self, grid: int, block: int, words: Any, shared: int, stream: object) -> None:
+        *words, gate, wanted = words
         a, b, out, c, steps, rows, columns, _, m, n, leading, paired, triangle = words
         assert triangle == 0
+        if gate and seen(gate, (1,), np.int32)[0] != wanted:
+            return
         count = len(self._moduli)
         counts = self._of.get("A_DIGITS", count), self._of.get("B_DIGITS", count)
         left = residues_of(a, steps, counts[0], rows * TILE["left"])
@@ -240,6 +242,62 @@ def test_what_is_recorded_of_rows_is_what_the_reference_finds(family: str) -> No
     assert recorded(np.zeros((3, 70))) == NONE
 
 
+@pytest.mark.parametrize("orders", ["CF", "FC"])
+@pytest.mark.parametrize("family", ["log-normal 1", "difficult", "bytes"])
+def test_a_look_records_rows_as_packing_records_them(
+    family: str, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_residues, "least_density", lambda count: -1.0)  # it never ends
+    splitter = emulation_of("crt14").left
+    assert isinstance(splitter, Residues)
+    for m, n, k, most in [(19, 30, 200, 99), (14, 15, 700, 99), (33, 14, 13, 8), (3, 1, 13, 99)]:
+        sides = []
+        for count, order in zip((m, n), orders, strict=True):
+            rng = np.random.default_rng(count)
+            if family == "difficult" and count >= 14:
+                x = rows_of_all_kinds(count, k, "float64")
+            elif family == "bytes":
+                x = rng.integers(0, 255, (count, k), endpoint=True).astype(float)
+            else:
+                x = ALL["log-normal 1"](rng, count, k, 3)[0]
+            sides.append(np.asarray(x, order=order))  # type: ignore[call-overload]
+        found = looked_at(sides[0], sides[1], most)
+        for x, one in zip(sides, found, strict=True):
+            panels, blocks = -(-len(x) // 4), -(-min(len(x), most) // 4)
+            first = [i * (panels - 1) // max(blocks - 1, 1) * 4 for i in range(blocks)]
+            rows = [row for i in first for row in range(i, min(i + 4, len(x)))]
+            np.testing.assert_array_equal(one, record_of(x[rows], splitter))
+
+
+def test_a_look_ends_where_no_moduli_are_enough() -> None:
+    x = np.ones((400, 13))
+    x[0, 1:] = 1e-9
+    x[300] = np.nan
+    for other, ends in ((x[:40], True), (np.ones((40, 13)), False)):
+        found = Rows.of(looked_at(x, other, 1000)[0])
+        assert (found != UNFIT) == ends
+
+
+def test_a_look_at_a_stack_and_at_other_types() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((3, 5, 40)), rng.standard_normal((40, 7)).astype(np.float32)
+    found = np.full((2, RECORD // 8), NOTHING)
+    addresses = found[0].ctypes.data, found[1].ctypes.data
+    a, b = by_rows(x.view(HostArray)), by_columns(y.view(HostArray))
+    packed_residues.look(a, b, addresses, 0, 100)
+    assert Rows.of(found[0]) == meant.rows_of(x.reshape(15, 40))
+    assert Rows.of(found[1]) == meant.rows_of(y.T)
+
+
+def looked_at(x: Any, y: Any, most: int) -> Any:
+    """The records of two operands (rows, k)."""
+    found = np.full((2, RECORD // 8), NOTHING)
+    addresses = found[0].ctypes.data, found[1].ctypes.data
+    a, b = (by_rows(v.view(HostArray)) for v in (x, y))
+    packed_residues.look(a, b, addresses, 0, most)
+    return found
+
+
 def recorded(x: Any) -> Rows:
     splitter = emulation_of("crt14").left
     assert isinstance(splitter, Residues)
@@ -252,43 +310,27 @@ def record_of(x: Any, splitter: Residues) -> Any:
     return record
 
 
-@pytest.mark.parametrize(("side", "count"), sweep(["left", "right"], [14, 15], together=1))
-def test_all_rows_leave_where_moduli_are_too_few(count: int, side: str) -> None:
-    """Then the product is 0, and repair makes it; else nothing is changed."""
+@pytest.mark.parametrize("count", some([14, 15, 16], 2))
+def test_the_product_is_not_made_where_moduli_are_too_few(count: int) -> None:
     rng = np.random.default_rng(count)
     scheme = emulation_of(f"crt{count}")
-    left_alone = []
+    made = []
     for family in ("normal", "log-normal 1", "sparse 1 %", "nan"):
         a, b = ALL["normal" if family == "nan" else family](rng, 70, 1000, 40)
         a[3, 7] = np.nan if family == "nan" else a[3, 7]
         needed = moduli_for(meant.rows_of(a), meant.rows_of(b.T))
-        records = np.full((2, RECORD // 8), NOTHING)
+        records, answer = np.full((2, RECORD // 8), NOTHING), np.full(1, 7, np.int32)
         addresses = records[0].ctypes.data, records[1].ctypes.data
         x, y = (v.view(HostArray) for v in (a, b))
         left, right = pack(by_rows(x), by_columns(y), scheme, records=addresses)
-        its = left if side == "left" else right
-        before = [state_of_rows(one) for one in (left, right)]
-        packed_residues.leave(its, addresses, least_density(count), 0)
-        for one, (scale, flags) in zip((left, right), before, strict=True):
-            leaves = one is its and (needed is None or needed > count)
-            found = state_of_rows(one)
-            np.testing.assert_array_equal(found[1], NONFINITE if leaves else flags)
-            assert leaves or (found[0] == scale).all()
-        left_alone.append(needed is not None and needed <= count)
+        packed_residues.judge(left, addresses, answer.ctypes.data, 0)
+        made.append(needed is not None and needed <= count)
+        assert answer[0] == made[-1]
         out = np.full((70, 40), np.nan).view(HostArray)
-        gemm(left, right, scheme, out)
-        if left_alone[-1]:
-            np.testing.assert_array_equal(out, meant.execute(meant.pack(a, b, scheme), out.dtype))
-        else:
-            assert not out.any()
-    assert left_alone == [True, count > 14, False, False]
-
-
-def state_of_rows(packed: Any) -> tuple[Any, Any]:
-    """Copies of the scales and flags of a matrix."""
-    rows = packed.layout.rows
-    scales, flags = seen(packed.scales, (rows,), np.int32), seen(packed.flags, (rows,), np.uint8)
-    return scales.copy(), flags.copy()
+        gemm(left, right, scheme, out, gate=(answer.ctypes.data, 1))
+        wanted = meant.execute(meant.pack(a, b, scheme), out.dtype) if made[-1] else np.nan
+        np.testing.assert_array_equal(out, np.broadcast_to(wanted, out.shape))
+    assert made == [True, count > 14, False, False]
 
 
 INTEGERS = {

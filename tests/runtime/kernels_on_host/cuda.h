@@ -297,6 +297,8 @@ static double __ddiv_rn(double x, double y) { return x / y; }
 static void atomicMin(unsigned long long *place, unsigned long long word) {
     if (word < *place) *place = word;
 }
+static void atomicMax(unsigned *place, unsigned word) { *place = max(*place, word); }
+static void atomicAdd(double *place, double number) { *place += number; }
 static void atomicMax(int *place, int word) { *place = max(*place, word); }
 static void atomicAdd(unsigned long long *place, unsigned long long word) { *place += word; }
 static double __fma_rn(double x, double y, double z) { return fma(x, y, z); }

@@ -1,10 +1,9 @@
-"""What is found of the operands of `crt`, by the word of a test."""
+"""A GPU that is not there: what it makes, and of what."""
 
 import ctypes
 import math
 import sys
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,19 +17,26 @@ from mixpert_py.runtime.gpu import (
     prepared,
     result_memory,
     slices,
+    speculation,
 )
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.guard import Guard
-from mixpert_py.runtime.gpu.speculation import MAX_UNSEEN, UnfitError
 from mixpert_py.runtime.kernels.tiny_block import EDGE
 from mixpert_py.runtime.packing import Operand, readers
 from mixpert_py.runtime.packing.operand import layout
-from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes.integers import Bounds, is_exact, scheme_for
+from mixpert_py.runtime.reference.residues import bounds_of, rows_of
+from mixpert_py.runtime.schemes.crt import RECORD, Rows, density, least_density
+from mixpert_py.runtime.schemes.integers import ABOVE, Integers
 from mixpert_py.runtime.worth import Dims, Figures
 from tests.runtime.gpu.fake.array import ndarray, wrapped
 from tests.runtime.gpu.fake.modules import cupy_of
-from tests.runtime.gpu.fake.product import FakePacked, add_what_left, matrices, slices_product
+from tests.runtime.gpu.fake.product import (
+    FakePacked,
+    add_what_left,
+    entries,
+    matrices,
+    slices_product,
+)
 from tests.runtime.gpu.fake.stream import (
     CUDARuntimeError,
     Current,
@@ -41,34 +47,35 @@ from tests.runtime.gpu.fake.stream import (
 from tests.runtime.operands import chained
 
 
-class FakeWatch:
-    """Finds what the test says, once operands are packed."""
+class Block:
+    """Memory of the device, as an allocation."""
 
-    found: Iterator[int | None]
-    bounds: Iterator[tuple[Bounds, Bounds] | None] | None = None
+    def __init__(self, size: int) -> None:
+        self.bytes = np.zeros(size, np.uint8)
+        self.ptr = self.bytes.ctypes.data
 
-    def __init__(self, xp: Any, most: int | None = None) -> None:
-        self.records, self._most = (0, 0), most
-        self._is_packed = False
-        self._seen: list[int | None] = []
+    def memset_async(self, value: int, size: int, stream: Stream) -> None:
+        assert stream is Stream.here
+        self.bytes[:size] = value
 
-    def packed(self, now: Any, *, is_both: bool) -> None:
-        self._is_packed = True
-        if self._most is not None and (self.moduli() or MAX_UNSEEN) > self._most:
-            raise UnfitError
+    def copy_to_host_async(self, address: int, size: int, stream: Stream) -> None:
+        assert stream is Stream.here
+        assert not stream.capturing
+        ctypes.memmove(address, self.ptr, size)
 
-    def moduli(self) -> int | None:
-        assert self._is_packed
-        self._seen = self._seen or [next(self.found)]
-        return self._seen[0]
 
-    def integers(self, k: int) -> Scheme | None:
-        assert self._is_packed
-        self._bounds = None if self.bounds is None else next(self.bounds)
-        return None if self._bounds is None else scheme_for(*self._bounds, k)
-
-    def is_exact(self, made: Scheme, k: int) -> bool:
-        return self._bounds is not None and is_exact(made, *self._bounds, k)
+def record_rows(
+    x: Operand, address: int, *, bounds_only: bool = False, most: int = 1 << 30
+) -> None:
+    """Lower a record of `crt` to what is found in an operand, or in so many of its rows."""
+    rows = entries(x).reshape(-1, x.k)
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
+    with np.errstate(all="ignore"):
+        bounds = bounds_of(rows)
+        found = (1.0,) * 4 if bounds_only else rows_of(rows)
+    ends = (0.0, 0.0) if bounds is None else (ABOVE - bounds.largest, ABOVE + bounds.smallest)
+    record = np.frombuffer((ctypes.c_byte * RECORD).from_address(address))
+    record[:] = np.minimum(record, (*found, *ends))
 
 
 @dataclass
@@ -76,8 +83,10 @@ class FakeGpu:
     """memory: bytes that packed operands may take at a time. refuses: what kernels raise.
     held: bytes of packed operands, and arrays made by name; peak: the most that these have been.
 
-    launches: (batch, m, n) of every product made; tiny: of those in FP32. freed: how often the
-    memory pool was emptied. locked: address → bytes of memory of the host that is page-locked.
+    looks: how many rows of operands of `crt` were looked at before. packs: schemes by which both
+    operands were packed. launches: (batch, m, n) of every product made; tiny: of those in FP32.
+    freed: how often the memory pool was emptied. locked: address → bytes of memory of the host that
+    is page-locked.
     """
 
     name: str = "NVIDIA H200"
@@ -88,6 +97,8 @@ class FakeGpu:
     memory: float = float("inf")
     refuses: Exception | None = None
     lowered: bool = False
+    looks: list[int] = field(default_factory=list)
+    packs: list[str] = field(default_factory=list)
     launches: list[tuple[int, int, int]] = field(default_factory=list)
     tiny: list[tuple[int, int, int]] = field(default_factory=list)
     freed: int = 0
@@ -122,6 +133,9 @@ class FakeGpu:
         )
         monkeypatch.setattr(gpu_backend, "cuda_kernels", lambda: kernels)
         monkeypatch.setattr(prepared, "prepare", lambda *_, **__: Unprepared())
+        monkeypatch.setattr(speculation, "allocate", lambda size, stream: Block(size))
+        monkeypatch.setattr(speculation, "look", self.look)
+        monkeypatch.setattr(speculation, "judge", self.judge)
         return cupy
 
     def asarray(self, x: Any) -> ndarray:
@@ -165,6 +179,10 @@ class FakeGpu:
             left, right = packed
             return left._replace(memory=(left.memory, Memory(self, max(more, 0)))), right
         result = "float64" if "float64" in (a.memory, b.memory) else "float32"
+        self.packs.append(scheme.name)
+        for x, splitter, record in zip((a, b), (scheme.left, scheme.right), records, strict=True):
+            if record:
+                record_rows(x, record, bounds_only=isinstance(splitter, Integers))
         room = gate and gate.memory
         return tuple(
             self.pack_one(x, scheme, side, result, room, within=self.memory / 2, **given)
@@ -194,6 +212,23 @@ class FakeGpu:
         addresses = 1 << 20, 1 << 21, 1 << 22, 0
         packed = FakePacked(x, splitter, place, *addresses, scheme)
         return packed._replace(origin=packed, memory=memory or Memory(self, place.bytes))
+
+    def look(
+        self, a: Operand, b: Operand, records: tuple[int, int], stream: int, most: int
+    ) -> None:
+        assert stream == Stream.here.ptr
+        self.looks.append(most)
+        for x, record in zip((a, b), records, strict=True):
+            record_rows(x, record, most=most)
+
+    def judge(self, packed: FakePacked, records: tuple[int, int], answer: int, stream: int) -> None:
+        assert stream == Stream.here.ptr
+        left, right = (
+            Rows.of(np.frombuffer((ctypes.c_byte * RECORD).from_address(one)).tolist())
+            for one in records
+        )
+        is_enough = density(left, right) >= least_density(packed.splitter.count)
+        ctypes.c_int32.from_address(answer).value = is_enough
 
     def multiply_tiny(self, a: Operand, b: Operand, out: Any, *, stream: int) -> None:
         """Of as many matrices as `out`, or of one that all share."""

@@ -11,6 +11,7 @@ from mixpert_py.runtime.packing.operand import Layout
 from mixpert_py.runtime.reference import reference, residues
 from mixpert_py.runtime.reference.engine import execute
 from mixpert_py.runtime.reference.reference import kept_part, outlier_part
+from mixpert_py.runtime.schemes.integers import Integers, is_exact
 from tests.runtime.gpu.fake.array import ndarray
 from tests.runtime.gpu.fake.stream import Current
 
@@ -33,19 +34,6 @@ class FakePacked(NamedTuple):
     def owner(self) -> Any:
         return self.memory
 
-    def array(self) -> Any:
-        """(batch, rows, k) in the operand's own memory."""
-        address, it, item = self.operand.address, self.operand.form, self.operand.form.itemsize
-        strides = it.batch_stride * item, it.row_stride * item, it.k_stride * item
-        low = sum(min(s * (n - 1), 0) for s, n in zip(strides, self._shape, strict=True))
-        high = sum(max(s * (n - 1), 0) for s, n in zip(strides, self._shape, strict=True)) + item
-        memory = (ctypes.c_byte * (high - low)).from_address(address + low)
-        return np.ndarray(self._shape, it.memory, memory, -low, strides)
-
-    @property
-    def _shape(self) -> tuple[int, int, int]:
-        return self.operand.batch, self.operand.rows, self.operand.k
-
     def check(self) -> None:
         """Whether what the kernels would read belongs to this part of the stack."""
         it, whole = self.operand, self.origin
@@ -61,7 +49,7 @@ class FakePacked(NamedTuple):
     def view(self, name: str) -> Any:
         assert self.operand.device == Current.device
         packed = []
-        for matrix in self.array():
+        for matrix in entries(self.operand):
             with np.errstate(all="ignore"):
                 if self.scheme.moduli:
                     packed.append(residues.pack(matrix, matrix.T, self.scheme).left)
@@ -75,10 +63,20 @@ class FakePacked(NamedTuple):
         return ndarray(np.array([one.outlier.T for one in packed], np.uint8))
 
 
+def entries(x: Operand) -> Any:
+    """An operand (batch, rows, k) in its own memory."""
+    address, it, item, shape = x.address, x.form, x.form.itemsize, (x.batch, x.rows, x.k)
+    strides = it.batch_stride * item, it.row_stride * item, it.k_stride * item
+    low = sum(min(s * (n - 1), 0) for s, n in zip(strides, shape, strict=True))
+    high = sum(max(s * (n - 1), 0) for s, n in zip(strides, shape, strict=True)) + item
+    memory = (ctypes.c_byte * (high - low)).from_address(address + low)
+    return np.ndarray(shape, it.memory, memory, -low, strides)
+
+
 def matrices(left: FakePacked, right: FakePacked, out: ndarray) -> Iterator[tuple[Any, Any, Any]]:
     """A, B and C of each product."""
     values = out.x if out.ndim == 3 else out.x[np.newaxis]
-    rows, columns = left.array(), right.array()
+    rows, columns = entries(left.operand), entries(right.operand)
     assert {len(rows), len(columns)} <= {1, len(values)}
     with np.errstate(all="ignore"):
         for i, value in enumerate(values):
@@ -95,6 +93,10 @@ def split(a: Any, b: Any, scheme: Any) -> tuple[Any, Any]:
 
 def slices_product(a: Any, b: Any, scheme: Any, dtype: Any) -> Any:
     a, b = a.astype(dtype), b.astype(dtype)
+    if isinstance(scheme.left, Integers):
+        bounds = residues.bounds_of(a), residues.bounds_of(b)
+        if not is_exact(scheme, *bounds, a.shape[1]):
+            return np.full((len(a), b.shape[1]), np.nan)
     if scheme.moduli:
         return residues.execute(residues.pack(a, b, scheme), np.dtype(dtype))
     left, right = split(a, b, scheme)

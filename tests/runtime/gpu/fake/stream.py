@@ -115,8 +115,12 @@ class Stream:
 class Event:
     """The moment at which it was recorded: everything before it has happened."""
 
-    def record(self) -> None:
+    def __init__(self, disable_timing: bool = False) -> None: ...
+
+    def record(self, stream: Any = None) -> None:
         self.at = perf_counter()
+
+    def synchronize(self) -> None: ...
 
 
 def get_elapsed_time(begin: Event, end: Event) -> float:
