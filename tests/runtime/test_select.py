@@ -10,9 +10,10 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import api, worth
-from mixpert_py.runtime.api import dot, dot_method, matmul
-from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.api import carry_out, dot, dot_method, matmul
+from mixpert_py.runtime.context import Context, SchemeUse, use
 from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Call, Settings, matmul_shape
 from tests.runtime import operands as operands_of
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, normal, on_device, pays_from
 from tests.runtime.operands import SITE, traced
@@ -114,6 +115,45 @@ def test_float64_takes_residues_unasked_where_15_moduli_are_faster(
 def test_float64_of_much_spread_is_native_with_the_reason() -> None:
     a = ndarray(np.eye(EDGE) + 1e-9)
     assert ran(a, a) == ("native", Reason.SPREAD)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_row_of_native_products_of_float64_is_made_once_each() -> None:
+    made: list[Any] = []
+
+    def native(x: Any, y: Any) -> Any:
+        made.append(x @ y)
+        return made[-1]
+
+    a, b = ndarray(np.eye(EDGE) + 1e-9), ndarray(normal(EDGE, EDGE).x.astype(float))
+    uses = SchemeUse("crt")
+    with use(Context(scheme="crt", uses=uses)):
+        for count in range(1, 8):
+            assert matmul(a, a, native=native) is made[-1]
+            assert len(made) == count
+        assert uses.reasons == {Reason.SPREAD}
+        assert uses.why_not() is not None
+        value = matmul(b, b, native=native)
+        assert value is not made[-1]
+        np.testing.assert_allclose(value.x, b.x @ b.x, rtol=1e-13)
+        assert uses.why_not() is None
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_sum_is_not_made_before_it_is_known_to_be_native() -> None:
+    made: list[Any] = []
+
+    def native(x: Any, y: Any) -> Any:
+        made.append(x @ y)
+        return made[-1]
+
+    spread, plain = ndarray(np.eye(EDGE) + 1e-9), ndarray(np.full((EDGE, EDGE), 1.25))
+    with use(Context(scheme="crt")):
+        for x in (*[spread] * 8, plain):
+            call = Call(native, x, x, (), None, matmul_shape, is_sum=True)
+            value, product = carry_out(call, Settings())
+            assert (product is None) == (x is spread) == (value is made[-1])
+    assert len(made) == 8
 
 
 @pytest.mark.usefixtures("gpu")
