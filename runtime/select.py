@@ -289,7 +289,7 @@ def _on_device(
     if isinstance(borrowed, Reason):
         return borrowed
     is_alone = call.destination is None and not call.is_sum and not request.traced
-    run = call.run if is_alone and not signatures.count_modes() else None
+    run = call.run if is_alone and not signatures.has_modes() else None
     request = request._replace(a=borrowed.a, b=borrowed.b, scheme=scheme, run=run)
     from mixpert_py.runtime.gpu.multiply import multiply
 

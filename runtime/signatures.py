@@ -98,6 +98,14 @@ def below_modes() -> AbstractContextManager[Any]:
     return getattr(core, "DisableTorchFunction", nullcontext)()
 
 
+def has_modes() -> bool:
+    """Whether function modes of PyTorch are active besides that of the default device, which
+    changes no product.
+    """
+    default = getattr(sys.modules.get("torch.utils._device"), "CURRENT_DEVICE", None)
+    return count_modes() > (default is not None)
+
+
 def kept_product(
     context: "Context",
     site: str | None,

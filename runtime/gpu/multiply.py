@@ -149,15 +149,18 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
         request = request._replace(out=None)
     outlook, watch, k = _outlook_of(a, b), Watch(xp), a.shape[-1]
     scheme, native = outlook.scheme if outlook.is_steady else None, None
+    is_shown = True
     if scheme is None:
         ahead = outlook.is_steady and request.run is not None
         if a.size and b.size:
             rows = a[np.newaxis, :] if a.ndim == 1 else a
             columns = b[:, np.newaxis] if b.ndim == 1 else b
-            watch.look(by_rows(matrices(rows)), by_columns(matrices(columns)), at_all=ahead)
+            sides = by_rows(matrices(rows)), by_columns(matrices(columns))
+            watch.look(*sides, at_all=ahead and not outlook.is_shown)
         if ahead and request.run is not None:
             native = Product(request.run(), "native", reason=Reason.SPREAD)
         scheme = watch.scheme(k)
+        is_shown = scheme is None
     product: Product | Reason = native or Reason.SPREAD
     while scheme is not None:
         product = multiply(request, watch=watch, part=scheme)
@@ -167,7 +170,7 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
         if scheme is made:
             break
         product = native or Reason.SPREAD
-    outlook.learn(scheme and watch.quickest(k, scheme))
+    outlook.learn(scheme and watch.quickest(k, scheme), is_shown=is_shown)
     if apart and scheme is not None and isinstance(product, Product):
         out[...] = product.value
         product = product.with_value(out)

@@ -11,8 +11,8 @@ records all entries, so the right scheme is only known of operands that have bee
 2. The host reads the record of all entries while the device multiplies. If they need another
    scheme, the product is made again. After packing, the device itself judges whether the moduli
    are enough; if not, the GEMM, by far the longest step, returns at once.
-3. If the last products were native, the device looks at all rows, until some need the native
-   product, and the host enqueues that product before it reads the record.
+3. If the last products were native, the host enqueues the native product before it reads the
+   record; the device looks at all rows if some rows did not show the need of earlier products.
 
 So earlier products change when the launches of a product are enqueued, and never its bits. In a
 CUDA graph, where the host cannot read records, products are native.
@@ -115,19 +115,22 @@ class Outlook:
     """The scheme of the last product of a signature, None for a native one.
 
     row: how many products in a row needed it. steady: after how many the next one is expected to
-    need it too; twice as many after a row that was hardly longer.
+    need it too; twice as many after a row that was hardly longer. is_shown: whether some rows have
+    shown that native products were needed.
     """
 
     scheme: Scheme | None = None
     row: int = 0
     steady: int = STEADY
+    is_shown: bool = True
 
     @property
     def is_steady(self) -> bool:
         return self.row >= self.steady
 
-    def learn(self, scheme: Scheme | None) -> None:
-        """Take over what a product needed."""
+    def learn(self, scheme: Scheme | None, *, is_shown: bool = True) -> None:
+        """Take over what a product needed. is_shown: whether a look has shown it."""
+        self.is_shown = scheme is not None or (self.is_shown and is_shown)
         if scheme is self.scheme:
             self.row += 1
             return

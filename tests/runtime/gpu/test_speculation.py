@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime import worth
+from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.gpu.speculation import (
     ALL,
     LOOKED_AT,
@@ -122,19 +123,21 @@ def test_a_need_is_expected_later_after_a_short_row_and_soon_after_a_long_one() 
 def test_after_native_products_the_next_one_is_begun_before_it_is_known(
     gpu: FakeGpu, kind: str
 ) -> None:
-    for _ in range(STEADY):
-        assert product_of("native, hidden", run=pytest.fail) is Reason.SPREAD
-    gpu.looks.clear()
-    gpu.packs.clear()
-    begun: list[list[int]] = []
-    product = product_of(kind, run=lambda: begun.append(gpu.looks.copy()))
-    assert gpu.looks == [LOOKED_AT, ALL]
-    assert begun == [gpu.looks]
-    if kind == "15":
-        assert_right(kind, product)
-    else:
-        assert product == Product(None, "native", reason=Reason.SPREAD)
-        assert not gpu.packs
+    for before, looks in (("native", [LOOKED_AT]), ("native, hidden", [LOOKED_AT, ALL])):
+        for _ in range(STEADY + 1):
+            product_of(before)
+        gpu.looks.clear()
+        gpu.packs.clear()
+        begun: list[list[int]] = []
+        product = product_of(kind, run=lambda begun=begun: begun.append(gpu.looks.copy()))
+        assert gpu.looks == looks
+        assert begun == [looks]
+        if kind == "15":
+            assert_right(kind, product)
+        else:
+            assert product == Product(None, "native", reason=Reason.SPREAD)
+            assert len(gpu.packs) == (kind != "native" and ALL not in looks)
+        state_of(0).outlooks.clear()
 
 
 @pytest.mark.parametrize(
