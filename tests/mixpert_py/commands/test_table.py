@@ -126,6 +126,7 @@ verify s.mixpert.toml s.py | 0 | s.mixpert.toml: holds
 verify s.mixpert.toml none.py | 1 | does not hold: it has none of the plan's call sites
 verify s.mixpert.toml fails.py | 2+ | exit code 3
 verify scheme.toml s.py | 2 | scheme.toml:3: key
+verify p.toml app.pyz | 2 | app.pyz: cannot be decoded: it has NUL bytes
 verify s.py s.py | 2 | (a plan is a .toml file)
 verify --backend x p.toml s.py | 2 | reference, cuda
 verify --criterion x p.toml s.py | 2 | unknown criterion 'x'
