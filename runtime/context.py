@@ -4,6 +4,7 @@ A context variable overrides a default of the process. The default exists becaus
 starts with an empty context, and must still see the plan that the program runs under.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -184,7 +185,10 @@ class Context:
         """Warn at the first product of a scheme that needs a GPU where there is none."""
         if Reason.NO_TENSOR_CORE not in self._told:
             self._told.add(Reason.NO_TENSOR_CORE)
-            warn(f"{scheme}: products run natively. {MEANING[Reason.NO_TENSOR_CORE]}")
+            try:
+                warn(f"{scheme}: products run natively. {MEANING[Reason.NO_TENSOR_CORE]}")
+            except UserWarning as warning:  # a program that makes errors of warnings goes on, too
+                print(f"mixpert: {warning}", file=sys.stderr)
 
     def _is_known(self, site: str | None) -> bool:
         """Return whether a scheme is in force for all call sites, or a plan has this one."""

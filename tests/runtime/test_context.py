@@ -213,3 +213,14 @@ def test_a_renamed_file_keeps_its_plan() -> None:
     with pytest.warns(UserWarning, match="runs as m:f/matmul~aa#0, the same expression"):
         choice = Context(plan=plan("fp16")).choice("renamed:f/matmul~aa#0")
     assert choice.scheme == "fp16"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_program_that_makes_errors_of_warnings_goes_on_without_a_gpu(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    a = np.ones((64, 64), np.float32)
+    with use(Context(scheme="int8x6")):
+        products = [mixpert_py.matmul(a, a) for _ in range(2)]
+    assert all((product == 64).all() for product in products)
+    assert capsys.readouterr().err.count("int8x6: products run natively.") == 1
