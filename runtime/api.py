@@ -80,7 +80,7 @@ def matmul(
 
     options:
         scheme: overrides what is in force; without any, float32 and complex64 products on a
-            GPU run `faithful`, and float64 ones `crt`, where that is faster.
+            GPU run `faithful`, and float64 and complex128 ones `crt`, where that is faster.
         backend: "reference" (NumPy emulation), "reference:h200" (the same, adding up as that device
             does), "cuda" (NumPy arrays are moved, and small products too are emulated), or None for
             automatic.

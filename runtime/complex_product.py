@@ -4,13 +4,14 @@
 
 The four are one product of stacks, (2, 1, m, k) by (2, k, n): each part is split once, under scales
 of its own, so that the real and the imaginary part of C are each as accurate as real products are.
-Cheaper ways are not. Three products (Karatsuba; BLAS's gemm3m, Higham 1992) and a single one of
-[Re A, Im A] bound the error by the larger part alone: where imaginary parts are 1e-5 of the real
-ones, they leave 1e-2 of the imaginary part of C wrong, these four 4e-7, the native product 3e-7.
+Cheaper ways are not, in general. Three products (Karatsuba; BLAS's gemm3m, Higham 1992) and a
+single one of [Re A, Im A] bound the error by the larger part alone: where imaginary parts are 1e-5
+of the real ones, they leave 1e-2 of the imaginary part of C wrong, these four 4e-7, the native
+product 3e-7.
+`gpu.multiply` makes three products of residues where operands show that they are as accurate.
 """
 
 from collections.abc import Callable
-from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -106,52 +107,3 @@ def join(products: Array, out: Array) -> None:
 
 
 NUMPYS = Way(np, split, join)
-
-
-COMPLEX = {"float32": "complex64", "float64": "complex128"}
-IN_CUDA = {"float32": "complex<float>", "float64": "complex<double>"}
-
-# CuPy compiles with -ftz=true, under which its own float32 sums would take subnormals for zeros.
-SUMS = {
-    "float32": 'float x, y; asm("sub.rn.f32 %0, %1, %2;" : "=f"(x) : "f"(rr), "f"(ii)); '
-    'asm("add.rn.f32 %0, %1, %2;" : "=f"(y) : "f"(ri), "f"(ir)); ',
-    "float64": "double x = rr - ii, y = ri + ir; ",
-}
-
-
-def split_on_device(z: AnyArray) -> Any:
-    """Split z, complex64 or complex128 of shape s with any strides, into (2, *s) float32 or
-    float64.
-    """
-    import cupy
-
-    real = "float32" if z.dtype.char == "F" else "float64"
-    parts = cupy.empty((2, *z.shape), real)
-    _kernel(f"{COMPLEX[real]} z", f"{real} x, {real} y", "x = z.real(); y = z.imag();")(
-        z, parts[0], parts[1]
-    )
-    return parts
-
-
-def join_on_device(products: AnyArray, out: AnyArray) -> None:
-    """Join products of parts, (2, 2, *s) or (2, *s), into the complex array `out` of shape s."""
-    real = products.dtype.name
-    text, made = f"z = {IN_CUDA[real]}(x, y);", f"{COMPLEX[real]} z"
-    if products.ndim == out.ndim + 1:
-        _kernel(f"{real} x, {real} y", made, text)(products[0], products[1], out)
-        return
-    given = ", ".join(f"{real} {name}" for name in ("rr", "ri", "ir", "ii"))
-    (rr, ri), (ir, ii) = ([products[p, q] for q in range(2)] for p in range(2))
-    _kernel(given, made, SUMS[real] + text)(rr, ri, ir, ii, out)
-
-
-@cache
-def _kernel(given: str, made: str, text: str) -> Any:
-    import cupy
-
-    return cupy.ElementwiseKernel(given, made, text, "mixpert_complex_parts")
-
-
-def cupys(xp: ModuleType) -> Way:
-    """The functions for CuPy's arrays, each in one pass."""
-    return Way(xp, split_on_device, join_on_device)

@@ -120,9 +120,9 @@ def resolve_scheme(
     """The scheme and the backend for a call, or why it runs natively instead.
 
     Where nobody chose a scheme (`choice.scheme` is None), products of float32 and complex64 arrays
-    on a GPU run `faithful`, and those of float64 arrays `crt`, where that is faster; also those of
-    NumPy arrays where moving them is profitable; everything else is native. Raises DeviceError
-    where operands of a chosen scheme are on different devices.
+    on a GPU run `faithful`, and those of float64 or complex128 arrays `crt`, where that is faster;
+    also those of NumPy arrays where moving them is profitable; everything else is native. Raises
+    DeviceError where operands of a chosen scheme are on different devices.
     """
     if choice.scheme == "native":
         return Declined(None, NATIVE)

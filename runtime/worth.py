@@ -121,9 +121,12 @@ SAFETY = 1.2  # by how much moving must be faster: the host may be busier than w
 STAGING = 5e9  # bytes/s where a model does not say
 HOST = 65e9  # operations/s of a NumPy product by each core, where a model does not say
 LATENCY = 1e-3  # seconds: memory, streams, launches, and the host's steps between them
-# Seconds that a product of complex arrays keeps the host for each real one, since its launches are
-# not prepared: beside an H200 0.12e-3 of CuPy's, 0.19e-3 of tensors.
+# Seconds that a complex product keeps the host for each real one, or for one by residues, where its
+# launches are not prepared: beside an H200 0.12e-3 of CuPy's, 0.19e-3 of tensors.
 PART = 0.19e-3
+# Seconds that launches take which split complex operands and join products of their parts, besides
+# what they move: `faithful` of 512³ takes 46 µs on an H200, of 1024³ 92.
+JOINING = 25e-6
 # Seconds by which the device must be faster where nobody chose a scheme.
 LEAST_GAIN = 5e-6
 # How much faster `crt` must be, with 14 moduli, to be taken by default: with 15, which log-normal
@@ -405,11 +408,15 @@ def _times(
     batch = math.prod(broadcast(a[:-2], b[:-2])) * products
     more = {"wide": wide, "shares_b": len(b) < 3 and products == 1, "symmetric": symmetric}
     made = emulation_on_gpu(scheme, batch * m * k * n)
-    ours = prediction.product(times, made, (m, k, n), batch, **more).seconds
     native = prediction.native(times, m, k, n, batch, wide=wide)
-    if products > 1:  # more launches, of what takes operands apart, too
-        joined = ours + prediction.joining(times, m, n, batch, products, wide=wide)
-        ours = max(joined, products * PART)  # what keeps the host longer is as slow as the host
+    if products == 4 and made.moduli:
+        ours = prediction.joined(times, made, (m, k, n), batch // products, wide=wide).seconds
+        return max(ours, PART), native
+    ours = prediction.product(times, made, (m, k, n), batch, **more).seconds
+    if products > 1:
+        ours += JOINING + prediction.joining(times, m, n, batch, products, wide=wide)
+    if products == 2:  # of two types, which are not prepared
+        ours = max(ours, products * PART)
     return ours, native
 
 

@@ -53,6 +53,7 @@ RESIDUES = (
         if (scheme := scheme_for(bounds, bounds, 4096)) is not None
     ),
 )
+OF_COMPLEX = [emulation_of(f"crt{crt.FEWEST}").left]  # by which most complex products are made
 DTYPE = "float32"  # of products by SCHEMES; those of float64 are made by RESIDUES
 # Of square products: powers of two, and lengths of K that are common elsewhere.
 SIDES = (512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 32768)
@@ -220,6 +221,14 @@ def residue_texts(scheme: Scheme, architecture: str) -> list[str]:
     found.append((how.file, residues.of_gemm(scheme, "float64", how, shared)))
     if digits_of(scheme) is None:
         found.append((residues.RESULT, residues.of_result(scheme.moduli, "float64")))
+    if scheme.left in OF_COMPLEX and architecture == "90a":
+        assert isinstance(scheme.left, Residues)
+        wide = "complex128"
+        for side in residue_packing.COMPLEX:
+            given = residue_packing.definitions(scheme.left, wide, recorded=True, side=side)
+            found.append((residue_packing.FILE, given))
+        found.append((how.file, residues.of_gemm(scheme, wide, how, shared)))
+        found.append((residues.RESULT, residues.of_result(scheme.moduli, wide)))
     return [source_text(file, definitions) for file, definitions in found]
 
 

@@ -228,6 +228,8 @@ def int8_products(site: str, trace: SiteResult, scheme: str) -> float:
     if scheme == "native":
         scheme = "float64" if is_wide(*trace.dtypes) else "float32"
     products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)
+    if products == 4 and scheme.startswith("crt"):
+        products = 3
     volume = sum(m * k * n * calls for m, k, n, calls in trace.shapes)
     return get(scheme).cost * products * volume
 
@@ -283,6 +285,8 @@ class DeviceCost:
         if not worth.figures(self.device).faster(scheme, (m, k), (k, n), wide, products):
             return native
         emulation = worth.emulation_on_gpu(scheme, products * m * k * n)
+        if products == 4 and emulation.moduli:
+            return prediction.joined(self.times, emulation, shape, wide=wide).seconds
         emulated = prediction.product(self.times, emulation, shape, products, wide=wide).seconds
         if products == 1:
             return emulated

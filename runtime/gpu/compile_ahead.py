@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.arrays import GpuArray
+from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.gpu import gemm
 from mixpert_py.runtime.gpu.guard import safe, wider_of
 from mixpert_py.runtime.packing import (
@@ -60,7 +61,7 @@ def _compilations(request: Request) -> list[Callable[[], None]]:
     scheme, or repair.
     """
     a, b, c = request.a, request.b, request.out
-    if a.ndim > 2 or b.ndim > 2 or request.scheme == "exact":
+    if a.ndim > 2 or b.ndim > 2 or request.scheme == "exact" or is_complex(a, b):
         return []
     import cupy
 

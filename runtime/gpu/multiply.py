@@ -11,18 +11,19 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import complex_product
 from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.complex_product import is_complex, widened
-from mixpert_py.runtime.gpu import integers, slices, tiny
+from mixpert_py.runtime.gpu import complex_parts, integers, slices, tiny
 from mixpert_py.runtime.gpu.device import state_of, states
 from mixpert_py.runtime.gpu.guard import outlier_guard, safe
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct
 from mixpert_py.runtime.gpu.speculation import Outlook, Watch
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
-from mixpert_py.runtime.kernels.recording import Stream, is_capturing
+from mixpert_py.runtime.kernels.recording import Recording, Stream, is_capturing
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Product, Request, no_outliers
+from mixpert_py.runtime.request import Product, Request, no_outliers, result_shape
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.schemes.crt import FEWEST
 
 T = TypeVar("T")
 
@@ -39,9 +40,8 @@ def cuda_kernels() -> Kernels:
     from mixpert_py.runtime.packing import pack, pack_one
     from mixpert_py.runtime.packing.repair import repair
 
-    way = complex_product.cupys(cupy)
     ours = pack, pack_one, gemm, repair
-    return Kernels(cupy, *ours, way, tiny.multiply_tiny, outlier_guard)
+    return Kernels(cupy, *ours, complex_parts.way_on, tiny.multiply_tiny, outlier_guard)
 
 
 class PackedOperand(NamedTuple):
@@ -64,8 +64,8 @@ def multiply(
 
     stream: None for the current stream; a recording stream takes launches alone, see `prepared`.
     watch: the records of the `crt` product that this product is an attempt at. part: the scheme of
-    that attempt; None: the request's scheme. Only `crt` waits for the device, until the operands
-    are packed.
+    that attempt; None: the request's scheme. Only `crt`, and complex products by residues, wait for
+    the device, until the operands are packed.
     """
     kernels = cuda_kernels()
     xp, a, b, out = kernels.xp, request.a, request.b, request.out
@@ -76,8 +76,8 @@ def multiply(
         return _attempt(a, "exact", integers.multiply, request, stream)
     scheme = packed.scheme if packed else part or emulation_of(request.scheme)
     device = a.data.device_id
-    if is_complex(a, b):
-        return _attempt(a, scheme.name, _complex, kernels, request._replace(run=None))
+    if is_complex(a, b) and part is None:
+        return _attempt(a, scheme.name, _complex, kernels, request, scheme, stream)
     if request.scheme == "crt" and part is None:
         return _as_fp64(xp, request)
     rows = a[np.newaxis, :] if a.ndim == 1 else a
@@ -109,18 +109,37 @@ def multiply(
     return reason
 
 
-def _complex(kernels: Kernels, request: Request) -> Product | Reason:
-    """The product of complex operands, from a real stack of products of their parts."""
+def _complex(
+    kernels: Kernels, request: Request, scheme: Scheme, stream: Stream | None
+) -> Product | Reason:
+    """The product of complex operands, by residues of both parts with one scale, or from a real
+    stack of products of their parts.
+
+    Under a scheme of a stated number of moduli, parts have one scale where 14 moduli are then as
+    accurate as FP64.
+    """
     a, b, out = request.a, request.b, request.out
+    if scheme.moduli and request.right is None and all(map(_is_packed_whole, (a, b))):
+        if request.scheme == "crt":
+            return _as_fp64(kernels.xp, request)
+        product = _as_fp64(kernels.xp, request._replace(run=None), scheme)
+        if product is not Reason.SPREAD:
+            return product
+    request = request._replace(run=None)
     used: list[Any] = []
 
     def real_product(x: GpuArray, y: GpuArray) -> Product | Reason:
-        product = multiply(request._replace(a=x, b=y, out=None))
+        place = None
+        if isinstance(stream, Recording):
+            dtype = np.result_type(x.dtype, y.dtype)
+            place = complex_parts.empty(result_shape(x, y), dtype, x.data.device_id, stream)
+        product = multiply(request._replace(a=x, b=y, out=place), stream)
         used.append(product)
         return product
 
+    current = kernels.xp.cuda.get_current_stream().ptr
     product = complex_product.multiply(
-        kernels.complex,
+        kernels.complex(current if stream is None else stream),
         a[np.newaxis, :] if a.ndim == 1 else a,
         b[:, np.newaxis] if b.ndim == 1 else b,
         real_product,
@@ -134,9 +153,15 @@ def _complex(kernels: Kernels, request: Request) -> Product | Reason:
     return product.with_value(as_matmul(product.value, a, b) if out is None else out)
 
 
-def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
+def _is_packed_whole(x: GpuArray) -> bool:
+    """Whether kernels can pack both parts of an operand at once: it is complex, and aligned."""
+    return is_complex(x) and not any(place % x.itemsize for place in (x.data.ptr, *x.strides))
+
+
+def _as_fp64(xp: ModuleType, request: Request, chosen: Scheme | None = None) -> Product | Reason:
     """The product by the scheme that its operands need, see `speculation`; Reason.SPREAD if that is
-    the native product and was not made meanwhile, or if the host may not wait.
+    the native product and was not made meanwhile, or if the host may not wait. chosen: the scheme
+    that replaces the one of 14 moduli; then Reason.SPREAD if the operands need another one.
 
     `out` may be written to even if a Reason is returned.
     """
@@ -149,8 +174,8 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
         request = request._replace(out=None)
     outlook, watch, k = _outlook_of(a, b), Watch(xp), a.shape[-1]
     scheme, native = outlook.scheme if outlook.is_steady else None, None
-    is_shown = True
-    if scheme is None:
+    first, is_shown = emulation_of(f"crt{FEWEST}"), True
+    if scheme is None or (chosen and scheme is not first):
         ahead = outlook.is_steady and request.run is not None
         if a.size and b.size:
             rows = a[np.newaxis, :] if a.ndim == 1 else a
@@ -162,8 +187,8 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
         scheme = watch.scheme(k)
         is_shown = scheme is None
     product: Product | Reason = native or Reason.SPREAD
-    while scheme is not None:
-        product = multiply(request, watch=watch, part=scheme)
+    while scheme is not None and (chosen is None or scheme is first):
+        product = multiply(request, watch=watch, part=chosen or scheme)
         if isinstance(product, Reason):
             return product
         made, scheme = scheme, watch.scheme(k, scheme)
@@ -208,7 +233,7 @@ def pack_right(x: GpuArray, scheme: Scheme) -> PackedOperand | Reason:
     stream = kernels.xp.cuda.get_current_stream().ptr
 
     def packed() -> PackedOperand:
-        split = complex_product.parts(kernels.complex, x) if is_complex(x) else None
+        split = complex_product.parts(kernels.complex(stream), x) if is_complex(x) else None
         held = x if split is None else split
         how = by_columns(matrices(held)), scheme, "right", held.dtype.name
         return PackedOperand(scheme, kernels.pack_one(*how, stream=stream), split)

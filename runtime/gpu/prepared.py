@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.arrays import GpuArray, is_transposed
+from mixpert_py.runtime.arrays import GpuArray, Tensor, is_transposed
+from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.gpu.compile_ahead import compiling_ahead
 from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.gpu.foreign import (
@@ -46,7 +47,7 @@ MOST_PRODUCTS = 1024  # signatures, in the whole process
 MOST_LAYOUTS = 16  # of one signature: if strides do not repeat by then, more are of no use
 ALIGNED = VECTOR - 1  # the bits of an address on which kernels depend
 START = ~ALIGNED
-REAL_OR_INTEGERS = "fdbBhHiIlLqQ"
+NUMBERS = "fdFDbBhHiIlLqQ"
 MOST_KEPT = 1 << 26  # bytes of a workspace that is kept: to allocate it takes as long as to launch
 
 # Strides of both operands, the bits of their addresses that matter, and whether they begin at one.
@@ -169,6 +170,11 @@ class PreparedTensors(PreparedProducts):
     memory.
     """
 
+    def add(self, request: Request, a: Tensor, b: Tensor) -> bool:  # type: ignore[override]
+        if any(x.is_conj() or x.is_neg() for x in (a, b)):
+            return False  # the request has copies of these
+        return super().add(request, a, b)  # type: ignore[arg-type]
+
     def __call__(self, a: Any, b: Any) -> Any:
         torch = sys.modules["torch"]
         try:
@@ -188,6 +194,8 @@ class PreparedTensors(PreparedProducts):
         """
         torch: Any = sys.modules["torch"]
         core = torch._C
+        if self._dtype.kind == "c" and (a.is_conj() or b.is_conj()):
+            return None
         first, second = a.data_ptr(), b.data_ptr()
         layouts = a.stride(), b.stride(), first & ALIGNED, second & ALIGNED, first == second
         ready = self._ready.get(layouts)
@@ -284,6 +292,8 @@ def _record(request: Request, *, with_row: bool) -> Ready | None:
     b = request.b[:, np.newaxis] if request.b.ndim == 1 else request.b
     if request.scheme in ("float64", "crt") or not all(map(_is_recordable, (a, b))):
         return None
+    if is_complex(a, b) and (a.dtype != b.dtype or emulation_of(request.scheme).moduli):
+        return None  # the host reads records of residues
     device, left, right = a.data.device_id, layout(a), layout(b)
     is_one = not left.is_copy and is_transposed(a, b)
     request = request._replace(
@@ -321,8 +331,8 @@ def _replay(request: Request, row: int = 0) -> Replay | None:
 
 
 def _is_recordable(x: GpuArray) -> bool:
-    """Whether kernels can read an operand, or a copy of it: it is not complex, and not empty."""
-    return x.dtype.char in REAL_OR_INTEGERS and 0 not in x.shape
+    """Whether kernels can read an operand, or a copy of it: it is not empty."""
+    return x.dtype.char in NUMBERS and 0 not in x.shape
 
 
 def layout(x: GpuArray) -> Layout:

@@ -8,7 +8,8 @@ results bit for bit. A product of digits (`schemes.integers`) is one launch of a
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mixpert_py.runtime.arrays import GpuArray
+from mixpert_py.runtime.arrays import PRECISION, GpuArray
+from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
@@ -79,15 +80,16 @@ def gemm(
 ) -> Any:
     """Enqueue out = A·B on a stream of the current device; a scheme of residues has packed A and B.
 
-    out: (m, n) or (batch, m, n), any strides but the last, which is one element. If A and B are the
-    same memory, C is symmetric: half of it is made, and mirrored. family: see `prepare`. gate: see
-    `gemm.gemm`. Does not wait for the device. Returns the memory of the residues of C, which a CUDA
-    graph must keep alive; None if there are none. Raises DeviceError if a kernel does not compile.
+    out: (m, n) or (batch, m, n), any strides but the last, which is one element; complex if A and
+    B are. If A and B are the same memory, C is symmetric: half of it is made, and mirrored. family:
+    see `prepare`. gate: see `gemm.gemm`. Does not wait for the device. Returns the memory of the
+    residues of C, which a CUDA graph must keep alive; None if there are none. Raises DeviceError if
+    a kernel does not compile.
     """
     kernels = prepare(scheme, out.dtype.name, out.data.device_id, family)
     (m, n), size = out.shape[-2:], out.itemsize
-    rows, columns = tiles(m, n)
-    left_behind = scratch(scheme, m, n)
+    (rows, columns), parts = tiles(m, n), 2 if is_complex(out) else 1
+    left_behind = scratch(scheme, m, n, parts=parts)
     memory = allocate(left_behind, stream) if left_behind else None
     leading, whole = out.strides[-2] // size, rows * columns
     each = 1 if kernels.result is None else len(scheme.moduli)
@@ -108,8 +110,9 @@ def gemm(
             right.slices + matrix * b.slices_stride,
         )
         scales = left.scales + matrix * a.scales_stride, right.scales + matrix * b.scales_stride
-        # Whether two neighbours in a row of C can be written at once.
-        paired = int((address | leading * size) % (2 * size) == 0)
+        # Whether two neighbours in a row of C, or both parts, can be written at once.
+        wide = size if parts == 2 else 2 * size
+        paired = int((address | leading * size) % wide == 0)
         residues = 0 if memory is None else memory.ptr
         sizes = a.steps, rows, columns, group, m, n, leading, paired, made * symmetric
         problem = *operands, residues, address, *sizes, *gate
@@ -118,7 +121,7 @@ def gemm(
             continue
         place = address, m, n, leading, rows, columns, paired, combined * symmetric
         words = residues, *scales, *place, *gate
-        kernels.result.launch_words(units, RESULT_THREADS, words, 0, stream)
+        kernels.result.launch_words(units, RESULT_THREADS * parts, words, 0, stream)
     return memory
 
 
@@ -127,12 +130,12 @@ def tiles(m: int, n: int) -> tuple[int, int]:
     return -(-m // TILE_M), -(-n // TILE_N)
 
 
-def scratch(scheme: Scheme, m: int, n: int) -> int:
+def scratch(scheme: Scheme, m: int, n: int, *, parts: int = 1) -> int:
     """Bytes of a matrix's intermediate results: residues, or the lowest bytes of all orders but
-    the last.
+    the last. parts: 2 if C is complex.
     """
     digits = digits_of(scheme)
-    count = len(scheme.moduli) if digits is None else digits[0].count + digits[1].count - 2
+    count = parts * len(scheme.moduli) if digits is None else digits[0].count + digits[1].count - 2
     rows, columns = tiles(m, n)
     return count * rows * columns * TILE_M * TILE_N
 
@@ -175,7 +178,7 @@ def of_gemm(scheme: Scheme, result: str, how: Gemm, shared: int) -> Definitions:
     """The constants of a GEMM for a device with this much shared memory per block."""
     digits = digits_of(scheme)
     definitions = of_moduli(scheme.moduli) if digits is None else of_digits(*digits, result)
-    return *definitions, *how.definitions(shared)
+    return *definitions, *how.definitions(shared), *_of_complex(result)
 
 
 def of_digits(left: Integers, right: Integers, result: str) -> Definitions:
@@ -210,8 +213,13 @@ def of_result(moduli: tuple[int, ...], result: str) -> Definitions:
         ("PART_UNITS", _hexadecimal(known.units)),
         ("INVERSE", (1 / sum(map(int, known.product))).hex()),
         *_of_tiles(),
-        ("SINGLE", int(result == "float32")),
+        ("SINGLE", int(PRECISION[result] == "float32")),
+        *_of_complex(result),
     )
+
+
+def _of_complex(result: str) -> Definitions:
+    return (("COMPLEX", 1),) if result.startswith("complex") else ()
 
 
 def _of_tiles() -> Definitions:

@@ -37,8 +37,8 @@ Packed = Any  # as packing.pack gives it
 class Kernels:
     """CuPy and the steps of a product; tests replace them by NumPy and the reference engine.
 
-    complex: takes complex arrays apart and joins them. tiny: see `tiny.multiply_tiny`. guard: see
-    `guard.outlier_guard`.
+    complex: takes complex arrays apart and joins them, on a stream. tiny: see `tiny.multiply_tiny`.
+    guard: see `guard.outlier_guard`.
     """
 
     xp: ModuleType
@@ -46,14 +46,15 @@ class Kernels:
     pack_one: Callable[..., Packed]
     gemm: Callable[..., Any]
     repair: Callable[..., None]
-    complex: Way
+    complex: Callable[[Stream], Way]
     tiny: Callable[..., None]
     guard: Callable[..., Any]
 
 
 class Operands(NamedTuple):
-    """a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; stacks broadcast,
-    and are not copied. right: b as it was packed in advance, by the scheme of the product.
+    """a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; both complex
+    for residues, see `gpu.multiply`; stacks broadcast, and are not copied. right: b as it was
+    packed in advance, by the scheme of the product.
     """
 
     a: GpuArray
@@ -107,7 +108,7 @@ def multiply(
     if out is not None and _has_plain_rows(out) and not overlaps(xp, out, a, b):
         result = out
     else:
-        result = xp.empty((*stack, m, n), a.dtype if a.dtype == b.dtype else np.float64)
+        result = xp.empty((*stack, m, n), np.result_type(a.dtype, b.dtype))
     if stream is None:
         stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp.cuda, stream) else None
@@ -250,7 +251,8 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
         work = kernels.gemm(rows, columns, scheme, out, gate=gate, **given)
         if used is not None and work is not None:
             used.append(work)
-        kernels.repair(rows, columns, out, guard=guarded, **given)
+        if out.dtype.kind != "c":  # complex rows that leave the slices are not multiplied by them
+            kernels.repair(rows, columns, out, guard=guarded, **given)
         work = None  # free this memory before the next launch allocates as much
     return left, right, guard
 

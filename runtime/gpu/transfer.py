@@ -119,19 +119,20 @@ def _may_suit(a: Array, b: Array) -> bool:
     if not a.size or not b.size:
         return True
     left, right = _some_rows(a), _some_rows(b if b.ndim == 1 else b.swapaxes(-1, -2))
+    if is_complex(a) != is_complex(b):  # each part of the complex one has scales of its own
+        left, right = (
+            np.concatenate((x.real, x.imag)) if is_complex(x) else x for x in (left, right)
+        )
     bounds = bounds_of(left), bounds_of(right)
     suits = moduli_for(rows_of(left), rows_of(right)) is not None
     return suits or scheme_for(*bounds, a.shape[-1]) is not None
 
 
 def _some_rows(x: Array) -> Array:
-    """At most LOOKED_AT rows of the first matrix of a stack, spread evenly over it; of complex ones
-    both parts.
-    """
+    """At most LOOKED_AT rows of the first matrix of a stack, spread evenly over it."""
     matrix = np.atleast_2d(x[(0,) * (x.ndim - 2)])
     places = np.linspace(0, len(matrix) - 1, min(len(matrix), LOOKED_AT))
-    rows = matrix[places.astype(int)]
-    return np.concatenate((rows.real, rows.imag)) if is_complex(rows) else rows
+    return np.asarray(matrix[places.astype(int)])
 
 
 def _native_pays(a: Array, b: Array) -> bool:

@@ -1,7 +1,7 @@
 // A matrix of integers, modulo 2^(8 COUNT), as COUNT digits of base 256 within [−128, 127].
 //
-// out: as in `residue_packing.cu`, the digits in place of the residues, the lowest first. "Rows" are
-// rows of A, or columns of B. used: raised to the number of digits of the longest entry.
+// out: (steps, COUNT, padded rows, 64) bytes, the lowest digit first, each row's 64 bytes as in
+// `residue_packing.cu`. "Rows" are rows of A, or columns of B. used: raised to the number of digits of the longest entry.
 //
 // Entry: the type of x. along: whether K is contiguous; then a warp takes 32 items of a row, else 4
 // items of 8 rows. vectors: whether 16 bytes of a row can be loaded at once.

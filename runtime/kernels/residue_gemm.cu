@@ -1,8 +1,8 @@
 // Residues of A·B modulo p_1 … p_COUNT, from residues of A and of B, for Hopper (sm_90a).
 //
 //   warpgroup 0, one thread   producer: copies a step (64 bytes of K) of A's and B's tile into a ring
-//                             of STAGES buffers, by two bulk copies: packing has laid a tile's step
-//                             out as wgmma wants it.
+//                             of STAGES buffers, by a bulk copy for each 64 rows: packing has laid
+//                             their step out as wgmma wants it.
 //   warpgroups 1 … CONSUMERS  each multiplies 64 rows of the tile by all its columns, in INT32.
 //
 //   Blocks persist and take the tiles of one modulus after the other, in groups of rows.
@@ -48,7 +48,7 @@ __device__ __forceinline__ void multiply_bytes(Sum (&d)[REGISTERS], u64 a, u64 b
                  : "l"(a), "l"(b));
 }
 
-// a, b: (steps, slices, rows, 64) bytes, rows those of whole tiles. out: see `residue_tiles.cuh`.
+// a, b: (rows / 64, slices, steps, 64, 64) bytes, rows those of whole tiles. out: see `residue_tiles.cuh`.
 struct Problem {
     const unsigned char *a, *b;
     unsigned char *out;
@@ -73,7 +73,8 @@ __device__ __forceinline__ void make_ring(u32 full, u32 empty) {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-constexpr int A_SLICES = A_DIGITS ? A_DIGITS : COUNT, B_SLICES = B_DIGITS ? B_DIGITS : COUNT;
+constexpr int A_SLICES = A_DIGITS ? A_DIGITS : PRODUCTS * COUNT;
+constexpr int B_SLICES = B_DIGITS ? B_DIGITS : PRODUCTS * COUNT;
 
 // A tile, or, of residues, a tile modulo one number.
 struct Task {
@@ -96,19 +97,22 @@ struct Task {
 };
 
 __device__ __forceinline__ void produce(const Problem &p, u32 buffers, u32 full, u32 empty) {
-    const u64 a_slice = slice_bytes(p.tile_rows, TILE_M, p.tile_columns, TILE_N, p.triangle);
-    const u64 b_slice = slice_bytes(p.tile_columns, TILE_N, p.tile_rows, TILE_M, p.triangle);
+    const u64 slice = (u64)p.steps * PIECE, a_apart = A_SLICES * slice, b_apart = B_SLICES * slice;
     Ring ring;
-    auto product = [&](const Tile &tile, int left, int right) {
-        const unsigned char *a = p.a + left * a_slice + tile.row * A_STAGE;
-        const unsigned char *b = p.b + right * b_slice + tile.column * B_STAGE;
-        for (int step = 0; step < p.steps; step++, ring.advance()) {
+    auto product = [&](const Tile &tile, int left, int right, int begin, int end) {
+        const unsigned char *a = p.a + tile.row * (TILE_M / 64) * a_apart + left * slice + begin * PIECE;
+        const unsigned char *b =
+            p.b + tile.column * (TILE_N / 64) * b_apart + right * slice + begin * PIECE;
+        for (int step = begin; step < end; step++, ring.advance()) {
             const u32 barrier = full + 8 * ring.stage, to = buffers + ring.stage * STAGE;
             wait(empty + 8 * ring.stage, ring.parity ^ 1);
             expect(barrier, STAGE);
-            copy(to, a, A_STAGE, barrier);
-            copy(to + A_STAGE, b, B_STAGE, barrier);
-            a += A_SLICES * a_slice, b += B_SLICES * b_slice;
+#pragma unroll
+            for (int i = 0; i < TILE_M / 64; i++) copy(to + i * PIECE, a + i * a_apart, PIECE, barrier);
+#pragma unroll
+            for (int i = 0; i < TILE_N / 64; i++)
+                copy(to + A_STAGE + i * PIECE, b + i * b_apart, PIECE, barrier);
+            a += PIECE, b += PIECE;
         }
     };
     for (int index = blockIdx.x; index < Task::count(p); index += gridDim.x) {
@@ -118,9 +122,12 @@ __device__ __forceinline__ void produce(const Problem &p, u32 buffers, u32 full,
         for (int order = 0; order < ORDERS; order++)
 #pragma unroll 1
             for (int left = least_digit(order); left <= most_digit(order); left++)
-                product(task.tile, left, order - left);
+                product(task.tile, left, order - left, 0, p.steps);
 #else
-        product(task.tile, task.modulus, task.modulus);
+        for (int begin = 0; begin < p.steps; begin += SEGMENT)
+#pragma unroll 1
+            for (int i = task.modulus * PRODUCTS; i < (task.modulus + 1) * PRODUCTS; i++)
+                product(task.tile, i, i, begin, min(begin + SEGMENT, p.steps));
 #endif
     }
 }
@@ -192,6 +199,7 @@ struct Matrix {};
 __device__ __forceinline__ void consume(const Problem &p, const Matrix &, u32 buffers, u32 full,
                                         u32 empty, int consumer) {
     const u32 mine = buffers + consumer * DEPTH * 64 * STEP;
+    const int parts = COUNT * p.tile_rows * p.tile_columns;  // tiles from Re C to Im C
     Ring ring;
     for (int index = blockIdx.x; index < Task::count(p); index += gridDim.x) {
         const Task task(p, index);
@@ -199,13 +207,17 @@ __device__ __forceinline__ void consume(const Problem &p, const Matrix &, u32 bu
         do {
             const int end = min(begin + SEGMENT, p.steps);
             Sum sum[DEPTH][REGISTERS];
-            clear(sum);
-            add(sum, end - begin, ring, mine, buffers, full, empty);
-            const Reduction reduced(task.modulus);
+#pragma unroll 1
+            for (int product = 0; product < PRODUCTS; product++) {
+                if (begins(product)) clear(sum);
+                add(sum, end - begin, ring, mine, buffers, full, empty);
+                const Reduction reduced(task.modulus);
+                const int place = task.place + part_of(product) * parts;
 #pragma unroll
-            for (int d = 0; d < DEPTH; d++)
-                store(p.out + unit_at(task.place, consumer * DEPTH + d, 0), reduced, sum[d],
-                      threadIdx.x & 127, begin == 0);
+                for (int d = 0; d < DEPTH; d++)
+                    store(p.out + unit_at(place, consumer * DEPTH + d, 0), reduced, sum[d],
+                          threadIdx.x & 127, begin == 0 && product < 2);
+            }
             begin = end;
         } while (begin < p.steps);
     }

@@ -5,8 +5,8 @@
 //            each, in groups of rows. Parts divide the tiles that packing and the result know.
 //   block    a warp for 64 rows and WARP_N columns; all of them copy, all of them multiply
 //
-//   global     A (steps, slices, rows, 64 bytes), B (steps, slices, columns, 64 bytes), swizzled as
-//              wgmma wants it: a part's rows of a step are one run of bytes
+//   global     A (rows / 64, slices, steps, 64, 64 bytes), B likewise, swizzled as wgmma wants it: 64
+//              rows of a step are one run of bytes
 //                │  cp.async, STAGES − 1 steps ahead, and on into the next part's
 //   shared     STAGES × { A (BLOCK_M, 64 bytes), B (BLOCK_N, 64 bytes) }
 //                │  ldmatrix: the swizzle spreads 8 rows of 16 bytes over all banks
@@ -44,17 +44,19 @@ constexpr int THREADS = 32 * WARPS_M * WARPS_N;
 constexpr int A_STAGE = BLOCK_M * STEP, B_STAGE = BLOCK_N * STEP, STAGE = A_STAGE + B_STAGE;
 
 static_assert(TILE_M % BLOCK_M == 0 && TILE_N % BLOCK_N == 0, "parts of tiles");
+static_assert(BLOCK_M % 64 == 0 && BLOCK_N % 64 == 0 && THREADS == 256, "what is copied at once");
 static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0 && WARP_N % 32 == 0, "parts of parts");
 static_assert(PAIRS % 2 == 0 && STAGES >= 2, "what is loaded while another is read");
 
 #include "residue_tiles.cuh"
 #include "residue_sums.cuh"
 
-constexpr int A_SLICES = A_DIGITS ? A_DIGITS : COUNT, B_SLICES = B_DIGITS ? B_DIGITS : COUNT;
+constexpr int A_SLICES = A_DIGITS ? A_DIGITS : PRODUCTS * COUNT;
+constexpr int B_SLICES = B_DIGITS ? B_DIGITS : PRODUCTS * COUNT;
 
 typedef int Sums[ROW_TILES][REGISTERS];
 
-// a, b: (steps, slices, rows, 64) bytes, rows those of whole tiles. out: see `residue_tiles.cuh`.
+// a, b: (rows / 64, slices, steps, 64, 64) bytes, rows those of whole tiles. out: see `residue_tiles.cuh`.
 struct Problem {
     const unsigned char *a, *b;
     unsigned char *out;
@@ -144,34 +146,36 @@ struct Copies {
     u32 base, fill;              // the first stage, and the one to fill
 #if A_DIGITS
     int order, left;
+#else
+    int product, first;  // the first step of the segment
 #endif
 
     __device__ __forceinline__ Copies(const Problem &p, u32 base)
         : index(blockIdx.x), base(base), fill(base) {
 #if A_DIGITS
         order = left = 0;
+#else
+        product = first = 0;
 #endif
         begin(p);
     }
 
-    // Bytes of a slice of one step.
-    static __device__ __forceinline__ u64 a_slice(const Problem &p) {
-        return slice_bytes(p.tile_rows, TILE_M, p.tile_columns, TILE_N, p.triangle);
-    }
-    static __device__ __forceinline__ u64 b_slice(const Problem &p) {
-        return slice_bytes(p.tile_columns, TILE_N, p.tile_rows, TILE_M, p.triangle);
-    }
+    // Bytes of a slice of 64 rows.
+    static __device__ __forceinline__ u64 slice(const Problem &p) { return (u64)p.steps * PIECE; }
 
     __device__ __forceinline__ void begin(const Problem &p) {
         const Task task(p, index);
 #if A_DIGITS
-        const int of_a = left, of_b = order - left;
-#else
-        const int of_a = task.modulus, of_b = task.modulus;
-#endif
-        a = p.a + of_a * a_slice(p) + (u64)task.part.row * A_STAGE + threadIdx.x * 16;
-        b = p.b + of_b * b_slice(p) + (u64)task.part.column * B_STAGE + threadIdx.x * 16;
+        const int of_a = left, of_b = order - left, first = 0;
         steps = p.steps;
+#else
+        const int of_a = task.modulus * PRODUCTS + product, of_b = of_a;
+        steps = min(SEGMENT, p.steps - first);
+#endif
+        const u64 a_rows = task.part.row * (BLOCK_M / 64) * A_SLICES + of_a;
+        const u64 b_rows = task.part.column * (BLOCK_N / 64) * B_SLICES + of_b;
+        a = p.a + a_rows * slice(p) + (u64)first * PIECE + threadIdx.x * 16;
+        b = p.b + b_rows * slice(p) + (u64)first * PIECE + threadIdx.x * 16;
     }
 
     // The next product, if there is one.
@@ -187,24 +191,27 @@ struct Copies {
             index += gridDim.x, order = left = 0;
         }
 #else
-        if (index + gridDim.x >= Task::count(p)) return;
-        index += gridDim.x;
+        if (product < PRODUCTS - 1) {
+            product++;
+        } else if (first + SEGMENT < p.steps) {
+            first += SEGMENT, product = 0;
+        } else {
+            if (index + gridDim.x >= Task::count(p)) return;
+            index += gridDim.x, product = first = 0;
+        }
 #endif
         begin(p);
     }
 
-    // One of PAIRS shares of a step.
-    __device__ __forceinline__ void copy(int share) const {
-        constexpr int AT_ONCE = THREADS * 16;
-        constexpr int OF_A = (A_STAGE + AT_ONCE - 1) / AT_ONCE, OF_B = (B_STAGE + AT_ONCE - 1) / AT_ONCE;
+    // One of PAIRS shares of a step: all threads copy 64 rows at once.
+    __device__ __forceinline__ void copy(const Problem &p, int share) const {
+        constexpr int OF_A = BLOCK_M / 64, OF_B = BLOCK_N / 64;
         const u32 to = fill + threadIdx.x * 16;
 #pragma unroll
         for (int i = 0; i < OF_A + OF_B; i++) {
             if (i * PAIRS / (OF_A + OF_B) != share) continue;
-            const bool is_a = i < OF_A;
-            const int offset = (is_a ? i : i - OF_A) * AT_ONCE, bytes = is_a ? A_STAGE : B_STAGE;
-            if (offset + AT_ONCE <= bytes || offset + threadIdx.x * 16 < bytes)
-                copy16(to + (is_a ? 0 : A_STAGE) + offset, (is_a ? a : b) + offset);
+            if (i < OF_A) copy16(to + i * PIECE, a + i * A_SLICES * slice(p));
+            else copy16(to + i * PIECE, b + (i - OF_A) * B_SLICES * slice(p));
         }
         if (share == PAIRS - 1) commit();
     }
@@ -214,8 +221,7 @@ struct Copies {
         if (--steps == 0) {
             next(p);
         } else {
-            a += A_SLICES * a_slice(p);
-            b += B_SLICES * b_slice(p);
+            a += PIECE, b += PIECE;
         }
     }
 
@@ -271,7 +277,7 @@ __device__ __forceinline__ void add(Sums &sum, int steps, Reader &reader, Copies
 #pragma unroll
             for (int pair = 0; pair < PAIRS; pair++) {
                 const bool last = pair == PAIRS - 1;
-                if (half == 0) copies.copy(pair);
+                if (half == 0) copies.copy(p, pair);
                 if (last && half) {
                     wait_copies<STAGES - 2>();
                     __syncthreads();
@@ -341,11 +347,15 @@ __device__ __forceinline__ void multiply(const Problem &p, const Matrix &, const
     do {
         const int end = min(begin + SEGMENT, p.steps);
         Sums sum;
-        clear(sum);
-        add(sum, end - begin, reader, copies, p);
-        unsigned char *out = Corner(task.part).place(p, task.modulus);
-        if (begin == 0) store_all(out, task.modulus, sum, true);
-        else store_all(out, task.modulus, sum, false);
+#pragma unroll 1
+        for (int product = 0; product < PRODUCTS; product++) {
+            if (begins(product)) clear(sum);
+            add(sum, end - begin, reader, copies, p);
+            const int slice = task.modulus + part_of(product) * COUNT;
+            unsigned char *out = Corner(task.part).place(p, slice);
+            if (begin == 0 && product < 2) store_all(out, task.modulus, sum, true);
+            else store_all(out, task.modulus, sum, false);
+        }
         begin = end;
     } while (begin < p.steps);
 }
@@ -376,7 +386,7 @@ residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out,
 #pragma unroll 1
     for (int stage = 0; stage < STAGES - 1; stage++) {
 #pragma unroll
-        for (int share = 0; share < PAIRS; share++) copies.copy(share);
+        for (int share = 0; share < PAIRS; share++) copies.copy(p, share);
         copies.advance(p);
     }
     wait_copies<STAGES - 2>();

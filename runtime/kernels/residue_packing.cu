@@ -1,9 +1,16 @@
 // An operand as residues: each row of A, or column of B, times a power of two, rounded to integers,
 // modulo p_1 … p_COUNT. See `schemes/residues.py`. "Rows" below means either.
 //
-// out: (steps, COUNT, padded rows, 64) bytes, of each row's 64 bytes of a step the four chunks of 16
-// at c ^ (row >> 1 & 3): the 64-byte swizzle of wgmma. What is past K is 0, what is past the rows
-// holds anything.
+// out: (padded rows / 64, SLICES, steps, 64, 64) bytes: of 64 rows a slice lies together, step by step.
+// Of each row's 64 bytes of a step the four chunks of 16 are at c ^ (row >> 1 & 3): the 64-byte swizzle
+// of wgmma. What is past K is 0, what is past the rows holds anything.
+//
+// A complex row is scaled, and recorded, as one of twice as many real numbers. It has three slices for
+// each modulus, of A and of B, whose products in turn are P, Q and R:
+//
+//     P = (Re A + Im A) · Re B     Q = −Im A · (Re B + Im B)     R = Re A · (Im B − Re B)
+//
+// so that Re C = P + Q and Im C = P + R. Sums are taken modulo p, and therefore exact.
 //
 // `rows`: K is contiguous. A block takes a row's largest entry, its norm and its residues from shared
 // memory, or, of what does not fit there, from the L2 cache.
@@ -26,6 +33,9 @@
 #ifndef SINGLE
 #define SINGLE 0  // whether entries are float32
 #endif
+#ifndef COMPLEX
+#define COMPLEX 0  // whether entries are complex: 1 if they are A's, 2 if they are B's
+#endif
 #ifndef RECORD
 #define RECORD 0  // whether what `schemes/crt.py` asks of rows is recorded
 #endif
@@ -41,20 +51,35 @@
 #include "residues.cuh"
 
 #if SINGLE
-typedef float Entry;
+typedef float Real;
+typedef float2 Two;
 #else
-typedef double Entry;
+typedef double Real;
+typedef double2 Two;
 #endif
 
+constexpr int REALS = COMPLEX ? 2 : 1;              // of an entry
+constexpr int SLICES = COMPLEX ? 3 * COUNT : COUNT;
 constexpr int ITEM = 8;                    // entries that a thread takes at a time
+constexpr int NUMBERS = ITEM * REALS;
 constexpr int ITEMS = STEP / ITEM;         // of a step
-constexpr int VECTOR = 16 / sizeof(Entry);  // entries of a load
+constexpr int VECTOR = 16 / sizeof(Real);  // numbers of a load
 
 __device__ __forceinline__ double wide(double x) { return x; }
 __device__ __forceinline__ double wide(float x) {  // subnormal ones, too
     double found;
     asm("cvt.f64.f32 %0, %1;" : "=d"(found) : "f"(x));
     return found;
+}
+
+// Entry number i of a row. A complex one is as aligned as it is large.
+__device__ __forceinline__ void load(const Real *row, long long i, double (&x)[REALS]) {
+#if COMPLEX
+    const Two both = __ldg((const Two *)row + i);
+    x[0] = wide(both.x), x[1] = wide(both.y);
+#else
+    x[0] = wide(__ldg(row + i));
+#endif
 }
 
 constexpr int TOP = SINGLE ? 127 : 1023;  // the largest exponent
@@ -67,21 +92,60 @@ __device__ __forceinline__ unsigned char flag_of(const Largest &largest, long lo
 
 struct Target {
     unsigned char *out;
-    long long padded;
+    long long steps;
 
-    // Where an item of a row lies, modulo the first p; to the next p it is `stride` bytes.
+    // Where an item of a row lies, in the first slice; to the next slice it is `stride` bytes.
     __device__ __forceinline__ unsigned char *at(int row, int item) const {
         const int chunk = (item % ITEMS >> 1) ^ (row >> 1 & 3);
-        return out + ((item / ITEMS) * COUNT * padded + row) * STEP + chunk * 16 + (item & 1) * 8;
+        const long long place = row / 64 * SLICES * steps + item / ITEMS;
+        return out + (place * 64 + row % 64) * STEP + chunk * 16 + (item & 1) * 8;
     }
-    __device__ __forceinline__ long long stride() const { return padded * STEP; }
+    __device__ __forceinline__ long long stride() const { return steps * 64 * STEP; }
 };
 
 __device__ __forceinline__ u32 four_bytes(u32 a, u32 b, u32 c, u32 d) {
     return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
 }
 
-__device__ __forceinline__ void cut(const double (&x)[ITEM], const Scale &scale, unsigned char *to,
+__device__ __forceinline__ void store(unsigned char *to, const u32 (&byte)[ITEM]) {
+    *(uint2 *)to = make_uint2(four_bytes(byte[0], byte[1], byte[2], byte[3]),
+                              four_bytes(byte[4], byte[5], byte[6], byte[7]));
+}
+
+#if COMPLEX
+
+__device__ __forceinline__ void cut(const double (&x)[NUMBERS], const Scale &scale, unsigned char *to,
+                                    long long stride) {
+    u32 re[ITEM][WORDS], im[ITEM][WORDS];  // of A: −Im A
+#pragma unroll
+    for (int e = 0; e < ITEM; e++) {
+        scale(x[2 * e], re[e]);
+        scale(COMPLEX == 1 ? -x[2 * e + 1] : x[2 * e + 1], im[e]);
+    }
+    each<COUNT>([&](auto index) {
+        constexpr int p = modulus(decltype(index)::value);
+        u32 byte[3][ITEM];
+#pragma unroll
+        for (int e = 0; e < ITEM; e++) {
+            const int one = congruent<p>(re[e]), other = congruent<p>(im[e]);
+            if constexpr (COMPLEX == 1) {
+                byte[0][e] = reduced<p>(congruent_difference<p>(one, other));
+                byte[1][e] = reduced<p>(other);
+                byte[2][e] = reduced<p>(one);
+            } else {
+                byte[0][e] = reduced<p>(one);
+                byte[1][e] = reduced<p>(congruent_sum<p>(one, other));
+                byte[2][e] = reduced<p>(congruent_difference<p>(other, one));
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 3; i++, to += stride) store(to, byte[i]);
+    });
+}
+
+#else
+
+__device__ __forceinline__ void cut(const double (&x)[NUMBERS], const Scale &scale, unsigned char *to,
                                     long long stride) {
     u32 word[ITEM][WORDS];
 #pragma unroll
@@ -93,14 +157,15 @@ __device__ __forceinline__ void cut(const double (&x)[ITEM], const Scale &scale,
         for (int e = 0; e < ITEM; e++)
             byte[e] = DIGIT_OFFSET < 0 || l == 0 ? residue<p>(word[e])
                                                  : word[e][0] + (u32)DIGIT_OFFSET >> 8 * l;
-        *(uint2 *)to = make_uint2(four_bytes(byte[0], byte[1], byte[2], byte[3]),
-                                  four_bytes(byte[4], byte[5], byte[6], byte[7]));
+        store(to, byte);
         to += stride;
     });
 }
 
+#endif
+
 __device__ __forceinline__ void clear(unsigned char *to, long long stride) {
-    for (int i = 0; i < COUNT; i++, to += stride) *(uint2 *)to = make_uint2(0, 0);
+    for (int i = 0; i < SLICES; i++, to += stride) *(uint2 *)to = make_uint2(0, 0);
 }
 
 // ---- rows that are contiguous along K --------------------------------------------------------------
@@ -125,11 +190,11 @@ __device__ __forceinline__ double warp_sum(double x) {  // of integers: exact in
     return x;
 }
 
-extern "C" __global__ void __launch_bounds__(1024)
-rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
-     long long k, long long row_stride, long long steps, long long padded, long long vectors,
-     long long limit, long long held_items, u64 *record) {
-    extern __shared__ __align__(16) double2 held[];  // of item i of a thread, (i, 4, threads)
+extern "C" __global__ void __launch_bounds__(COMPLEX ? 640 : 1024)
+rows(const Real *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
+     long long k, long long row_stride, long long steps, long long vectors, long long limit,
+     long long held_items, u64 *record) {
+    extern __shared__ __align__(16) double2 held[];  // of item i of a thread, (i, NUMBERS / 2, threads)
     __shared__ u32 high[MOST_WARPS], low[MOST_WARPS];
     __shared__ double sums[MOST_WARPS];
 #if RECORD
@@ -139,31 +204,33 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
 #endif
     const int row = blockIdx.x, thread = threadIdx.x, threads = blockDim.x;
     const int items = (int)steps * ITEMS;
-    const Target target = {out, padded};
+    const Target target = {out, steps};
     follow();
-    x += row * row_stride;
+    x += row * row_stride * REALS;
+    k *= REALS;
     Largest largest;
-    auto read = [&](int item, double(&entry)[ITEM]) {
-        const Entry *from = x + item * ITEM;
-        if (vectors && (item + 1) * ITEM <= k) {
-            Entry raw[ITEM];
+    auto read = [&](int item, double(&entry)[NUMBERS]) {
+        const Real *from = x + item * NUMBERS;
+        if (vectors && (item + 1) * NUMBERS <= k) {
+            Real raw[NUMBERS];
 #pragma unroll
-            for (int i = 0; i < ITEM; i += VECTOR) *(uint4 *)(raw + i) = __ldg((const uint4 *)(from + i));
+            for (int i = 0; i < NUMBERS; i += VECTOR)
+                *(uint4 *)(raw + i) = __ldg((const uint4 *)(from + i));
 #pragma unroll
-            for (int i = 0; i < ITEM; i++) entry[i] = wide(raw[i]);
+            for (int i = 0; i < NUMBERS; i++) entry[i] = wide(raw[i]);
         } else {
 #pragma unroll
-            for (int i = 0; i < ITEM; i++) entry[i] = item * ITEM + i < k ? wide(from[i]) : 0;
+            for (int i = 0; i < NUMBERS; i++) entry[i] = item * NUMBERS + i < k ? wide(from[i]) : 0;
         }
     };
     // Hands on the entries of all items of this thread.
     auto again = [&](auto take) {
         const double2 *mine = held + thread;
         for (int item = thread; item < items; item += threads) {
-            double entry[ITEM];
+            double entry[NUMBERS];
             if (item < held_items) {
 #pragma unroll
-                for (int i = 0; i < ITEM; i += 2, mine += threads)
+                for (int i = 0; i < NUMBERS; i += 2, mine += threads)
                     entry[i] = mine->x, entry[i + 1] = mine->y;
             } else {
                 read(item, entry);
@@ -173,13 +240,13 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
     };
     double2 *mine = held + thread;
     for (int item = thread; item < items; item += threads) {
-        double entry[ITEM];
+        double entry[NUMBERS];
         read(item, entry);
 #pragma unroll
-        for (int i = 0; i < ITEM; i++) largest.take(entry[i]);
+        for (int i = 0; i < NUMBERS; i++) largest.take(entry[i]);
         if (item >= held_items) continue;
 #pragma unroll
-        for (int i = 0; i < ITEM; i += 2, mine += threads) *mine = make_double2(entry[i], entry[i + 1]);
+        for (int i = 0; i < NUMBERS; i += 2, mine += threads) *mine = make_double2(entry[i], entry[i + 1]);
     }
     largest = block_largest(largest, high, low);
     if (!largest.scaled()) {
@@ -194,9 +261,9 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
     const int exponent = largest.exponent();
     const Square square(exponent);
     double sum = 0;
-    again([&](int, const double(&entry)[ITEM]) {
+    again([&](int, const double(&entry)[NUMBERS]) {
 #pragma unroll
-        for (int i = 0; i < ITEM; i++)
+        for (int i = 0; i < NUMBERS; i++)
 #if RECORD
             sum += dense.take(entry[i], square);
 #else
@@ -230,8 +297,8 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
 #endif
 #if RECORD
     Bounds bounds;
-    if (largest.may_be_small_integers()) {
-        again([&](int, const double(&entry)[ITEM]) {
+    if (!COMPLEX && largest.may_be_small_integers()) {
+        again([&](int, const double(&entry)[NUMBERS]) {
 #pragma unroll
             for (int i = 0; i < ITEM; i++) bounds.take(entry[i]);
         });
@@ -243,7 +310,7 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
     const int found = scale_of(exponent, sum, __longlong_as_double(limit));
     if (thread == 0) scales[row] = found, flags[row] = flag_of(largest, k);
     const Scale scale(found);
-    again([&](int item, const double(&entry)[ITEM]) {
+    again([&](int item, const double(&entry)[NUMBERS]) {
         cut(entry, scale, target.at(row, item), target.stride());
     });
 }
@@ -267,7 +334,7 @@ struct Part {
 
 // largest: (chunks, rows) pairs of words.
 extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
-maxima(const Entry *x, uint2 *largest, long long row_count, long long k, long long row_stride,
+maxima(const Real *x, uint2 *largest, long long row_count, long long k, long long row_stride,
        long long k_stride, long long steps, long long chunk_steps) {
     __shared__ uint2 words[ACROSS][PANEL];
     const Part part(row_count, steps, chunk_steps);
@@ -276,10 +343,14 @@ maxima(const Entry *x, uint2 *largest, long long row_count, long long k, long lo
     follow();
     Largest mine;
     if (row < row_count) {
-        const Entry *from = x + row * row_stride;
+        const Real *from = x + row * row_stride * REALS;
 #pragma unroll 8
-        for (int i = part.begin * STEP + across; i < end; i += ACROSS)
-            mine.take(wide(__ldg(from + i * k_stride)));
+        for (int i = part.begin * STEP + across; i < end; i += ACROSS) {
+            double entry[REALS];
+            load(from, i * k_stride, entry);
+#pragma unroll
+            for (int j = 0; j < REALS; j++) mine.take(entry[j]);
+        }
     }
     words[across][lane] = make_uint2(mine.high, mine.low);
     __syncthreads();
@@ -301,7 +372,7 @@ __device__ __forceinline__ Largest of_all(const uint2 *largest, long long chunks
 
 // squares: (chunks, rows) sums; behind them the three of `Dense`, each (chunks, rows) words.
 extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
-sums(const Entry *x, const uint2 *largest, double *squares, long long row_count, long long k,
+sums(const Real *x, const uint2 *largest, double *squares, long long row_count, long long k,
      long long row_stride, long long k_stride, long long steps, long long chunk_steps,
      long long chunks, u64 *record) {
     __shared__ double found[ACROSS][PANEL];
@@ -316,16 +387,21 @@ sums(const Entry *x, const uint2 *largest, double *squares, long long row_count,
     double sum = 0;
     if (row < row_count) {
         const Largest all = of_all(largest, chunks, row_count, row);
-        const Entry *from = x + row * row_stride;
+        const Real *from = x + row * row_stride * REALS;
         if (all.scaled()) {
             const Square square(all.exponent());
 #pragma unroll 8
-            for (int i = part.begin * STEP + across; i < end; i += ACROSS)
+            for (int i = part.begin * STEP + across; i < end; i += ACROSS) {
+                double entry[REALS];
+                load(from, i * k_stride, entry);
+#pragma unroll
+                for (int j = 0; j < REALS; j++)
 #if RECORD
-                sum += dense.take(wide(__ldg(from + i * k_stride)), square);
+                    sum += dense.take(entry[j], square);
 #else
-                sum += square(wide(__ldg(from + i * k_stride)));
+                    sum += square(entry[j]);
 #endif
+            }
         }
     }
     found[across][lane] = sum;
@@ -333,8 +409,8 @@ sums(const Entry *x, const uint2 *largest, double *squares, long long row_count,
     Bounds bounds;
     if (row < row_count) {
         const Largest all = of_all(largest, chunks, row_count, row);
-        if (all.may_be_small_integers()) {
-            const Entry *from = x + row * row_stride;
+        if (!COMPLEX && all.may_be_small_integers()) {
+            const Real *from = x + row * row_stride;
 #pragma unroll 8
             for (int i = part.begin * STEP + across; i < end; i += ACROSS)
                 bounds.take(wide(__ldg(from + i * k_stride)));
@@ -364,14 +440,14 @@ sums(const Entry *x, const uint2 *largest, double *squares, long long row_count,
 
 // A warp takes 8 rows, and 4 items of each: 32 bytes of what it writes lie together.
 extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
-columns(const Entry *x, const uint2 *largest, const double *squares, unsigned char *out, int *scales,
+columns(const Real *x, const uint2 *largest, const double *squares, unsigned char *out, int *scales,
         unsigned char *flags, long long row_count, long long k, long long row_stride,
-        long long k_stride, long long steps, long long padded, long long chunk_steps,
+        long long k_stride, long long steps, long long chunk_steps,
         long long chunks, long long limit, u64 *record) {
     constexpr int NONE = 1 << 30;
     __shared__ int of_rows[PANEL];
     const Part part(row_count, steps, chunk_steps);
-    const Target target = {out, padded};
+    const Target target = {out, steps};
     follow();
     if (threadIdx.x < PANEL && part.row + threadIdx.x < row_count) {
         const int row = part.row + threadIdx.x;
@@ -388,7 +464,7 @@ columns(const Entry *x, const uint2 *largest, const double *squares, unsigned ch
                 for (int j = 0; j < 3; j++)
                     for (int i = 0; i < chunks; i++)
                         of_row[j] += ((const u32 *)(squares + whole))[j * whole + i * row_count + row];
-                record_row(record, (double)k, of_row[0], of_row[1], of_row[2], sum);
+                record_row(record, (double)(k * REALS), of_row[0], of_row[1], of_row[2], sum);
             }
 #endif
         }
@@ -398,7 +474,7 @@ columns(const Entry *x, const uint2 *largest, const double *squares, unsigned ch
         of_rows[threadIdx.x] = scale;
         if (part.chunk == 0) {
             scales[row] = scale == NONE ? 0 : scale;
-            flags[row] = flag_of(all, k);
+            flags[row] = flag_of(all, k * REALS);
         }
     }
     __syncthreads();
@@ -406,7 +482,7 @@ columns(const Entry *x, const uint2 *largest, const double *squares, unsigned ch
     const int row = part.row + mine, first = warp / 4 * 4 + lane / 8;
     if (row >= row_count) return;
     const int found = of_rows[mine];
-    x += row * row_stride;
+    x += row * row_stride * REALS;
     const Scale scale(found == NONE ? 0 : found);
     for (int item = part.begin * ITEMS + first; item < part.end * ITEMS; item += ITEMS) {
         unsigned char *to = target.at(row, item);
@@ -414,11 +490,12 @@ columns(const Entry *x, const uint2 *largest, const double *squares, unsigned ch
             clear(to, target.stride());
             continue;
         }
-        double entry[ITEM];
+        double entry[NUMBERS] = {};
         const int begin = item * ITEM;
 #pragma unroll
         for (int i = 0; i < ITEM; i++)
-            entry[i] = begin + i < k ? wide(__ldg(x + (begin + i) * k_stride)) : 0;
+            if (begin + i < k)
+                load(x, (begin + i) * k_stride, *(double(*)[REALS])(entry + i * REALS));
         cut(entry, scale, to, target.stride());
     }
 }
@@ -427,11 +504,12 @@ columns(const Entry *x, const uint2 *largest, const double *squares, unsigned ch
 
 // along: whether K is contiguous; then a warp takes 32 items of a row, else 4 items of 8 rows.
 extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
-integers(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
-         long long k, long long row_stride, long long k_stride, long long steps, long long padded,
+integers(const Real *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
+         long long k, long long row_stride, long long k_stride, long long steps,
          long long chunk_steps, long long along, long long vectors, u64 *record) {
+#if !COMPLEX  // of these there are none
     const Part part(row_count, steps, chunk_steps);
-    const Target target = {out, padded};
+    const Target target = {out, steps};
     follow();
     if (part.chunk == 0 && threadIdx.x < PANEL && part.row + threadIdx.x < row_count)
         scales[part.row + threadIdx.x] = 0, flags[part.row + threadIdx.x] = 0;
@@ -441,12 +519,12 @@ integers(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, 
     const Scale scale(0);
     Bounds bounds;
     for (int row = part.row + first_row; row < part.row + PANEL && row < row_count; row += rows_apart) {
-        const Entry *from = x + row * row_stride;
+        const Real *from = x + row * row_stride;
         for (int item = part.begin * ITEMS + first; item < part.end * ITEMS; item += items_apart) {
             double entry[ITEM];
             const int begin = item * ITEM;
             if (vectors && begin + ITEM <= k) {
-                Entry raw[ITEM];
+                Real raw[ITEM];
 #pragma unroll
                 for (int i = 0; i < ITEM; i += VECTOR)
                     *(uint4 *)(raw + i) = __ldg((const uint4 *)(from + begin + i));
@@ -463,6 +541,7 @@ integers(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, 
         }
     }
     bounds.record_warp(record);
+#endif
 }
 
 // ---- what operands need ----------------------------------------------------------------------------
@@ -483,19 +562,21 @@ __device__ __forceinline__ double density(const volatile double *left, const vol
 
 constexpr int LOOKED_ROWS = 4, LOOKED_ALONG = 128;  // rows of a block, and threads of each
 
-// take(entry) of a thread's entries of a row; several are loaded at a time.
+// take(entry) of a thread's entries of a row; several are loaded at a time. pairs: 1 if entries are
+// complex; of these, each part is an entry here, and strides count these.
 template <typename T, typename F>
 __device__ __forceinline__ void each_entry(const T *x, long long i, long long end, long long k_stride,
-                                           F take) {
+                                           int pairs, F take) {
     constexpr int TOGETHER = 8;
+    auto at = [&](long long place) { return wide(__ldg(x + (place >> pairs) * k_stride + (place & pairs))); };
     for (; i + (TOGETHER - 1) * LOOKED_ALONG < end; i += TOGETHER * LOOKED_ALONG) {
         double entry[TOGETHER];
 #pragma unroll
-        for (int j = 0; j < TOGETHER; j++) entry[j] = wide(__ldg(x + (i + j * LOOKED_ALONG) * k_stride));
+        for (int j = 0; j < TOGETHER; j++) entry[j] = at(i + j * LOOKED_ALONG);
 #pragma unroll
         for (int j = 0; j < TOGETHER; j++) take(entry[j]);
     }
-    for (; i < end; i += LOOKED_ALONG) take(wide(__ldg(x + i * k_stride)));
+    for (; i < end; i += LOOKED_ALONG) take(at(i));
 }
 
 // Blocks take the operands in turn, and `a_blocks` of them, spread evenly, rows of A; they return once
@@ -505,7 +586,7 @@ extern "C" __global__ void __launch_bounds__(LOOKED_ROWS *LOOKED_ALONG)
 look(const void *a, long long a_rows, long long a_of_one, long long a_apart, long long a_row_stride,
      long long a_k_stride, long long a_single, u64 *a_record, const void *b, long long b_rows,
      long long b_of_one, long long b_apart, long long b_row_stride, long long b_k_stride,
-     long long b_single, u64 *b_record, long long k, long long a_blocks, long long least) {
+     long long b_single, u64 *b_record, long long k, long long pairs, long long a_blocks, long long least) {
     __shared__ u32 high[LOOKED_ROWS], low[LOOKED_ROWS];
     __shared__ double found[LOOKED_ROWS][4];
     __shared__ bool ends;
@@ -520,15 +601,16 @@ look(const void *a, long long a_rows, long long a_of_one, long long a_apart, lon
     u64 *record = is_a ? a_record : b_record;
     // Threads of a warp read along K where that is contiguous, else several rows.
     const int thread = threadIdx.x, lane = thread % 32;
-    const int part = k_stride == 1 ? thread / LOOKED_ALONG : thread % LOOKED_ROWS;
-    const int start = k_stride == 1 ? thread % LOOKED_ALONG : thread / LOOKED_ROWS;
+    const bool along = k_stride == 1 + pairs;
+    const int part = along ? thread / LOOKED_ALONG : thread % LOOKED_ROWS;
+    const int start = along ? thread % LOOKED_ALONG : thread / LOOKED_ROWS;
     const long long row = place * (panels - 1) / max(blocks - 1, 1ll) * LOOKED_ROWS + part;
     const long long end = row < rows ? k : 0;
     const long long origin = row / of_one * (is_a ? a_apart : b_apart) + row % of_one * row_stride;
     auto each = [&](auto take) {
         const void *x = is_a ? a : b;
-        if (single) each_entry((const float *)x + origin, start, end, k_stride, take);
-        else each_entry((const double *)x + origin, start, end, k_stride, take);
+        if (single) each_entry((const float *)x + origin, start, end, k_stride, (int)pairs, take);
+        else each_entry((const double *)x + origin, start, end, k_stride, (int)pairs, take);
     };
     if (thread < LOOKED_ROWS) {
         high[thread] = low[thread] = 0;
@@ -548,7 +630,7 @@ look(const void *a, long long a_rows, long long a_of_one, long long a_apart, lon
     if (lane < LOOKED_ROWS) atomicMax(high + part, largest.high), atomicMax(low + part, largest.low);
     __syncthreads();
     largest.high = high[part], largest.low = low[part];
-    const bool small = largest.may_be_small_integers();
+    const bool small = !pairs && largest.may_be_small_integers();
     Bounds bounds;
     double sums[4] = {0, 0, 0, 0};  // as of `record_row`
     if (largest.scaled()) {

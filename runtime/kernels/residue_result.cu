@@ -1,7 +1,8 @@
 // C from its residues modulo p_1 … p_COUNT: the remainder theorem, and the scales of rows and columns.
 //
 // A thread makes what one thread of the GEMM has left in 16 bytes of each modulus: see
-// `residue_tiles.cuh`. A block has 32 columns of 64 rows.
+// `residue_tiles.cuh`. A block has 32 columns of 64 rows. Of a complex C, two neighbouring threads
+// make its real and its imaginary part; then one has both of every first row, and one those 8 below.
 
 #ifndef COUNT
 #define COUNT 2
@@ -14,6 +15,10 @@
 #define INVERSE 0
 #define TILE_M 256
 #define TILE_N 192
+#endif
+
+#ifndef COMPLEX
+#define COMPLEX 0
 #endif
 
 #include "residues.cuh"
@@ -41,13 +46,15 @@ template <int E> __device__ __forceinline__ double float_of(u32 word) {
     return __hiloint2double((moved & 0xff000) | 0x3ff00000, 0);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
+constexpr int REALS = COMPLEX ? 2 : 1;  // of an element
+
+extern "C" __global__ void __launch_bounds__(128 * REALS)
 result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c, long long m,
        long long n, long long leading, long long tile_rows, long long tile_columns,
        long long paired, long long triangle, const int *gate, long long wanted) {
     constexpr int GROUPS = TILE_M / 64;
     const int unit = blockIdx.x % UNITS, group = blockIdx.x / UNITS % GROUPS;
-    const int index = blockIdx.x / (UNITS * GROUPS), thread = threadIdx.x;
+    const int index = blockIdx.x / (UNITS * GROUPS), thread = threadIdx.x / REALS;
     const Tile tile =
         tile_of<TILE_M, TILE_N>(index, (int)tile_rows, (int)tile_columns, 1, (int)triangle);
     const int tile_row = tile.row, tile_column = tile.column;
@@ -60,7 +67,8 @@ result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c
     const int right = triangle ? min((int)n, top + 64) : (int)n;
     if (top >= m || tile_column * TILE_N + unit * 32 >= right) return;
     const long long stride = tile_rows * tile_columns * (TILE_M * TILE_N / UNIT);
-    residues += unit_at(place, group, unit) / UNIT + thread;
+    const int part_of_c = threadIdx.x % REALS;
+    residues += part_of_c * COUNT * stride + unit_at(place, group, unit) / UNIT + thread;
     uint4 bytes[COUNT];
     each<COUNT>([&](auto index) {
         constexpr int l = decltype(index)::value;
@@ -68,7 +76,7 @@ result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c
     });
     const int of_rows[2] = {row < m ? a_scales[row] : 0, row + 8 < m ? a_scales[row + 8] : 0};
     Value *image = c + column * leading + row;  // of a symmetric C
-    c += row * leading + column;
+    c += (row * leading + column) * REALS;
     each<4>([&](auto quarter) {  // 8 columns each
         constexpr int q = decltype(quarter)::value;
         double part[4][PARTS];
@@ -88,6 +96,26 @@ result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c
         });
         const int at = column + q * 8;
         const int of_columns[2] = {at < n ? b_scales[at] : 0, at + 1 < n ? b_scales[at + 1] : 0};
+#if COMPLEX
+        Value mine[2], others[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const Value high = unscaled(combined(part[i]), of_rows[0] + of_columns[i]);
+            const Value low = unscaled(combined(part[2 + i]), of_rows[1] + of_columns[i]);
+            mine[i] = part_of_c ? low : high;
+            others[i] = __shfl_xor_sync(~0u, part_of_c ? high : low, 1);
+        }
+        if (row + 8 * part_of_c >= m) return;
+        Value *to = c + (8 * part_of_c * leading + q * 8) * 2;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (at + i >= n) continue;
+            Pair both;
+            both.x = part_of_c ? others[i] : mine[i], both.y = part_of_c ? mine[i] : others[i];
+            if (paired) ((Pair *)to)[i] = both;
+            else to[2 * i] = both.x, to[2 * i + 1] = both.y;
+        }
+#else
 #pragma unroll
         for (int low = 0; low < 2; low++) {
             const Value first = unscaled(combined(part[2 * low]), of_rows[low] + of_columns[0]);
@@ -107,5 +135,6 @@ result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c
             if (at < end) image[q * 8 * leading + 8 * low] = first;
             if (at + 1 < end) image[(q * 8 + 1) * leading + 8 * low] = second;
         }
+#endif
     });
 }

@@ -8,8 +8,20 @@
 #define A_BYTES "s8"
 #define B_BYTES "s8"
 #endif
+#ifndef COMPLEX
+#define COMPLEX 0  // whether A and B are complex, packed as `residue_packing.cu` says
+#endif
 
-constexpr int SEGMENT = 65536 / STEP;  // steps of K whose sums stay below 2^30: 2^16 · 127² is less
+// Products of a tile modulo one number, of slices of their own. Complex: P, Q and R. Sums begin anew
+// but for Q, which is added to P's. Those of P are stored as Im C, those of P and Q as Re C, and those
+// of R are added to Im C.
+constexpr int PRODUCTS = COMPLEX ? 3 : 1;
+__device__ __forceinline__ bool begins(int product) { return product != 1; }
+__device__ __forceinline__ int part_of(int product) { return COMPLEX && product != 1; }
+
+constexpr int PIECE = 64 * STEP;  // bytes of a step of 64 rows, which lie together
+// Steps of K whose sums stay below 2^30: 2^16 · 127² is less.
+constexpr int SEGMENT = 65536 / STEP / (COMPLEX ? 2 : 1);
 
 __constant__ unsigned short moduli[COUNT] = {MODULI};
 
@@ -29,13 +41,6 @@ struct Reduction {
         return shifted - (__umulhi(shifted, factor) >> 7) * modulus;
     }
 };
-
-// Bytes of a slice of one step of an operand of tiles of so many rows. B is A, if C is symmetric.
-__device__ __forceinline__ unsigned long long slice_bytes(int tiles, int height, int others,
-                                                          int other_height, int triangle) {
-    const int rows = tiles * height;
-    return (unsigned long long)(triangle ? max(rows, others * other_height) : rows) * STEP;
-}
 
 // A thread's sums, of 64 rows; thread: which of 128 it is. first: whether these are the tile's first;
 // else those before are added.

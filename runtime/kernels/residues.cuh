@@ -226,23 +226,50 @@ __host__ __device__ constexpr int start_of(int p) {
     return near - (int)((near + offsets) % p);
 }
 
-// The residue of the integer of these words in [−p/2, p/2), in the lowest byte. p < 256.
-template <int P> __device__ __forceinline__ u32 residue(const u32 (&word)[WORDS]) {
-    if constexpr (P == 256) return word[0];
-    constexpr int start = 0x4b000000 - (1 << 23) + start_of(P);
-    constexpr float inverse = 1.0f / P;
+constexpr int OF_FLOAT = 0x4b000000 - (1 << 23);  // bits of a float between 2^23 and 2^24, less it
+
+// The bits of a float near 2^23 + 2^19 that is the integer of these words modulo p; the integer
+// itself, in the lowest byte, where p = 256.
+template <int P> __device__ __forceinline__ int congruent(const u32 (&word)[WORDS]) {
+    if constexpr (P == 256) return (int)word[0];
+    constexpr int start = OF_FLOAT + start_of(P);
     int bits = start;
     each<WORDS>([&](auto index) {
         constexpr int j = decltype(index)::value;
         constexpr u32 weights = byte_weights(P, j);
         bits = dot(word[j], weights, bits);
     });
+    return bits;
+}
+
+// The multiple of p that is next below a number.
+__host__ __device__ constexpr int multiple_below(int number, int p) { return number - number % p; }
+
+// The same of sums and differences of two such integers, as floats near 2^23 + 2^21.
+template <int P> __device__ __forceinline__ int congruent_sum(int one, int other) {
+    if constexpr (P == 256) return one + other;
+    return one + other - (OF_FLOAT + multiple_below((1 << 23) - (1 << 20), P));
+}
+template <int P> __device__ __forceinline__ int congruent_difference(int one, int other) {
+    if constexpr (P == 256) return one - other;
+    return one - other + (OF_FLOAT + multiple_below((1 << 23) + (1 << 21), P));
+}
+
+// The residue in [−p/2, p/2), in the lowest byte, of a number that `congruent` gives; of sums and
+// differences it may be one beyond, within a byte.
+template <int P> __device__ __forceinline__ u32 reduced(int bits) {
+    if constexpr (P == 256) return (u32)bits;
+    constexpr float inverse = 1.0f / P;
     float number = __int_as_float(bits);
     // As a float, 1 / 255 is off by nearly half a unit: of numbers near 2^23 that is too much.
     if constexpr (P == 255) number -= 255 * 256 * 136;
     // quotient = RN(number / p) in the bits of a float, whose other bits are 0 modulo 256.
     const float quotient = __fmaf_rn(number, inverse, 0x1.8p23f);
     return (u32)bits - (u32)__float_as_int(quotient) * P;
+}
+
+template <int P> __device__ __forceinline__ u32 residue(const u32 (&word)[WORDS]) {
+    return reduced<P>(congruent<P>(word));
 }
 
 // ---- the theorem ---------------------------------------------------------------------------------

@@ -93,14 +93,33 @@ def _by_residues(
     Packing reads operands twice and writes residues; the remainder theorem reads those of C and
     writes C. elements: the number packed. size: the bytes of one element.
     """
-    count, (m, k, n) = scheme.products, shape
-    depth = depth_of(INT8X1, k)
-    tile = times.best(INT8X1, m, n, batch, depth, False, symmetric)
-    one = times.seconds(INT8X1, tile, m, n, batch, depth, symmetric)
-    one = max(one, _moving(times, batch * (m * k + k * n + m * n)))
+    count, (m, _, n) = scheme.products, shape
+    one = _modulo_one(times, shape, batch, symmetric)
     combined = LAUNCH + batch * m * n * (count + size) / _copy(times)
     packing = BASE + elements * (2 * size + count) / (SHARE_OF_COPY * _copy(times))
     return Predicted(packing, count * one + combined)
+
+
+def joined(
+    times: KernelTimes, scheme: Scheme, shape: Shape, batch: int = 1, *, wide: bool = True
+) -> Predicted:
+    """The same as `product` of complex operands by residues that hold both parts: three INT8
+    products for each modulus. wide: of complex128.
+    """
+    count, size, (m, k, n) = scheme.products, 16 if wide else 8, shape
+    made = 3 * count * _modulo_one(times, shape, batch, False)
+    combined = LAUNCH + batch * m * n * (2 * count + size) / _copy(times)
+    packed = batch * (m * k + k * n) * (2 * size + 3 * count)
+    return Predicted(BASE + packed / (SHARE_OF_COPY * _copy(times)), made + combined)
+
+
+def _modulo_one(times: KernelTimes, shape: Shape, batch: int, symmetric: bool) -> float:
+    """Seconds of an INT8 product, modulo one number."""
+    m, k, n = shape
+    depth = depth_of(INT8X1, k)
+    tile = times.best(INT8X1, m, n, batch, depth, False, symmetric)
+    one = times.seconds(INT8X1, tile, m, n, batch, depth, symmetric)
+    return max(one, _moving(times, batch * (m * k + k * n + m * n)))
 
 
 def native(

@@ -20,16 +20,15 @@ from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
-from mixpert_py.runtime.arrays import DeviceMemory
+from mixpert_py.runtime.arrays import DeviceMemory, GpuArray
+from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.kernels.recording import Stream, allocate
-from mixpert_py.runtime.packing import residues
+from mixpert_py.runtime.packing import operand, residues
 from mixpert_py.runtime.packing.launch import PackingLaunch, PackingTask, prepare
 from mixpert_py.runtime.packing.operand import (
     DevicePacked,
     Form,
     Operand,
-    by_columns,
-    by_rows,
     up,
 )
 from mixpert_py.runtime.packing.readers import Reader, config_of, reader_of
@@ -51,6 +50,16 @@ __all__ = [
 ]
 
 LARGE = 1 << 22  # elements from which a second launch costs less than the general kernel
+
+
+def by_rows(a: GpuArray) -> Operand:
+    """A, (m, k) or (batch, m, k), any strides. Raises ShapeError, TypeError."""
+    return residues.complex_operand(a, -2, -1) if is_complex(a) else operand.by_rows(a)
+
+
+def by_columns(b: GpuArray) -> Operand:
+    """B, (k, n) or (batch, k, n), likewise: its rows are the columns."""
+    return residues.complex_operand(b, -1, -2) if is_complex(b) else operand.by_columns(b)
 
 
 class Gate(NamedTuple):
@@ -135,7 +144,8 @@ def task_of(a: Operand, b: Operand, scheme: Scheme) -> PackingTask:
 
 def _is_one(a: Operand, b: Operand, scheme: Scheme) -> bool:
     """Whether B is A transposed, in the same memory, and is split as A is."""
-    return (a.address, a.form) == (b.address, b.form) and scheme.left == scheme.right
+    is_same = (a.address, a.form) == (b.address, b.form)
+    return is_same and residues.reals(a.form) == 1 and scheme.left == scheme.right
 
 
 @lru_cache(4096)

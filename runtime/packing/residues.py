@@ -9,6 +9,7 @@ import struct
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
+from mixpert_py.runtime.arrays import PRECISION, GpuArray
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
@@ -22,6 +23,7 @@ from mixpert_py.runtime.splitter import Residues
 
 Definitions = tuple[tuple[str, int | str], ...]
 Side = Literal["left", "right", "both"]
+COMPLEX: Final[dict[Side, int]] = {"left": 1, "right": 2}  # of kernels for complex operands
 
 FILE: Final = "residue_packing.cu"
 TILE: Final = {"left": 256, "right": 192}  # rows, or columns, of a tile of C: packed ones are whole
@@ -32,7 +34,7 @@ LONGEST: Final = 192 * 1024  # bytes of a row, as float64, that shared memory ho
 MANY_ROWS, MOST_K = 256, 1 << 20  # longer rows: so many fill a device, and sums of so many hold
 BESIDE = 2048  # bytes of it, or less, that a block takes besides
 ROW_ITEM: Final = 8  # entries of a row that a thread takes at a time
-ROW_ITEMS = 4  # of a thread, or more
+ROW_ITEMS = {1: 4, 2: 3}  # of a thread, or more, of real and of complex numbers
 MOST_ROW_THREADS = 512
 FIRST: Final = Residues(MODULI[:FEWEST])
 LOOKED_ROWS, LOOK_THREADS = 4, 512  # of a block
@@ -46,10 +48,13 @@ def of_moduli(moduli: tuple[int, ...]) -> Definitions:
     return ("COUNT", len(moduli)), ("MODULI", ", ".join(map(str, moduli)))
 
 
-def definitions(splitter: Residues, memory: str, *, recorded: bool = False) -> Definitions:
+def definitions(
+    splitter: Residues, memory: str, *, recorded: bool = False, side: Side = "both"
+) -> Definitions:
     """The constants for the packing kernels of an operand type.
 
-    recorded: whether the kernels record what `schemes.crt` needs to know about rows.
+    recorded: whether the kernels record what `schemes.crt` needs to know about rows. side: which
+    operand it is, if it is complex and packed.
     """
     words = 1
     more: Definitions = ()
@@ -60,8 +65,34 @@ def definitions(splitter: Residues, memory: str, *, recorded: bool = False) -> D
         # |x'| ≤ 2^L, and a bit for what is carried into the highest word.
         words = max(1, -(-int(splitter.bits + 1 - HIGHEST_BITS) // WORD_BITS) + 1)
         more = (("RECORD", 1), ("CLIP", CLIP)) if recorded else ()
-    single = int(memory == "float32")
+    single = int(PRECISION[memory] == "float32")
+    if memory.startswith("complex"):
+        more = *more, ("COMPLEX", COMPLEX.get(side, 1))
     return *of_moduli(splitter.moduli), ("WORDS", words), ("SINGLE", single), *more
+
+
+class ComplexForm(Form):
+    """The form of a complex operand; only residues of it are packed. Strides count elements."""
+
+    @property
+    def itemsize(self) -> int:
+        return 16 if self.memory == "complex128" else 8
+
+
+def complex_operand(x: GpuArray, row_axis: int, k_axis: int) -> Operand:
+    """A complex array of two or three dimensions as rows along K."""
+    address, size = x.data.ptr, x.itemsize
+    strides = [stride // size for stride in x.strides]
+    batch, apart = (x.shape[0], strides[0]) if x.ndim == 3 and strides[0] else (1, 0)
+    lengths, steps = (x.shape[row_axis], x.shape[k_axis]), (strides[row_axis], strides[k_axis])
+    aligned = address % VECTOR == 0
+    form = ComplexForm(x.dtype.name, batch, *lengths, apart, *steps, aligned)
+    return Operand(address, form, x.data.device_id, x)
+
+
+def reals(form: Form) -> int:
+    """The real numbers of an element."""
+    return 2 if isinstance(form, ComplexForm) else 1
 
 
 class Packing(NamedTuple):
@@ -91,10 +122,12 @@ def pack(
     """An operand's residues, enqueued on a stream of the current device.
 
     Slices are (batch, steps, count, rows8, 64) bytes as in `DevicePacked`, rows8 those of whole
-    tiles. The scale of a row is the power of two that it was multiplied by, an int32. Flagged rows
-    are NONFINITE, and zeros, or LARGE. record: the address of a `schemes.crt.Rows` and of the
-    numbers that `integers.Bounds.of` takes, all of which are lowered to those of these rows; 0 for
-    none. Integers as they are need a record, have scales of 0, and no flags.
+    tiles; complex operands have three for each modulus, see `residue_packing.cu`. The scale of a
+    row is the power of two that it was multiplied by, an int32. Flagged rows are NONFINITE, and
+    zeros, or LARGE. record: the address of a `schemes.crt.Rows` and of the numbers that
+    `integers.Bounds.of` takes, all of which are lowered to those of these rows; 0 for none. Complex
+    operands are never taken for integers. Integers as they are need a record, have scales of 0, and
+    no flags.
     """
     how = prepare(x.form, splitter, side, x.device, record != 0)
     place = how.layout
@@ -120,24 +153,26 @@ def look(a: Operand, b: Operand, records: tuple[int, int], stream: Stream, most:
     for x, record in zip((a, b), records, strict=True):
         form = x.form
         rows = form.batch * form.rows
-        strides = form.batch_stride, form.row_stride, form.k_stride
-        words += x.address, rows, form.rows, *strides, int(form.memory == "float32"), record
+        strides = (reals(form) * s for s in (form.batch_stride, form.row_stride, form.k_stride))
+        single = int(PRECISION[form.memory] == "float32")
+        words += x.address, rows, form.rows, *strides, single, record
         blocks.append(-(-min(rows, most) // LOOKED_ROWS))
     if records[0] == records[1]:
         blocks[1] = 0
     kernel = cuda_kernel(FILE, "look", definitions(FIRST, "float64", recorded=True))
-    words += a.form.k, blocks[0], word(least_density(MOST))
+    words += a.form.k * reals(a.form), reals(a.form) - 1, blocks[0], word(least_density(MOST))
     kernel.launch_words(sum(blocks), LOOK_THREADS, words, 0, stream)
 
 
 def judge(packed: DevicePacked, records: tuple[int, int], answer: int, stream: Stream) -> None:
     """Enqueue that the int32 at the address `answer` becomes 1 if the moduli of a packed operand
-    are enough for operands of these records, else 0.
+    are enough for operands of these records, else 0. Of fewer than FEWEST moduli, which somebody
+    chose, only as many decimals are wanted as they have.
     """
     splitter = packed.splitter
     assert isinstance(splitter, Residues)
     compiled = definitions(splitter, packed.operand.form.memory, recorded=True)
-    words = *records, word(least_density(splitter.count)), answer
+    words = *records, word(least_density(max(splitter.count, FEWEST))), answer
     cuda_kernel(FILE, "judge", compiled).launch_words(1, 32, words, 0, stream)
 
 
@@ -151,22 +186,23 @@ def _launch(
     stream: Stream,
 ) -> None:
     """Launch the packing of one matrix. targets: of its slices, scales and flags."""
-    steps, padded = how.layout.steps, how.layout.rows8
+    steps = how.layout.steps
     if how.chunks and len(how.kernels) == 1:
         strides = form.rows, form.k, form.row_stride, form.k_stride
         contiguous = int(form.k_stride == 1), int(how.vectors)
-        whole = address, *targets, *strides, steps, padded, how.chunk_steps, *contiguous, record
+        whole = address, *targets, *strides, steps, how.chunk_steps, *contiguous, record
         how.kernels[0].launch_words(how.grid, how.threads, whole, 0, stream)
         return
     if len(how.kernels) == 1:
-        lengths = form.rows, form.k, form.row_stride, steps, padded, int(how.vectors)
-        row_words = address, *targets, *lengths, how.limit, how.shared // ITEM_BYTES, record
+        lengths = form.rows, form.k, form.row_stride, steps, int(how.vectors)
+        held = how.shared // (ITEM_BYTES * reals(form))
+        row_words = address, *targets, *lengths, how.limit, held, record
         how.kernels[0].launch_words(how.grid, how.threads, row_words, how.shared, stream)
         return
     largest, squares = start + how.largest, start + how.squares
     along = form.rows, form.k, form.row_stride, form.k_stride, steps
     chunk_steps, chunks = how.chunk_steps, how.chunks
-    last = padded, chunk_steps, chunks, how.limit, record
+    last = chunk_steps, chunks, how.limit, record
     found: tuple[tuple[int, ...], ...] = (
         (address, largest, *along, chunk_steps),
         (address, largest, squares, *along, chunk_steps, chunks, record),
@@ -185,7 +221,7 @@ def prepare(
     """
     longest = longest_row(device)
     its = sizes(form, splitter, side, longest)
-    compiled = definitions(splitter, form.memory, recorded=recorded)
+    compiled = definitions(splitter, form.memory, recorded=recorded, side=side)
     names: tuple[str, ...]
     if isinstance(splitter, Integers):
         names = ("integers",)
@@ -206,16 +242,16 @@ def longest_row(device: int) -> int:
 @lru_cache(maxsize=4096)
 def sizes(form: Form, splitter: Residues, side: Side, longest: int) -> Packing:
     """As `prepare`, without kernels. longest: see `longest_row`."""
-    place = layout(splitter, form.batch, form.rows, form.k, side)
-    steps, limit = place.steps, word(splitter.limit(form.k))
+    place, item_bytes = layout(splitter, form, side), 8 * ROW_ITEM * reals(form)
+    steps, limit = place.steps, word(splitter.limit(form.k * reals(form)))
     apart = (form.row_stride | form.batch_stride) * form.itemsize
     vectors = form.aligned and form.k_stride == 1 and apart % VECTOR == 0
     whole = isinstance(splitter, Integers)
-    fits = steps * STEP * 8 <= longest or (form.rows >= MANY_ROWS and form.k <= MOST_K)
+    items, long_rows = steps * STEP // ROW_ITEM, form.k * reals(form) <= MOST_K
+    fits = items * item_bytes <= longest or (form.rows >= MANY_ROWS and long_rows)
     if not whole and form.k_stride == 1 and fits:
-        items = steps * STEP // ROW_ITEM
-        threads = min(max(64, 32 * -(-items // (32 * ROW_ITEMS))), MOST_ROW_THREADS)
-        each = threads * ITEM_BYTES
+        threads = min(max(64, 32 * -(-items // (32 * ROW_ITEMS[reals(form)]))), MOST_ROW_THREADS)
+        each = threads * item_bytes
         shared = min(-(-items // threads), longest // each) * each
         row_launch = threads, shared, form.rows, vectors
         return Packing(place, (), *row_launch, 0, 0, 0, 0, place.bytes, limit)
@@ -234,9 +270,10 @@ def sizes(form: Form, splitter: Residues, side: Side, longest: int) -> Packing:
 
 
 @lru_cache(maxsize=4096)
-def layout(splitter: Residues, batch: int, rows: int, k: int, side: Side) -> Layout:
-    """The layout of batch · rows rows of length k."""
-    steps, count = -(-k // STEP), splitter.count
+def layout(splitter: Residues, form: Form, side: Side) -> Layout:
+    """The layout of an operand of this form."""
+    batch, rows, k = form.batch, form.rows, form.k
+    steps, count = -(-k // STEP), splitter.count * (1 if reals(form) == 1 else 3)
     tiles = TILE.values() if side == "both" else (TILE[side],)
     rows8 = max(-(-rows // tile) * tile for tile in tiles)
     scales = up(batch * steps * count * rows8 * STEP)

@@ -184,6 +184,10 @@ def _reference(request: Request) -> Product | Reason:
         def real_product(x: Array, y: Array) -> Product | Reason:
             return _reference(request._replace(a=x, b=y))
 
+        if is_complex(a) and is_complex(b) and emulation_of(name).moduli:
+            joined = _joined(request, rows, columns)
+            if joined is not None:
+                return joined
         made = complex_product.multiply(complex_product.NUMPYS, rows, columns, real_product)
         return made if isinstance(made, Reason) else made.with_value(_shaped(made.value, a, b))
     if name == "crt":
@@ -209,6 +213,28 @@ def _reference(request: Request) -> Product | Reason:
         name,
         lambda: outliers / max(math.prod(stack), 1),
     )
+
+
+def _joined(request: Request, a: Array, b: Array) -> Product | Reason | None:
+    """The product of complex matrices by residues of both parts with one scale (see
+    `schemes.residues`); None where parts have scales of their own.
+    """
+    count, name = moduli_for(_rows_of(a), _rows_of(b.swapaxes(-1, -2))), request.scheme
+    if name == "crt":
+        if count is None:
+            return Reason.SPREAD
+        name = f"crt{count}"
+    elif count != FEWEST:
+        return None
+    re, im = (
+        _reference(request._replace(a=np.concatenate(x, -1), b=np.concatenate(y, -2), scheme=name))
+        for x, y in (([a.real, -a.imag], [b.real, b.imag]), ([a.real, a.imag], [b.imag, b.real]))
+    )
+    if isinstance(re, Reason) or isinstance(im, Reason):
+        return None
+    value = np.empty(re.value.shape, np.result_type(a, b))
+    value.real, value.imag = re.value, im.value
+    return Product(_shaped(value, request.a, request.b), request.scheme)
 
 
 def _rows_of(x: Array) -> Rows:

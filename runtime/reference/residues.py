@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixpert_py.runtime.arrays import Array
+from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.reference import engine
 from mixpert_py.runtime.reference.slices import Packed, padded, panels, times_power_of_two
 from mixpert_py.runtime.scheme import EXACT_CHUNK, Scheme
@@ -109,7 +110,11 @@ def _steps(x: Array, exponent: Array) -> Array:
 
 
 def rows_of(x: Array) -> Rows:
-    """The facts that `schemes.crt` needs about an operand (rows, k), float32 or float64."""
+    """The facts that `schemes.crt` needs about an operand (rows, k), of complex numbers as of twice
+    as many real ones.
+    """
+    if is_complex(x):
+        x = np.concatenate([x.real, x.imag], axis=1)
     k, found = x.shape[1], NONE
     for panel in panels(*x.shape):
         values = x[panel].astype(np.float64)
@@ -132,7 +137,9 @@ def rows_of(x: Array) -> Rows:
 
 
 def bounds_of(x: Array) -> Bounds | None:
-    """The bounds of an operand's entries; None if they are not integers of limited size."""
+    """The bounds of an operand's entries; None if they are not real integers of limited size."""
+    if is_complex(x):
+        return None
     smallest, largest = (float(f(x, initial=0)) for f in (np.min, np.max))
     if not max(-smallest, largest) < SMALL_INTEGERS or not (x == np.rint(x)).all():
         return None

@@ -28,6 +28,10 @@ up to K + 2 times the smallest subnormal number: from K = 32 on that is below K 
 the bound of an FP64 product in any order of its sums. Where MOST moduli are too few, or an entry
 is not finite, the product is the native one. LEAST is what lets errors of 14 moduli, which are
 random, stay below those that FP64 makes of dense rows; normal data has a density of 0.24.
+
+Of complex operands v is [|Re x|, |Im x|] of a row x of A, and w is [|Re y|, |Im y|] of a column y
+of B for the real part of C, or [|Im y|, |Re y|] for its imaginary part. All sums of w are the same
+for both, so one density bounds both parts.
 """
 
 import math

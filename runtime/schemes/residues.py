@@ -36,6 +36,16 @@ same on operands times any power of two. From 14 moduli on its first summand is 
 ‖B(:,j)‖, the normwise bound of an FP64 product. It does not bound components: entries far below
 their row's norm lose digits, as wherever a row has one unit.
 
+*Complex* operands whose parts are of one size are multiplied as real ones of twice the length,
+
+    Re C = [Re A, −Im A] · [Re B; Im B]        Im C = [Re A, Im A] · [Im B; Re B]
+
+each part with the bound above for 2K, and the norms of complex rows. So both parts of a row have
+one scale, by which P = (Re A + Im A) · Re B, Q = −Im A · (Re B + Im B), R = Re A · (Im B − Re B)
+are exact modulo p, and so are the parts P + Q and P + R of C. Whether parts are of one size,
+`schemes.crt` says: the density of these rows is that of 14 moduli. If not, the four products of
+parts are made, each with scales of its own.
+
 *Integers*: where both operands hold integers, none beyond ±2^53, and the fewest moduli with
 K max|a| max|b| ≤ P/2 · (1 − 2^-20) are no more than the scheme's, s = 0 and these are used. Where
 each operand is within [−128, 127] or [0, 255], and K max|a| max|b| < 2^31, one product in INT32 is

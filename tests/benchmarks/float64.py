@@ -35,7 +35,7 @@ def measure(cupy: Any) -> list[Record]:
         calls |= {
             name: partial(mixpert_py.matmul, a, b, scheme=name, backend="cuda") for name in SCHEMES
         }
-        errors = {name: relative(cupy, call(), *wanted) for name, call in calls.items()}
+        errors = {name: relative(call(), *wanted) for name, call in calls.items()}
         if n < LONG:
             samples = in_turn(clock, calls, ROUNDS)
         else:
@@ -62,17 +62,22 @@ def measure(cupy: Any) -> list[Record]:
 
 def exact(cupy: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
     """Some rows and columns, and the elements where they meet, in long double."""
-    lines = np.linspace(0, len(a) - 1, LINES).astype(int)
-    some = cupy.asarray(lines)
-    x, y = (cupy.asnumpy(z).astype(np.longdouble) for z in (a[some], b[:, some]))
+    some = cupy.asarray(np.linspace(0, len(a) - 1, LINES).astype(int))
+    x, y = (_wide(z) for z in (a[some], b[:, some]))
     found = np.stack([(x * y[:, j]).sum(axis=1) for j in range(LINES)], axis=1)
     return some, some, found
 
 
-def relative(cupy: Any, product: Any, rows: Any, columns: Any, wanted: Any) -> float:
+def relative(product: Any, rows: Any, columns: Any, wanted: Any) -> float:
     """The Frobenius error of those elements."""
-    found = cupy.asnumpy(product[rows][:, columns]).astype(np.longdouble)
-    return float(np.sqrt(((found - wanted) ** 2).sum() / (wanted**2).sum()))
+    found = _wide(product[rows][:, columns])
+    return float(np.sqrt((abs(found - wanted) ** 2).sum() / (abs(wanted) ** 2).sum()))
+
+
+def _wide(x: Any) -> Any:
+    """An array of the device, or of NumPy, in long double."""
+    x = x.get() if hasattr(x, "get") else x
+    return x.astype(np.result_type(x.dtype, np.longdouble))
 
 
 def markdown(result: Record) -> str:

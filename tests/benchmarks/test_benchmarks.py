@@ -11,6 +11,7 @@ from mixpert_py.runtime import exact_integers, worth
 from tests.benchmarks import (
     app_runs,
     apps,
+    complex_products,
     dispatch,
     exact_bits,
     gemm,
@@ -90,6 +91,16 @@ def test_a_sweep_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {row["ratio"]["median"] for row in rows} == {2.0}
     text = dispatch.sweep_table({"rows": rows, "machine": machine.machine()})
     assert f"{len(NAMES)} patterns, geometric mean 2.00×" in text
+
+
+def test_complex_products() -> None:
+    rows = complex_products.measure(np, FakeClock(), (32, 64), "reference")
+    found = {(row["dtype"], row["name"]): row["error"] for row in rows if row["n"] == 64}
+    assert found["complex128", "crt16"] < 1e-16 < found["complex128", "cuBLAS"] < 1e-15
+    assert 1e-8 < found["complex64", "faithful"] < 1e-6
+    facts = {"device": "X", "date": "d"}
+    text = complex_products.markdown({"rows": rows, "machine": facts})
+    assert "| complex128 | crt14 | 1.00 (1.00×) | 1.00 (1.00×) |" in text
 
 
 @pytest.mark.parametrize("page", tables.PAGES)

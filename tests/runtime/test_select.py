@@ -57,7 +57,9 @@ def ran(*operands: Any, **given: Any) -> tuple[str, Reason | None]:
         ("ii", EDGE, "int8x6", ("native", Reason.TOO_SMALL)),
         ("FF", EDGE, None, ("faithful", None)),
         ("Ff", EDGE, None, ("faithful", None)),
-        ("DD", EDGE, None, ("native", None)),
+        ("DD", EDGE, None, ("crt", None)),
+        ("DD", EDGE - 1, None, ("native", None)),
+        ("Dd", EDGE, None, ("native", None)),
         ("FD", EDGE, None, ("native", None)),
         ("FF", EDGE - 1, None, ("native", None)),
         ("DD", EDGE, "int8x6", ("int8x6", None)),
@@ -73,7 +75,8 @@ def ran(*operands: Any, **given: Any) -> tuple[str, Reason | None]:
 )
 @pytest.mark.usefixtures("gpu")
 def test_what_runs(dtypes: str, size: int, scheme: str | None, wanted: Any) -> None:
-    a, b = (ndarray(np.full((size, size), 3).astype(dtype)) for dtype in dtypes)
+    threes = {True: 3 + 3j, False: 3}
+    a, b = (ndarray(np.full((size, size), threes[t in "FDG"]).astype(t)) for t in dtypes)
     result, record = traced(matmul, a, b, scheme=scheme)
     assert (*record.schemes, *(record.reasons or [None])) == wanted
     assert type(result) is ndarray
@@ -216,7 +219,7 @@ def test_numpy_arrays_move_where_it_pays() -> None:
     assert ran(a[:9, :9], a[:9, :9]) == ("native", None)
     assert ran(a.astype(float), a.astype(float)) == ("crt", None)
     assert ran(a.astype(float), a) == ("native", None)
-    assert ran(a.astype(complex), a.astype(complex)) == ("native", None)
+    assert ran(a + 1j * a.astype(float), a + 1j * a.astype(float)) == ("crt", None)
     with use(Context()):
         for _ in range(2):
             assert np.abs(matmul(a, a, site=SITE) - a @ a).max() > 0

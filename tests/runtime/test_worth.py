@@ -75,7 +75,9 @@ def test_what_runs_by_default_follows_from_the_devices_model(
     device: str, single: str, double: str
 ) -> None:
     """Where FP16 is hardly faster than FP32, only float64 gains; vectors never do."""
-    for scheme, dtype, default in (("faithful", "float32", single), ("crt", "float64", double)):
+    kinds = ("float32", single), ("float64", double), ("complex128", double)
+    for dtype, default in kinds:
+        scheme = "faithful" if dtype == "float32" else "crt"
         matrix, vector = (np.broadcast_to(np.zeros(1, dtype), n * (4096,)) for n in (2, 1))
 
         def why_not(a: Any, b: Any, scheme: str = scheme) -> Reason | None:

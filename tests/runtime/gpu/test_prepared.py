@@ -86,6 +86,35 @@ def test_shapes(a: tuple[int, ...], b: tuple[int, ...], scheme: str) -> None:
         same_bits(lambda: matmul(x, y, site="s"), lambda: direct(x, y, scheme))
 
 
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+@pytest.mark.parametrize(("scheme", "dtype"), [("faithful", "F"), ("int8x6", "D"), ("crt14", "D")])
+@pytest.mark.parametrize("shape", [(1100, 1030), (3, 300, 700)], ids=str)
+def test_complex_products(shape: tuple[int, ...], scheme: str, dtype: str, library: str) -> None:
+    import cupy
+
+    arrays = [
+        sum(random(shape, 2 * seed + part, dtype) * 1j**part for part in range(2))
+        for seed in range(2)
+    ]
+    operands = [(x, arrays[1].swapaxes(-1, -2)) for x in layouts_of(arrays[0])]
+    operands += [(arrays[0], x.swapaxes(-1, -2)) for x in layouts_of(arrays[1])]
+    if library == "torch":
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+        forward = [pair for pair in operands if min(*pair[0].strides, *pair[1].strides) > 0]
+        operands = [tuple(map(torch.from_dlpack, pair)) for pair in forward]
+        operands += [(x.conj(), y) for x, y in operands] + [(x, y.conj()) for x, y in operands]
+    with precision(scheme, backend="cuda"):
+        for x, y in operands:
+            wanted = cupy.asarray(direct(x, y, scheme)).get()
+            for _ in range(3):
+                found = cupy.asarray(matmul(x, y, site="s")).get()
+                assert found.dtype == wanted.dtype
+                assert found.tobytes() == wanted.tobytes()
+            a, b = (cupy.asarray(z.resolve_conj() if library == "torch" else z) for z in (x, y))
+            exact = (a.astype("D") @ b.astype("D")).get()
+            np.testing.assert_allclose(found, exact, atol=1e-10 if scheme == "crt14" else 1e-2)
+
+
 def heads(x: Any) -> list[Any]:
     """Stacks of two axes as attention has them, and others: of CuPy's arrays or PyTorch's tensors.
 

@@ -144,12 +144,12 @@ class ExactProducts:
 
 def residues_of(address: int, steps: int, count: int, rows: int) -> Any:
     """(count, rows, steps · 64) int8 of a packed operand."""
-    swizzled = seen(address, (steps, count, rows, 4, 16), np.int8)
+    swizzled = seen(address, (rows // 64, count, steps, 64, 4, 16), np.int8)
     found = np.empty_like(swizzled)
     for row in range(8):
         for chunk in range(4):
-            found[:, :, row::8, chunk] = swizzled[:, :, row::8, chunk ^ (row >> 1 & 3)]
-    return found.transpose(1, 2, 0, 3, 4).reshape(count, rows, steps * STEP)
+            found[:, :, :, row::8, chunk] = swizzled[:, :, :, row::8, chunk ^ (row >> 1 & 3)]
+    return found.transpose(1, 0, 3, 2, 4, 5).reshape(count, rows, steps * STEP)
 
 
 def rows_of_all_kinds(count: int, k: int, dtype: str) -> Any:
@@ -287,6 +287,11 @@ def test_a_look_at_a_stack_and_at_other_types() -> None:
     packed_residues.look(a, b, addresses, 0, 100)
     assert Rows.of(found[0]) == meant.rows_of(x.reshape(15, 40))
     assert Rows.of(found[1]) == meant.rows_of(y.T)
+    for order in "CF":
+        x, y = (np.asarray(complex_rows(n, 40), order=order) for n in (5, 7))  # type: ignore[call-overload]
+        found = looked_at(x, y, 100)
+        assert [Rows.of(record) for record in found] == [meant.rows_of(v) for v in (x, y)]
+        assert (found[:, 4:] == 0).all()  # not taken for integers
 
 
 def looked_at(x: Any, y: Any, most: int) -> Any:
@@ -488,21 +493,29 @@ def test_the_portable_kernel_has_the_bits_of_the_reference(
         np.testing.assert_array_equal(out, wanted)
 
 
-@pytest.mark.parametrize("chip", [None, "Ada"])
-@pytest.mark.parametrize("bounds", [None, Bounds(-128, 127)], ids=["residues", "digits"])
-def test_half_of_a_symmetric_product_is_made_and_mirrored(
-    bounds: Bounds | None, chip: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bits of the product of two arrays, from one packed operand."""
-    portable = products.cuda_kernel
+@pytest.fixture
+def wgmma(compiled: Any, tmp_path: Path) -> Callable[..., Any]:
+    """`cuda_kernel` for the host, with Hopper's GEMM too."""
 
     def cuda_kernel(file: str, name: str, definitions: Any, shared: int = 0) -> Any:
         if file != products.WGMMA.file:
-            return portable(file, name, definitions, shared)
+            return compiled(file, name, definitions, shared)
         given = ("ALL_ARRIVE", 1), *definitions
         return kernels(file, given, tmp_path / "wgmma.so", "-O2")[name]
 
-    monkeypatch.setattr(products, "cuda_kernel", cuda_kernel)
+    return cuda_kernel
+
+
+@pytest.mark.parametrize("chip", [None, "Ada"])
+@pytest.mark.parametrize("bounds", [None, Bounds(-128, 127)], ids=["residues", "digits"])
+def test_half_of_a_symmetric_product_is_made_and_mirrored(
+    bounds: Bounds | None,
+    chip: str | None,
+    wgmma: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bits of the product of two arrays, from one packed operand."""
+    monkeypatch.setattr(products, "cuda_kernel", wgmma)
     if chip is not None:
         monkeypatch.setitem(sys.modules, "cupy", on_a(*PORTABLE_CHIPS[chip]))
     rng, n = np.random.default_rng(0), 400
@@ -521,6 +534,45 @@ def test_half_of_a_symmetric_product_is_made_and_mirrored(
         values.append(np.full((n, n + 3), np.nan)[:, :n].view(HostArray))
         gemm(left, right, made, values[-1])
     np.testing.assert_array_equal(*values)
+
+
+@pytest.mark.parametrize("chip", [None, "Ada"])
+def test_complex_products_have_the_bits_of_two_real_ones(
+    chip: str | None, wgmma: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of any layout and type, and of more steps than a segment."""
+    monkeypatch.setattr(products, "cuda_kernel", wgmma)
+    if chip is not None:
+        monkeypatch.setitem(sys.modules, "cupy", on_a(*PORTABLE_CHIPS[chip]))
+    scheme = emulation_of("crt7")
+    shapes = [(70, 77, 45, "CF"), (270, 20, 200, "FC"), (3, 70, 4, "CC")]
+    for m, k, n, orders in some(shapes, 2):
+        x, y = (complex_rows(*shape) for shape in ((m, k), (n, k)))
+        records = np.full((2, RECORD // 8), NOTHING)
+        addresses = records[0].ctypes.data, records[1].ctypes.data
+        a = np.asarray(x, order=orders[0]).view(HostArray)  # type: ignore[call-overload]
+        b = np.asarray(y.T, order=orders[1]).view(HostArray)  # type: ignore[call-overload]
+        left, right = pack(by_rows(a), by_columns(b), scheme, records=addresses)
+        joined = np.concatenate([x.real, x.imag], 1), np.concatenate([y.real, y.imag], 1)
+        assert [Rows.of(record) for record in records] == [meant.rows_of(v) for v in joined]
+        place = np.full((m, n + 1), np.nan, complex).view(HostArray)
+        out = place[:, :n]
+        gemm(left, right, scheme, out)
+        re = reference.multiply(np.concatenate([x.real, -x.imag], 1), joined[1].T, scheme)
+        other = np.concatenate([y.imag, y.real], 1)
+        im = reference.multiply(joined[0], other.T, scheme)
+        np.testing.assert_array_equal(out.real, re.value)
+        np.testing.assert_array_equal(out.imag, im.value)
+        assert np.isnan(place[:, n]).all()
+
+
+def complex_rows(count: int, k: int) -> Any:
+    rng = np.random.default_rng(k)
+    x = rng.standard_normal((count, k)) + 1j * rng.standard_normal((count, k))
+    x[0] *= 2.0**-1000
+    x[1] = x[1].real * 2.0**900
+    x[2, k // 2 :] *= 1e-5j
+    return x
 
 
 def multiply(a: Any, b: Any, name: str, out: Any) -> None:

@@ -47,6 +47,8 @@ REPLACED = (
     (r'asm volatile\("griddepcontrol[^;]*;"[^;]*;', ""),
     (r'asm\("cvt\.f64\.f32[^;]*;" : "=d"\(found\) : "f"\(x\)\);', "found = x;"),
     (r'asm\("cvt\.rn\.f32\.f64[^;]*;" : "=f"\(value\) : "d"\(x\)\);', "value = (float)x;"),
+    (r'asm\("sub\.rn\.f32[^;]*;"[^;]*;', "found = x - y;"),
+    (r'asm\("add\.rn\.f32[^;]*;"[^;]*;', "found = x + y;"),
     (r'asm\("dp4a[^;]*;" : "=r"\(found\)[^;]*;', "found = dp4a(bytes, weights, sum);"),
     (
         r"extern __shared__ __align__\(16\) double2 held\[\];",

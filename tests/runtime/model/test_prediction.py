@@ -54,6 +54,13 @@ def test_the_vendors_product_of_a_float64_vector() -> None:
     assert found == pytest.approx(1.93e-3, rel=0.25)
 
 
+@pytest.mark.parametrize("n", [2048, 8192])
+def test_complex_products_by_residues_take_three_products(n: int) -> None:
+    real = [seconds("crt14", n, n, n, batch, wide=True) for batch in (1, 3, 4)]
+    joined = prediction.joined(H200, scheme("crt14"), (n, n, n)).seconds
+    assert real[0] < 0.9 * real[1] < joined < real[2]
+
+
 def test_measured_products() -> None:
     """The committed measurements, by the model that is shipped."""
     text = (ROOT / "samples/papers/results.json").read_text("utf-8")

@@ -25,7 +25,7 @@ from mixpert_py.runtime.kernels.tiny_block import EDGE
 from mixpert_py.runtime.packing import Operand, readers
 from mixpert_py.runtime.packing.operand import layout
 from mixpert_py.runtime.reference.residues import bounds_of, rows_of
-from mixpert_py.runtime.schemes.crt import RECORD, Rows, density, least_density
+from mixpert_py.runtime.schemes.crt import FEWEST, RECORD, Rows, density, least_density
 from mixpert_py.runtime.schemes.integers import ABOVE, Integers
 from mixpert_py.runtime.worth import Dims, Figures
 from tests.runtime.gpu.fake.array import ndarray, wrapped
@@ -127,7 +127,7 @@ class FakeGpu:
             self.pack_one,
             self.gemm,
             self.repair,
-            Way(cupy, wrapped(split), lambda products, out: join(products.x, out.x)),
+            lambda _: Way(cupy, wrapped(split), lambda products, out: join(products.x, out.x)),
             self.multiply_tiny,
             self.guard,
         )
@@ -227,7 +227,7 @@ class FakeGpu:
             Rows.of(np.frombuffer((ctypes.c_byte * RECORD).from_address(one)).tolist())
             for one in records
         )
-        is_enough = density(left, right) >= least_density(packed.splitter.count)
+        is_enough = density(left, right) >= least_density(max(packed.splitter.count, FEWEST))
         ctypes.c_int32.from_address(answer).value = is_enough
 
     def multiply_tiny(self, a: Operand, b: Operand, out: Any, *, stream: int) -> None:

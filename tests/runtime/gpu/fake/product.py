@@ -50,6 +50,8 @@ class FakePacked(NamedTuple):
         assert self.operand.device == Current.device
         packed = []
         for matrix in entries(self.operand):
+            if matrix.dtype.kind == "c":
+                matrix = np.concatenate([matrix.real, matrix.imag], 1)
             with np.errstate(all="ignore"):
                 if self.scheme.moduli:
                     packed.append(residues.pack(matrix, matrix.T, self.scheme).left)
@@ -92,6 +94,13 @@ def split(a: Any, b: Any, scheme: Any) -> tuple[Any, Any]:
 
 
 def slices_product(a: Any, b: Any, scheme: Any, dtype: Any) -> Any:
+    if np.dtype(dtype).kind == "c":
+        real, joined = np.finfo(dtype).dtype, np.concatenate
+        re = joined([a.real, -a.imag], 1), joined([b.real, b.imag])
+        im = joined([a.real, a.imag], 1), joined([b.imag, b.real])
+        value = np.empty((len(a), b.shape[1]), dtype)
+        value.real, value.imag = (slices_product(*x, scheme, real) for x in (re, im))
+        return value
     a, b = a.astype(dtype), b.astype(dtype)
     if isinstance(scheme.left, Integers):
         bounds = residues.bounds_of(a), residues.bounds_of(b)
