@@ -299,17 +299,40 @@ def _confirmed(
 ) -> list[str | None]:
     """The reasons, with those of the cross-check for candidates that have none yet."""
     pairs = zip(candidates, reasons, strict=True)
-    claims = [
-        (source.text[slice(*c.span)], getattr(c.spelling, "SIGN", ""))
-        for c, reason in pairs
-        if reason is None
-    ]
-    if not claims:
+    claimed = [candidate for candidate, reason in pairs if reason is None]
+    if not claimed:
         return reasons
     from mixpert_py.passes import cross_check  # LibCST takes a third of a second to import
 
-    refusals = iter(cross_check.refusals(source.module, claims))
+    texts = _texts_without_inner(source.text, [candidate.span for candidate in claimed])
+    signs = [getattr(candidate.spelling, "SIGN", "") for candidate in claimed]
+    refusals = iter(cross_check.refusals(source.module, zip(texts, signs, strict=True)))
     return [next(refusals) if reason is None else reason for reason in reasons]
+
+
+def _texts_without_inner(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
+    """Return the text of each span, with a name in place of each span directly inside it.
+
+    So LibCST reads each character once, however deep products are nested.
+    """
+    found, open_spans = [""] * len(spans), [(-1, -1, len(text))]  # number, place reached, end
+    for number in sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1])):
+        start, end = spans[number]
+        while start >= open_spans[-1][2]:
+            _close(text, found, open_spans)
+        outer, reached, its_end = open_spans[-1]
+        if outer >= 0:
+            found[outer] += f"{text[reached:start]}_"
+        open_spans[-1] = outer, end, its_end
+        open_spans.append((number, start, end))
+    while len(open_spans) > 1:
+        _close(text, found, open_spans)
+    return found
+
+
+def _close(text: str, found: list[str], open_spans: list[tuple[int, int, int]]) -> None:
+    number, reached, end = open_spans.pop()
+    found[number] += text[reached:end]
 
 
 def expression_hash(node: ast.AST, scopes: dict[ast.AST, Scope]) -> str:

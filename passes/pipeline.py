@@ -233,7 +233,7 @@ def _copy(node: ast.AST) -> ast.AST:
 
 
 def same(one: ast.AST, other: ast.AST) -> bool:
-    """Whether two trees are equal except for their locations. Does not recurse."""
+    """Return whether two trees are equal except for their locations. Does not recurse."""
     pairs: list[tuple[object, object]] = [(one, other)]
     while pairs:
         left, right = pairs.pop()
@@ -296,7 +296,7 @@ def alias(tree: ast.Module, text: str) -> str:
 
 
 def is_imported(tree: ast.Module, name: str) -> bool:
-    """Whether the file has the import of an earlier rewriting."""
+    """Return whether the file has the import that an earlier rewriting added."""
     return any(imported_as(statement) == name for statement in tree.body)
 
 

@@ -290,7 +290,11 @@ def _kept_out(
     shape_of: object,
     takes_tensors: bool = False,
 ) -> Any:
-    """As `kept_product`, of a call with `out` and nothing else: `out` with the product in it."""
+    """Return `out` with the product in it, made as by `kept_product`; `out` is the only argument
+    besides the operands.
+
+    NATIVE and None mean the same as there; None also if `out` does not suit the product.
+    """
     if len(rest) + len(options) != 1 or not options.keys() <= {"out"}:
         return None
     value = kept_product(innermost.get().context, site, shape_of, takes_tensors, a, b)

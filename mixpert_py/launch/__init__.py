@@ -35,8 +35,8 @@ from mixpert_py.runtime.program_frames import is_ours
 from mixpert_py.sources import in_memory
 from mixpert_py.sources.modules import spec_without_imports
 
-# The program and the runtime have the same arrays.
-KEPT = started_with | {"mixpert_py", "numpy", *sys.builtin_module_names}
+# The program must import the same module objects as the runtime, above all NumPy's arrays.
+SHARED_MODULES = started_with | {"mixpert_py", "numpy", *sys.builtin_module_names}
 # Modules whose pools of threads or processes `python` tells to end before all other threads.
 POOLS = (
     "concurrent.futures.thread",
@@ -176,7 +176,7 @@ def make_way(folder: str) -> None:
     with suppress(OSError):  # the current folder may have been removed
         if os.path.realpath(folder) in map(os.path.realpath, sys.path):
             return
-        own = {found.name for found in pkgutil.iter_modules([folder or os.curdir])} - KEPT
+        own = {found.name for found in pkgutil.iter_modules([folder or os.curdir])} - SHARED_MODULES
         for name, module in [*sys.modules.items()]:
             file = os.path.realpath(getattr(module, "__file__", None) or "")
             is_theirs = file.startswith(os.path.join(os.path.realpath(folder), ""))
@@ -198,9 +198,9 @@ def execute(
     context: holds for it, in all its threads and in children that it spawns.
     project: the folder whose modules spawned children rewrite, too, when they import them, and
     packages: those whose modules they do.
-    insert_path: the program's folder is put before sys.path; else it takes the place of
-    sys.path[0], the launcher's own folder (unless Python was told to add none). Whatever the
-    program raises, SystemExit too, is raised here.
+    insert_path: the program's folder is put before sys.path. Otherwise it replaces sys.path[0],
+    which is the launcher's own folder, unless an option of Python has left that out. Every
+    exception of the program, SystemExit included, is raised here.
     """
     main = main_module(program)
     sys.modules["__main__"] = main
@@ -328,8 +328,8 @@ def trim(error: BaseException) -> None:
 def wait_for_threads() -> None:
     """Wait for the threads that `python` waits for before it ends, in its order.
 
-    Pools are told to end, the main thread counts as ended, and every other thread that is no daemon
-    is joined, those that are started meanwhile too.
+    It first tells the pools of threads and processes to end. Meanwhile the main thread counts as
+    ended. Then it joins every other thread that is no daemon, also those that start meanwhile.
     """
     for pool in filter(None, map(sys.modules.get, POOLS)):
         pool._python_exit()

@@ -65,7 +65,7 @@ class _Tools(msgspec.Struct, frozen=True):
 
 
 def is_in(file: str, folder: str) -> bool:
-    """Whether a file in a project's folder belongs to the project, not to an environment."""
+    """Return whether a file in a project's folder belongs to the project, not to an environment."""
     if not file.startswith(folder.rstrip(os.sep) + os.sep):
         return False
     return not any(
@@ -143,14 +143,14 @@ def read(path: str) -> bytes:
     return read_whole(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
 
 
-def read_whole(path: str | Path, most: int = -1) -> bytes:
+def read_whole(path: str | Path, max_bytes: int = -1) -> bytes:
     """Read all bytes of a file, or the first ones. Raises SourceError, in one line, if that fails.
 
-    most: how many bytes are read; -1: all of them.
+    max_bytes: the number of bytes that are read at most; -1: no limit.
     """
     try:
         with open(path, "rb") as file:
-            return file.read(most)
+            return file.read(max_bytes)
     except OSError as error:
         raise SourceError(f"{path}: {(error.strerror or str(error)).lower()}") from None
 

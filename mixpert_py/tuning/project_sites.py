@@ -118,8 +118,8 @@ def with_called(
     torch: Mapping[str, tuple[str, int, str]],
     called: Collection[str],
 ) -> ProjectSites:
-    """The sites of a program with those that a run has called besides: sites of libraries, and
-    those whose products PyTorch makes itself.
+    """Return the sites of a program, and the other sites that a run has called: sites of libraries,
+    and products that PyTorch makes itself.
 
     modules: path and module of what the run rewrote. torch: as `places` of `torch_places`. called:
     the sites of that run.

@@ -34,7 +34,8 @@ class Dependencies:
     edges: pairs (P, S): a value computed from P's result can reach an operand of S; a loop may make
     S its own predecessor. sinks: sites without a successor outside their own cycle, in source
     order. names: module-level variables that may hold a product's value when the script ends,
-    sorted. uses: the uses of these variables. ids: all sites, those of other modules last.
+    sorted. uses: where the module reads these variables. ids: all sites of the module,
+    then those of other modules.
     """
 
     edges: frozenset[tuple[str, str]]

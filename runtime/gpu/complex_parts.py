@@ -16,7 +16,7 @@ from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.recording import Recording, Stream, allocate
 
 THREADS: Final = 256
-MOST_BLOCKS: Final = 4096
+MAX_BLOCKS: Final = 4096
 
 
 def way_on(stream: Stream) -> Way:
@@ -77,5 +77,5 @@ def _launch(
     sizes = count, rows, count if is_one_row else columns, apart, down, across
     whole = int(z.data.ptr % item == 0)
     kernel = cuda_kernel("complex_parts.cu", name, (("SINGLE", int(z.dtype.char == "F")),))
-    grid = min(-(-count // THREADS), MOST_BLOCKS)
+    grid = min(-(-count // THREADS), MAX_BLOCKS)
     kernel.launch_words(grid, THREADS, (*addresses, *sizes, whole, *more), 0, stream)

@@ -77,7 +77,7 @@ def _count(a: GpuArray, b: GpuArray) -> int:
 
 
 def is_squared(left: DevicePacked, right: DevicePacked) -> bool:
-    """Whether two packed operands are one large float32 matrix, so that it may be symmetric."""
+    """Return whether both operands are the same large float32 matrix, which may be symmetric."""
     a, b = left.operand, right.operand
     return (
         a.address == b.address

@@ -33,8 +33,8 @@ from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import BYTE, NOTHING, RECORD, Rows, moduli_for
 from mixpert_py.runtime.schemes.integers import Bounds, Integers, is_exact, scheme_for
 
-STEADY, MOST_STEADY = 4, 64
-LOOKED_AT, ALL = 128, 1 << 62  # rows of each operand
+STEADY, MAX_STEADY = 4, 64
+SAMPLED_ROWS, ALL_ROWS = 128, 1 << 62  # of each operand, that a look reads at most
 WORD: Final = 2 * RECORD  # where the device's judgement lies behind both records
 BYTES: Final = WORD + 4
 
@@ -66,8 +66,8 @@ class Watch:
         """
         self._is_both = (a.address, a.form) == (b.address, b.form)
         records = self.records[:1] * 2 if self._is_both else self.records
-        for most in (LOOKED_AT, ALL)[: 1 + at_all]:
-            look(a, b, records, self._stream.ptr, most)
+        for max_rows in (SAMPLED_ROWS, ALL_ROWS)[: 1 + at_all]:
+            look(a, b, records, self._stream.ptr, max_rows)
         self._copy()
 
     def packed(self, now: DevicePacked, *, is_both: bool) -> None:
@@ -136,5 +136,5 @@ class Outlook:
             return
         if self.is_steady:
             is_short = self.row < 4 * self.steady
-            self.steady = min(2 * self.steady, MOST_STEADY) if is_short else STEADY
+            self.steady = min(2 * self.steady, MAX_STEADY) if is_short else STEADY
         self.scheme, self.row = scheme, 1

@@ -25,7 +25,7 @@ from mixpert_py.runtime.gpu import multiply as gpu
 from mixpert_py.runtime.gpu.moves import Fetched, Moves, Sent, moves, same
 from mixpert_py.runtime.gpu.multiply import PackedOperand
 from mixpert_py.runtime.gpu.slices import halves
-from mixpert_py.runtime.gpu.speculation import LOOKED_AT
+from mixpert_py.runtime.gpu.speculation import SAMPLED_ROWS
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.residues import bounds_of, rows_of
 from mixpert_py.runtime.request import Product, Request
@@ -129,9 +129,9 @@ def _may_suit(a: Array, b: Array) -> bool:
 
 
 def _some_rows(x: Array) -> Array:
-    """At most LOOKED_AT rows of the first matrix of a stack, spread evenly over it."""
+    """At most SAMPLED_ROWS rows of the first matrix of a stack, spread evenly over it."""
     matrix = np.atleast_2d(x[(0,) * (x.ndim - 2)])
-    places = np.linspace(0, len(matrix) - 1, min(len(matrix), LOOKED_AT))
+    places = np.linspace(0, len(matrix) - 1, min(len(matrix), SAMPLED_ROWS))
     return np.asarray(matrix[places.astype(int)])
 
 

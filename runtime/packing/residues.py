@@ -143,7 +143,7 @@ def pack(
     return DevicePacked(x, splitter, place, *found, 0, memory)
 
 
-def look(a: Operand, b: Operand, records: tuple[int, int], stream: Stream, most: int) -> None:
+def look(a: Operand, b: Operand, records: tuple[int, int], stream: Stream, max_rows: int) -> None:
     """Enqueue that at most so many rows of each operand, spread evenly, are recorded as `pack`
     records all of them; rows that follow one with which no moduli are enough may not be. If both
     records are one, only A's rows are.
@@ -156,7 +156,7 @@ def look(a: Operand, b: Operand, records: tuple[int, int], stream: Stream, most:
         strides = (reals(form) * s for s in (form.batch_stride, form.row_stride, form.k_stride))
         single = int(PRECISION[form.memory] == "float32")
         words += x.address, rows, form.rows, *strides, single, record
-        blocks.append(-(-min(rows, most) // LOOKED_ROWS))
+        blocks.append(-(-min(rows, max_rows) // LOOKED_ROWS))
     if records[0] == records[1]:
         blocks[1] = 0
     kernel = cuda_kernel(FILE, "look", definitions(FIRST, "float64", recorded=True))

@@ -128,6 +128,12 @@ def test_a_file_with_products_too_long_for_the_cross_check_is_skipped(length: in
             read(b"a @ [" + more + b"]\n", "m")
 
 
+def test_words_of_nested_products_count_once() -> None:
+    source = b"import numpy as np\nnp.dot(np.dot(np.dot([" + b"1," * 40_000 + b"], a), b), c)\n"
+    assert [site.reason for site in analyze(source, "m")] == [None] * 3
+    assert rewrite(source, "m").count(b"_mixpert.dot(") == 3
+
+
 @pytest.mark.parametrize("source", [b"x = 1\n(x): int = a @ b\n", b"assert(a if c else b)@(b)\n"])
 def test_libcst_need_not_read_what_is_around_a_product(source: bytes) -> None:
     assert [site.reason for site in analyze(source, "m")] == [None]

@@ -8,9 +8,9 @@ import pytest
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.gpu.speculation import (
-    ALL,
-    LOOKED_AT,
-    MOST_STEADY,
+    ALL_ROWS,
+    MAX_STEADY,
+    SAMPLED_ROWS,
     STEADY,
     Outlook,
 )
@@ -93,7 +93,7 @@ def test_operands_alone_decide_whatever_ran_before(gpu: FakeGpu, kind: str) -> N
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_packed_after_a_look(gpu: FakeGpu, kind: str) -> None:
     product_of(kind)
-    assert gpu.looks == [LOOKED_AT]
+    assert gpu.looks == [SAMPLED_ROWS]
     assert (gpu.packs, len(gpu.launches)) == KINDS[kind][1:3]
 
 
@@ -101,19 +101,19 @@ def test_what_is_packed_after_a_look(gpu: FakeGpu, kind: str) -> None:
 def test_the_same_need_in_a_row_is_not_looked_at(gpu: FakeGpu, kind: str) -> None:
     for _ in range(2 * STEADY):
         product_of(kind)
-    assert gpu.looks == [LOOKED_AT] * STEADY
+    assert gpu.looks == [SAMPLED_ROWS] * STEADY
     product_of("15")  # without a look, which is the last product's outlook
-    assert gpu.looks == [LOOKED_AT] * STEADY
+    assert gpu.looks == [SAMPLED_ROWS] * STEADY
 
 
 def test_a_need_is_expected_later_after_a_short_row_and_soon_after_a_long_one() -> None:
     outlook, (one, other) = Outlook(), map(emulation_of, ("crt14", "crt15"))
-    for steady in (STEADY, 2 * STEADY, 4 * STEADY, 8 * STEADY, MOST_STEADY, MOST_STEADY):
+    for steady in (STEADY, 2 * STEADY, 4 * STEADY, 8 * STEADY, MAX_STEADY, MAX_STEADY):
         outlook.learn(other)
         for row in range(1, steady + 2):
             outlook.learn(one)
             assert outlook.is_steady == (row >= steady)
-    for _ in range(4 * MOST_STEADY):
+    for _ in range(4 * MAX_STEADY):
         outlook.learn(one)
     outlook.learn(other)
     assert outlook.steady == STEADY
@@ -123,7 +123,7 @@ def test_a_need_is_expected_later_after_a_short_row_and_soon_after_a_long_one() 
 def test_after_native_products_the_next_one_is_begun_before_it_is_known(
     gpu: FakeGpu, kind: str
 ) -> None:
-    for before, looks in (("native", [LOOKED_AT]), ("native, hidden", [LOOKED_AT, ALL])):
+    for before, looks in (("native", [SAMPLED_ROWS]), ("native, hidden", [SAMPLED_ROWS, ALL_ROWS])):
         for _ in range(STEADY + 1):
             product_of(before)
         gpu.looks.clear()
@@ -136,7 +136,7 @@ def test_after_native_products_the_next_one_is_begun_before_it_is_known(
             assert_right(kind, product)
         else:
             assert product == Product(None, "native", reason=Reason.SPREAD)
-            assert len(gpu.packs) == (kind != "native" and ALL not in looks)
+            assert len(gpu.packs) == (kind != "native" and ALL_ROWS not in looks)
         state_of(0).outlooks.clear()
 
 
