@@ -26,7 +26,7 @@ from tests.benchmarks.programs import COMMANDS
 from tests.benchmarks.timing import in_turn, repeated, summary
 
 SITE = "bench:<module>/matmul~0000#0"
-SCHEMES = ("faithful", "int8x6")
+SCHEMES = ("faithful",)
 EMULATED = (512, 1024, 2048, 4096)
 CALLS = 20_000
 ENQUEUED = 20  # calls in a row that the host need not wait for
@@ -47,7 +47,6 @@ def measure() -> dict[str, Any]:
         "unit": "µs per call",
         "passing": _passing(pairs, rounds, CALLS // 20, wait),
         "emulated": [_emulated(cupy, n, rounds) for n in EMULATED],
-        "idle": [_emulated(cupy, n, ENQUEUED * rounds, in_a_row=1) for n in EMULATED],
     }
 
 
@@ -155,9 +154,9 @@ def _passing(
     return rows
 
 
-def _emulated(cupy: Any, n: int, rounds: int, in_a_row: int = ENQUEUED) -> dict[str, Any]:
+def _emulated(cupy: Any, n: int, rounds: int) -> dict[str, Any]:
     """A row with the times that the host takes to enqueue a product of n³, by CuPy and by each
-    scheme. in_a_row: products, of which the first finds the device idle.
+    scheme.
     """
     a, b = (cupy.random.default_rng(i).standard_normal((n, n), "float32") for i in range(2))
     calls: dict[str, Callable[[], Any]] = {"native": lambda: a @ b}
@@ -170,9 +169,9 @@ def _emulated(cupy: Any, n: int, rounds: int, in_a_row: int = ENQUEUED) -> dict[
                 call()
                 cupy.cuda.Device().synchronize()
                 start = perf_counter()
-                for _ in range(in_a_row):
+                for _ in range(ENQUEUED):
                     call()
-                times[name].append((perf_counter() - start) / in_a_row)
+                times[name].append((perf_counter() - start) / ENQUEUED)
     return {"n": n, **_columns({name: row[3:] for name, row in times.items()}, 1)}
 
 
@@ -188,12 +187,8 @@ def markdown(found: Mapping[str, Any]) -> str:
     where = f"{facts['cpu']}, {facts['cores']} cores"
     if "emulated" in found:
         where = f"One {facts['device']} ({where})"
-        schemes = ("native", *SCHEMES)
-        for title, which in (
-            (f"enqueuing {ENQUEUED} products in a row, each of n³", "emulated"),
-            ("enqueuing a product of n³ on an idle device", "idle"),
-        ):
-            parts.append(_table(title, found[which], "n", schemes))
+        title = f"enqueuing {ENQUEUED} products in a row, each of n³"
+        parts.append(_table(title, found["emulated"], "n", ("native", *SCHEMES)))
     text = "\n\n".join(parts)
     return f"{text}\n\n{where}, {facts['date']}. Medians, in µs.\n"
 
@@ -222,7 +217,18 @@ def sweep_table(found: Mapping[str, Any]) -> str:
     return f"{machine.table(columns, lines)}\n\n{about} {machine.text(found['machine'])}\n"
 
 
-_NAMES = {"native": "native", "ours": "MixPert-Py", "faithful": "`faithful`", "int8x6": "`int8x6`"}
+def sweep_sentence(found: Mapping[str, Any]) -> str:
+    """How the patterns of a saved sweep ran, in one sentence."""
+    ratios = sorted(row["ratio"]["median"] for row in found["rows"])
+    slower = sum(ratio < 0.95 for ratio in ratios)
+    return (
+        f"{len(ratios)} patterns of CuPy and PyTorch programs ran at {ratios[0]:.2f}× to "
+        f"{ratios[-1]:.2f}×, by the geometric mean {geometric_mean(ratios):.2f}×; {slower} below "
+        f"0.95×. One {found['machine']['device']}, {found['machine']['date']}.\n"
+    )
+
+
+_NAMES = {"native": "native", "ours": "MixPert-Py", "faithful": "`faithful`"}
 
 
 def sweep(words: str, rounds: int, seconds: float, *, apart: bool) -> list[dict[str, Any]]:

@@ -75,12 +75,12 @@ def markdown(result: Record) -> str:
             native, ours = (rows.get((model, mode, it), {}) for it in ("native", "ours"))
             if "ms" in native and "ms" in ours:
                 tf32 = rows.get((model, mode, "tf32"))
-                times = (f"{it['ms']:.3g} ms" if it else "" for it in (native, ours, tf32))
+                times = (f"{it['ms']:.3g}" if it else "" for it in (native, ours, tf32))
                 losses = (it["loss"] if it else "" for it in (native, ours, tf32))
                 ratio = f"{native['ms'] / ours['ms']:.2f}×"
                 lines.append([title, words, *times, ratio, *losses])
                 title = ""
-    columns = [*("model", "", "FP32", "`mixpert run`", "TF32"), "gain"]
+    columns = ["model", "", "FP32, ms", "`mixpert run`", "TF32", "gain"]
     columns += ["loss: FP32", "`mixpert run`", "TF32"]
     return (
         f"{table(columns, lines)}\n\nPyTorch {result['torch']}. {machine.text(result['machine'])}\n"

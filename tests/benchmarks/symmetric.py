@@ -43,11 +43,12 @@ def cases(cupy: Any, dtype: str) -> Iterator[tuple[str, str, dict[str, Callable[
         a, b = (x, x.T) if what == "x @ x.T" else (x.T, x)
         product = partial(ours, scheme=scheme)
         calls = partial(cupy.matmul, a, b), partial(product, a, b.copy("K")), partial(product, a, b)
-        yield f"`{what}`, {m} × {k}", scheme or "default", dict(zip(WAYS, calls, strict=True))
+        shape = f"{m}²" if m == k else f"{m} × {k}"
+        yield f"`{what}`, {shape}", scheme or "default", dict(zip(WAYS, calls, strict=True))
     x = rng.standard_normal((SIZES[-1],) * 2, dtype)
     x /= cupy.linalg.norm(x)
     native, made = (partial(newton_schulz, f, x) for f in (cupy.matmul, ours))
-    yield f"Newton–Schulz, {len(x)} × {len(x)}", "default", {"native": native, "one array": made}
+    yield f"Newton–Schulz, {len(x)}²", "default", {"native": native, "one array": made}
 
 
 def measure(cupy: Any) -> Iterator[Record]:
@@ -62,14 +63,16 @@ def measure(cupy: Any) -> Iterator[Record]:
 
 def markdown(result: Record) -> str:
     """A row for each case: milliseconds, and how many times as fast one array is."""
-    columns = ["", "", *(f"{way}, ms" for way in WAYS), "native over one", "two over one"]
+    columns = ["", "", *(f"{way}, ms" for way in WAYS)]
     lines = []
     for row in result["rows"]:
         times = [row["seconds"].get(way) for way in WAYS]
-        shown = ("–" if time is None else f"{1e3 * time:.3g}" for time in times)
-        gains = ("–" if time is None else f"{time / times[2]:.2f}×" for time in times[:2])
-        lines.append([row["what"], f"{row['dtype']}, {row['scheme']}", *shown, *gains])
-    return f"{machine.table(columns, lines)}\n\n{machine.text(result['machine'])}\n"
+        shown = ["–" if t is None else f"{1e3 * t:.3g} ({t / times[2]:.2f}×)" for t in times[:2]]
+        lines.append(
+            [row["what"], f"{row['dtype']}, {row['scheme']}", *shown, f"{1e3 * times[2]:.3g}"]
+        )
+    facts = result["machine"]
+    return f"{machine.table(columns, lines)}\n\nOne {facts['device']}, {facts['date']}.\n"
 
 
 @click.command()

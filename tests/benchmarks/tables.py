@@ -14,6 +14,7 @@ import click
 from mixpert_py import files
 from tests.benchmarks import (
     apps,
+    complex_products,
     dispatch,
     exact,
     exact_bits,
@@ -50,11 +51,13 @@ PARTS: dict[str, tuple[str, Callable[[Record], str]]] = {
     "programs": ("programs-gpu", programs.markdown),
     "calls": ("dispatch", dispatch.markdown),
     "calls_on_gpu": ("dispatch-gpu", dispatch.markdown),
+    "sweep": ("sweep", dispatch.sweep_sentence),
     "models": ("models", models.markdown),
     "exact": ("exact", exact.markdown),
     "exact_gpu": ("exact-gpu", exact.markdown),
     "exact_bits": ("exact-bits", exact_bits.sentence),
     "looks": ("looks", looks.markdown),
+    "complex": ("complex-products", complex_products.markdown),
     "symmetric": ("symmetric", symmetric.markdown),
     "tunings": ("tunings", ten_tunings.markdown),
     "first": ("first-example", ten_tunings.first_sentence),

@@ -110,13 +110,13 @@ def markdown(result: Record) -> str:
         ended = Counter(one["tune"]["outcome"] for one in tunings).most_common()
         text = "; ".join(f"{count}×: {outcome}" for outcome, count in ended)
         own = median(one["program"] for one in tunings)
-        row = [name, f"{own:.2f} s"]
+        row = [name, f"{own:.2f}"]
         for command in ("estimate", "tune"):
             runs = [one[command]["runs"] for one in tunings]
             took = median(one[command]["seconds"] for one in tunings)
-            row += [f"{median(runs):.0f} ({max(runs)})", f"{took:.0f} s"]
+            row += [f"{median(runs):.0f} ({max(runs)})", f"{took:.0f}"]
         rows.append([*row, text])
-    columns = ["program", "takes", "runs: estimate", "takes", "runs: tune", "takes", "ends in"]
+    columns = ["program", "s", "estimate: runs", "s", "tune: runs", "s", "ends in"]
     facts = "Medians (and maxima), on two cores of {cpu}, {date}.".format(**result["machine"])
     return f"{machine.table(columns, rows)}\n\n{facts}\n"
 

@@ -91,6 +91,8 @@ def test_a_sweep_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {row["ratio"]["median"] for row in rows} == {2.0}
     text = dispatch.sweep_table({"rows": rows, "machine": machine.machine()})
     assert f"{len(NAMES)} patterns, geometric mean 2.00×" in text
+    found = {"rows": rows, "machine": {"device": "X", "date": "d"}}
+    assert "2.00× to 2.00×" in dispatch.sweep_sentence(found)
 
 
 def test_complex_products() -> None:
@@ -155,7 +157,7 @@ def test_newton_schulz_and_the_table_of_symmetric_products(result: dict[str, Any
     row = {"what": "x", "dtype": "float32", "scheme": "default"}
     times = {"native": 0.02, "one array": 0.008}
     text = symmetric.markdown({"rows": [{**row, "seconds": times}], "machine": result["machine"]})
-    assert "| x | float32, default | 20 | – | 8 | 2.50× | – |" in text
+    assert "| x | float32, default | 20 (2.50×) | – | 8 |" in text
 
 
 def test_every_total_of_the_size_is_stated() -> None:
