@@ -20,7 +20,7 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.tuner.report.text import error_text
+from mixpert_py.tuner.report import error_text
 from mixpert_py.tuning.judge import errors_of, resolve
 from mixpert_py.tuning.options import DIFFERING, NATIVE, Limit, Limits, limits_from
 

@@ -29,7 +29,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, out
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 import mixpert_py
-from mixpert_py import config, launch, sources
+from mixpert_py import config, sources
 from mixpert_py.decorator import functions, is_rewritten, rewrite_in_place
 from mixpert_py.errors import (
     BudgetError,
@@ -41,7 +41,8 @@ from mixpert_py.errors import (
     SourceError,
 )
 from mixpert_py.import_hook import ImportHook
-from mixpert_py.launch import running
+from mixpert_py.launch import profile
+from mixpert_py.launch.running import trim
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
@@ -143,7 +144,7 @@ class MixPertMagics(Magics):
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
-        self.places: running.Places = {}
+        self.places: profile.Places = {}
         self.rewriter: CellRewriter | None = None
         self.functions: list[tuple[FunctionType, CodeType]] = []
         self.plan: Plan | None = None
@@ -335,7 +336,7 @@ class MixPertMagics(Magics):
                 exec(code, shell.user_global_ns, shell.user_ns)
                 return last and eval(last, shell.user_global_ns, shell.user_ns)
         except BaseException as error:
-            launch.trim(error)
+            trim(error)
             raise
 
     def _tune(self, options: Any, line: str, cell: str) -> None:
@@ -409,13 +410,13 @@ class MixPertMagics(Magics):
         from mixpert_py.commands import tables
 
         imported = [module for hook in _hooks() for module in hook.rewritten.values()]
-        theirs = running.imported_places(imported, running.modules_of(trace), None)
-        records = running.records(trace, {**theirs, **self._places_shown()}, MODULE)
+        theirs = profile.imported_places(imported, profile.modules_of(trace), None)
+        records = profile.records(trace, {**theirs, **self._places_shown()}, MODULE)
         # Lines of libraries come with their files, and then those of cells with their numbers.
         script = "" if any(record["id"] in theirs for record in records) else None
         tables.print_profile(records, sys.stderr, script=script)
 
-    def _places_shown(self) -> running.Places:
+    def _places_shown(self) -> profile.Places:
         """The call sites of all cells so far, with cells as prompts show them."""
         return {
             site: (self._cell_shown(name) or name, place)

@@ -13,7 +13,7 @@ import click
 from mixpert_py.runtime.backends import HELP as BACKEND_HELP
 
 if TYPE_CHECKING:
-    from mixpert_py.launch import Program
+    from mixpert_py.launch.program import Program
 
 
 def seconds(text: str) -> float:
@@ -228,17 +228,18 @@ def program_of(module: str | None, script: str | None, arguments: tuple[str, ...
 
     Raises UsageError if none is named.
     """
-    from mixpert_py import launch, sources
+    from mixpert_py import sources
+    from mixpert_py.launch import program as programs
 
     if module is not None:  # the first of its arguments stands in SCRIPT's place
-        return launch.module(module, arguments if script is None else (script, *arguments))
+        return programs.module(module, arguments if script is None else (script, *arguments))
     if script is None:
         raise click.UsageError("give a SCRIPT or -m MODULE")
     if not script.endswith(sources.NOTEBOOK):
-        return launch.script(script, arguments)
+        return programs.script(script, arguments)
     from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
 
-    program = launch.notebook(script, arguments)
+    program = programs.notebook(script, arguments)
     if missing := notebook_file.left_out(sources.read_whole(Path(script))):
         click.echo(
             f"{script}: left out, as no Python or another magic's: {', '.join(missing)}", err=True
@@ -252,7 +253,7 @@ def packages_of(program: "Program", typed: tuple[str, ...]) -> tuple[str, ...]:
     Raises SourceError for a package that cannot be rewritten.
     """
     from mixpert_py import sources
-    from mixpert_py.launch.running import project_folder
+    from mixpert_py.launch.program import project_folder
     from mixpert_py.sources.modules import require
 
     names = typed or sources.packages(project_folder(program))

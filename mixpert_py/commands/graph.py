@@ -20,7 +20,7 @@ from rich.table import Table
 from mixpert_py import config, sources
 from mixpert_py.commands import FILE
 from mixpert_py.errors import MixPertError, counted, named, visible
-from mixpert_py.passes.dataflow import Dependencies, dependencies
+from mixpert_py.passes.dataflow.graph import Dependencies, dependencies
 from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.sources import notebook_file

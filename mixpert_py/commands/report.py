@@ -10,7 +10,7 @@ from mixpert_py.commands import FILE
 from mixpert_py.errors import writing
 
 if TYPE_CHECKING:
-    from mixpert_py.tuner.report import Record
+    from mixpert_py.tuner.tuning_record import Record
 
 
 @click.command()
@@ -51,7 +51,7 @@ def report(folder: str | None, as_json: bool, plan: str) -> None:
 def _record(plan: Path) -> "Record":
     """Raises MixPertError where there is none."""
     from mixpert_py.errors import MixPertError
-    from mixpert_py.tuner.report import read
+    from mixpert_py.tuner.tuning_record import read
     from mixpert_py.tuning import trials
 
     found = trials.latest(plan)

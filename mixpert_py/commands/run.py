@@ -45,7 +45,7 @@ def run(options: Options) -> int:
     from mixpert_py import config
 
     config.let_idle_threads_sleep()  # what is imported next imports NumPy
-    from mixpert_py.launch import running
+    from mixpert_py.launch import profile, running
     from mixpert_py.runtime.context import SchemeUse
     from mixpert_py.sources.modules import unused_line
 
@@ -60,7 +60,7 @@ def run(options: Options) -> int:
         from mixpert_py.runtime.tracing.trace import Trace
 
         trace = Trace(())
-    json_file = running.json_place(options.json_path)  # the program may change the folder
+    json_file = profile.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()
     config.check_scheme(options.scheme)
     uses = None if options.scheme is None else SchemeUse(options.scheme)
@@ -78,13 +78,13 @@ def run(options: Options) -> int:
     from mixpert_py.runtime.tracing.cost import without_cost
 
     without_cost(trace, seconds)
-    records = running.profile(program, hook, trace)
+    records = profile.profile(program, hook, trace)
     if options.profile:
         from mixpert_py.commands import tables
 
         tables.print_profile(records, script=program.filename)
     if json_file:
-        running.write_json(records, json_file)
+        profile.write_json(records, json_file)
     return exit_code
 
 

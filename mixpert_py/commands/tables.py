@@ -16,8 +16,7 @@ from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.sources import shown_path
 from mixpert_py.tuner.prediction import ceiling, times_text
-from mixpert_py.tuner.report import Record
-from mixpert_py.tuner.report.text import (
+from mixpert_py.tuner.report import (
     EXPRESSION,
     SHORT_PROGRAM,
     START_UP,
@@ -36,6 +35,7 @@ from mixpert_py.tuner.report.text import (
     value_line,
     verified,
 )
+from mixpert_py.tuner.tuning_record import Record
 
 if TYPE_CHECKING:
     from mixpert_py.tuning.estimate import Estimate, EstimatedProduct

@@ -18,10 +18,10 @@ from mixpert_py.errors import BudgetError, MixPertError, PlanError
 
 if TYPE_CHECKING:
     from mixpert_py.execution import Interrupt
-    from mixpert_py.launch import Program
+    from mixpert_py.launch.program import Program
     from mixpert_py.plan import Plan
     from mixpert_py.sources import TuningDefaults
-    from mixpert_py.tuner.report import Record
+    from mixpert_py.tuner.tuning_record import Record
     from mixpert_py.tuning.options import TuningOptions
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
@@ -192,7 +192,7 @@ def tune(options: Options) -> int:
     .trials.jsonl file beside the plan: what Ctrl-C interrupts, --resume goes on with.
     """
     from mixpert_py import config, files, sources
-    from mixpert_py.tuner.report.text import budget_text
+    from mixpert_py.tuner.report import budget_text
     from mixpert_py.tuning.trials import Trials, beside, only_tuning
 
     program = commands.program_of(options.module, options.script, options.arguments)

@@ -112,7 +112,7 @@ def _settings(options: Options, plan: "Plan") -> "TuningOptions":
 
 
 def _headline(found: "PlanVerdict", holds: bool) -> str:
-    from mixpert_py.tuner.report.text import budget_text, error_text
+    from mixpert_py.tuner.report import budget_text, error_text
 
     verdict = "holds" if holds else "does not hold"
     measured, limits = found.verification, found.options.limits
@@ -131,8 +131,8 @@ def _headline(found: "PlanVerdict", holds: bool) -> str:
 
 def _details(found: "PlanVerdict") -> list[str]:
     from mixpert_py.runtime.reasons import MEANING
-    from mixpert_py.tuner.report import value_entries
-    from mixpert_py.tuner.report.text import SAME_SETTINGS, clock_unit, gain_text, value_line
+    from mixpert_py.tuner.report import SAME_SETTINGS, clock_unit, gain_text, value_line
+    from mixpert_py.tuner.tuning_record import value_entries
 
     lines: list[str] = []
     if not found.options.limits.only:  # they have limits of their own
@@ -166,7 +166,7 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
     """The verdict as plain data for JSON; a number that is none is null."""
     import msgspec
 
-    from mixpert_py.tuner.report import value_entries
+    from mixpert_py.tuner.tuning_record import value_entries
 
     measured, limits = found.verification, found.options.limits
     record: dict[str, Any] = {

@@ -22,12 +22,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mixpert_py import launch
 from mixpert_py.execution import outputs
 from mixpert_py.execution.outputs import observed
 from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.import_hook import ImportHook
-from mixpert_py.launch.running import places_by_torch, run_to_end
+from mixpert_py.launch.profile import places_by_torch
+from mixpert_py.launch.program import Program
+from mixpert_py.launch.running import run_to_end
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context, Modules
@@ -163,7 +164,7 @@ def main(job_file: str) -> None:
     folder = Path(job.folder)
     rewritten = marshal.loads((folder / "code.marshal").read_bytes())
     spec = spec_from_file_location(job.module, job.filename) if job.as_module else None
-    program = launch.Program(b"", job.filename, job.argv, job.module, job.path, spec)
+    program = Program(b"", job.filename, job.argv, job.module, job.path, spec)
     captures = Captures() if job.alone is not None else None
     trace = Trace(job.levels or None, job.sinks, captures, str(folder / CHILDREN))
     # Only native runs tell of the products of forked children.

@@ -1,32 +1,54 @@
-"""`mixpert run`: runs a rewritten program in this process, and says what its products did."""
+"""Runs a rewritten program in this process, as `python` itself would have run it.
 
-import json
+The program is a real module `__main__` (so that pickling and spawned children find it), sees its
+own `sys.argv` and `sys.path[0]`, and its tracebacks and carets show the user's own lines, because
+the syntax tree is rewritten and not the text.
+"""
+
+import atexit
+import importlib
+import linecache
 import os
+import pkgutil
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import tempfile
+import threading
+import traceback
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
+from importlib.machinery import BuiltinImporter, SourceFileLoader
+from multiprocessing import spawn
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mixpert_py import compiled, config, files, launch, sources
-from mixpert_py.errors import SourceError, writing
+import msgspec
+
+from mixpert_py import compiled as torch_compiled
+from mixpert_py import config, files, sources, started_with
 from mixpert_py.import_hook import ImportHook
-from mixpert_py.launch import Program
-from mixpert_py.plan import Plan, module_of
+from mixpert_py.launch.program import Program, compiled, folder_of_project, script
+from mixpert_py.plan import Plan
 from mixpert_py.runtime.backends import require_backend
-from mixpert_py.runtime.context import Context, Modules, SchemeUse
+from mixpert_py.runtime.context import Context, Modules, SchemeUse, set_default
 from mixpert_py.runtime.modules import covered_for
-from mixpert_py.runtime.reasons import Reason
-from mixpert_py.sources.modules import relative, require
+from mixpert_py.runtime.program_frames import is_ours
+from mixpert_py.sources import in_memory
+from mixpert_py.sources.modules import require
 
 if TYPE_CHECKING:
-    from mixpert_py.passes.finder import CallSite
-    from mixpert_py.runtime.products.torch_sites import Place
     from mixpert_py.runtime.tracing.trace import Trace
 
-# Site id → the file that it is in, and the call site.
-Places = dict[str, tuple[str, "CallSite"]]
+# The program must import the same module objects as the runtime, above all NumPy's arrays.
+SHARED_MODULES = started_with | {"mixpert_py", "numpy", *sys.builtin_module_names}
+# Modules whose pools of threads or processes `python` tells to end before all other threads.
+POOLS = (
+    "concurrent.futures.thread",
+    "concurrent.futures.process",
+    "loky.process_executor",
+    "joblib.externals.loky.process_executor",
+)
 
 
 def project_hook(script: str | None, packages: Sequence[str] = ()) -> ImportHook:
@@ -35,24 +57,11 @@ def project_hook(script: str | None, packages: Sequence[str] = ()) -> ImportHook
     If that folder was removed there is no project. packages: also rewritten; by default those that
     the project names. Raises SourceError for a package that cannot be rewritten.
     """
-    hook = ImportHook(folder=_folder_of(script))
+    hook = ImportHook(folder=folder_of_project(script))
     hook.packages = tuple(packages) or sources.packages(hook.folder)
     require(hook.packages, [os.path.dirname(script or "") or os.curdir])
     hook.install()
     return hook
-
-
-def project_folder(program: Program) -> str | None:
-    """The folder of a program's project; for a module, that of the current folder."""
-    return _folder_of(program.filename if program.spec is None else None)
-
-
-def _folder_of(script: str | None) -> str | None:
-    start = launch.current_folder()
-    if script is not None and (start is not None or os.path.isabs(script)):
-        place = os.path.realpath(script)
-        start = place if os.path.isdir(place) else os.path.dirname(place)
-    return None if start is None else sources.folder_of(start)
 
 
 def run(
@@ -71,7 +80,7 @@ def run(
     what the program itself raises is printed as `python` prints it.
     """
     require_backend(backend)
-    rewritten = launch.compiled(program)
+    rewritten = compiled(program)
     scheme = None if uses is None else uses.scheme
     context = Context(
         scheme=scheme,
@@ -98,14 +107,14 @@ def run_to_end(
 ) -> int:
     """Run a program's rewritten code until its last thread ends, and return its exit code.
 
-    takes_small: as of `covered_for`. insert_path: as of `launch.execute`.
+    takes_small: as of `covered_for`. insert_path: as of `execute`.
     """
     code = 0
-    compiled.follow()
+    torch_compiled.follow()
     with covered_for(context.backend, takes_small=takes_small):
         try:
             folder, packages = hook.folder, hook.packages
-            launch.execute(program, rewritten, context, folder, packages, insert_path=insert_path)
+            execute(program, rewritten, context, folder, packages, insert_path=insert_path)
         except SystemExit as stop:
             if stop.code is None or isinstance(stop.code, int):
                 code = stop.code or 0
@@ -113,120 +122,201 @@ def run_to_end(
                 print(stop.code, file=sys.stderr)
                 code = 1
         except BaseException as error:
-            code = launch.report(error)
-        launch.wait_for_threads()
+            code = report(error)
+        wait_for_threads()
     return code
 
 
-def profile(program: Program, hook: ImportHook, trace: "Trace") -> list[dict[str, Any]]:
-    """Records of the called call sites, longest first, ready for JSON."""
-    places: dict[str, tuple[str, CallSite | Place]] = {
-        site: (place.path, place) for site, place in places_by_torch().items()
-    }
-    places |= places_of(program, hook.rewritten.values(), modules_of(trace))
-    return records(trace, places, program.filename)
+def execute(
+    program: Program,
+    rewritten: CodeType,
+    context: Context,
+    project: str | None = None,
+    packages: Sequence[str] = (),
+    *,
+    insert_path: bool = False,
+) -> None:
+    """Run the program in this process, as `__main__`.
 
-
-def places_by_torch() -> "dict[str, Place]":
-    """The call sites of products that PyTorch made itself and that were covered."""
-    torch_sites: Any = sys.modules.get("mixpert_py.runtime.products.torch_sites")
-    return {} if torch_sites is None else torch_sites.places
-
-
-def records(
-    trace: "Trace", places: "Mapping[str, tuple[str, CallSite | Place]]", elsewhere: str
-) -> list[dict[str, Any]]:
-    """Records of the call sites in a trace, longest first.
-
-    elsewhere: the file of the sites whose place is not known.
+    context: holds for it, in all its threads and in children that it spawns.
+    project: the folder whose modules spawned children rewrite, too, when they import them, and
+    packages: those whose modules they do.
+    insert_path: the program's folder is put before sys.path. Otherwise it replaces sys.path[0],
+    which is the launcher's own folder, unless an option of Python has left that out. Every
+    exception of the program, SystemExit included, is raised here.
     """
-    made = []
-    called = trace.others | trace.sites
-    for site, record in sorted(called.items(), key=lambda item: -item[1].seconds):
-        forward = site.replace(".backward#", "#")  # of one in rewritten code
-        found = places.get(site) or places.get(forward)
-        path, place = found or (elsewhere, None)
-        made.append(
-            {
-                "id": site,
-                "path": path,
-                "line": place.line if place else None,
-                "expression": place.expression if place else "(called by name)",
-                "calls": record.calls,
-                "seconds": record.seconds,
-                "shapes": [[*shape, count] for shape, count in record.shapes.most_common()],
-                "schemes": dict(record.schemes.most_common()),
-                "reasons": {str(reason): n for reason, n in record.reasons.most_common()},
-                "in_loops": record.unsuited[Reason.LOOP],
-                "outliers": record.outliers,
-                "transfer_seconds": record.transfer,
-                "sampled": record.sampled,
-                "spread": record.spread if record.sampled else None,
-                "fed_by": dict(record.fed_by),
-            }
-        )
-    return made
+    main = main_module(program)
+    sys.modules["__main__"] = main
+    sys.argv = list(program.argv)
+    if insert_path or not sys.flags.safe_path:
+        make_way(program.path)
+    if insert_path:
+        sys.path.insert(0, program.path)
+    elif not sys.flags.safe_path:
+        sys.path[:1] = filter(None, [program.path])
+    set_default(context)
+    in_memory.name_everywhere(filter(in_memory.is_alias, rewritten.co_names))
+    if program.spec is None and not program.is_notebook:
+        rewrite_in_spawned_children(program.filename, context, project, tuple(packages))
+    if program.spec is not None and program.spec.parent:
+        importlib.import_module(program.spec.parent)
+    if program.is_notebook:  # tracebacks, warnings and `inspect` show its cells, not its JSON
+        text = program.source.decode()
+        lines = text.splitlines(keepends=True)
+        linecache.cache[program.filename] = (len(text), None, lines, program.filename)
+        sys.excepthook = traceback.print_exception  # that of Python up to 3.12 reads the file
+    limit = sys.getrecursionlimit()
+    try:
+        # So that the program has as many levels of recursion as under `python`.
+        frames = len([*traceback.walk_stack(sys._getframe())])
+        sys.setrecursionlimit(limit + frames + 2)  # `exec` takes two
+        exec(rewritten, main.__dict__)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
-def modules_of(trace: "Trace") -> set[str]:
-    """The modules whose products were called."""
-    return set(map(module_of, (*trace.others, *trace.sites)))
+def main_module(program: Program) -> ModuleType:
+    """An empty `__main__` for the program, as `python` would have made it."""
+    main = ModuleType("__main__")
+    main.__builtins__ = sys.modules["builtins"]  # type: ignore[attr-defined]
+    if sys.version_info < (3, 14):  # later ones make it where an annotation needs it
+        main.__annotations__ = {}
+    if program.is_notebook:  # as in IPython, spawned children have no file to run again
+        main.__loader__ = BuiltinImporter
+        main.display = print  # type: ignore[attr-defined]
+    else:
+        main.__file__ = program.filename
+        main.__loader__ = SourceFileLoader("__main__", program.filename)
+        main.__cached__ = program.spec.cached if program.spec else None  # type: ignore[attr-defined]
+    main.__spec__ = program.spec
+    main.__package__ = program.spec.parent if program.spec else None
+    return main
 
 
-def places_of(
-    program: Program, imported: Iterable[tuple[str, str]], modules: Collection[str]
-) -> Places:
-    """The call sites of the program and of the modules that it imported.
-
-    modules: the libraries' modules that are read; others are not. A library's file is named from
-    its package's folder, and a notebook's cell replaces its file.
+def make_way(folder: str) -> None:
+    """Forget imported modules whose names files of the program have, because under `python` its
+    folder comes first on sys.path. Modules that Python imports at its own start stay.
     """
-    from mixpert_py.passes.pipeline import analyze  # not above: a program found in the cache
-    from mixpert_py.sources import notebook_file
-
-    found = imported_places(imported, modules, project_folder(program))
-    with suppress(SourceError):  # too large to be rewritten, or changed meanwhile
-        if program.is_notebook:
-            raw = sources.read_whole(Path(program.filename))
-            return found | notebook_file.cell_sites(raw, program.module)
-        found |= {
-            site.id: (program.filename, site) for site in analyze(program.source, program.module)
-        }
-    return found
+    with suppress(OSError):  # the current folder may have been removed
+        if os.path.realpath(folder) in map(os.path.realpath, sys.path):
+            return
+        own = {found.name for found in pkgutil.iter_modules([folder or os.curdir])} - SHARED_MODULES
+        for name, module in [*sys.modules.items()]:
+            file = os.path.realpath(getattr(module, "__file__", None) or "")
+            is_theirs = file.startswith(os.path.join(os.path.realpath(folder), ""))
+            if name.partition(".")[0] in own and not is_theirs:
+                del sys.modules[name]
 
 
-def imported_places(
-    imported: Iterable[tuple[str, str]], modules: Collection[str], folder: str | None
-) -> Places:
-    """The call sites of imported modules; see `places_of`. folder: of the program's project."""
-    from mixpert_py.passes.pipeline import analyze
+class SpawnedJob(msgspec.Struct, frozen=True):
+    """The script that a spawned child rewrites, and the context in which it runs it."""
 
-    places: Places = {}
-    for path, module in reversed([*imported]):
-        is_own = folder is not None and sources.is_in(path, folder)
-        if not is_own and module not in modules:
-            continue
-        shown = path if is_own else relative(path, module)
-        with suppress(SourceError):
-            source = sources.read_whole(path)
-            places |= {site.id: (shown, site) for site in analyze(source, module)}
-    return places
+    script: bytes  # file names need not be text
+    project: bytes | None
+    scheme: str | None
+    backend: str | None
+    plan: Plan | None
+    children: str | None = None  # as in `Trace`
+    packages: tuple[str, ...] = ()
+
+    @classmethod
+    def from_parent(cls) -> "SpawnedJob":
+        """The job that the parent process has left for this child."""
+        return msgspec.json.decode(Path(config.file_from_parent()).read_bytes(), type=cls)
 
 
-def json_place(path: str | None) -> Path | None:
-    """The absolute path of the profile, because the program may change the current folder.
+def rewrite_in_spawned_children(
+    script: str, context: Context, project: str | None, packages: tuple[str, ...] = ()
+) -> None:
+    """Make children started by `spawn` import the rewritten program instead of the original.
 
-    Raises SourceError, before anything runs, if it cannot be written there.
+    Such a child imports the main module anew, from its file. It then imports `spawned_main`
+    instead, which rewrites that file and runs it. project: the folder whose modules it rewrites on
+    import; None for none. packages: rewritten on import, too.
     """
-    if path is None:
-        return None
-    with writing(path):
-        place = Path(os.path.abspath(path))
-        files.require_place(place)
-    return place
+    original: Any = getattr(spawn.get_preparation_data, "__wrapped__", spawn.get_preparation_data)
+
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        data: dict[str, Any] = original(name)
+        if data.pop("init_main_from_path", None) is not None:
+            data["init_main_from_name"] = "mixpert_py.launch.spawned_main"
+            config.pass_to_children(job_file(os.getpid()))
+        return data
+
+    @cache
+    def job_file(process: int) -> str:
+        # A file, because a plan may be larger than an environment variable; made for the first
+        # child, because most programs spawn none. A fork makes its own: either may end first.
+        descriptor, path = tempfile.mkstemp(prefix=files.RUN_PREFIX, suffix=".json")
+        atexit.register(_remove, path, process)
+        folder = None if project is None else os.fsencode(project)
+        children = None if context.trace is None else context.trace.children
+        settings = context.scheme, context.backend, context.plan, children
+        job = SpawnedJob(os.fsencode(script), folder, *settings, packages)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(job))
+        return path
+
+    get_preparation_data.__wrapped__ = original  # type: ignore[attr-defined]
+    spawn.get_preparation_data = get_preparation_data
 
 
-def write_json(records: list[dict[str, Any]], path: Path) -> None:
-    """Write the profile to a file. Raises SourceError if that fails."""
-    with writing(path):
-        files.replace(path, json.dumps(records, indent=2).encode())
+def _remove(path: str, process: int) -> None:
+    """Remove a file at the end of the process that made it, but not in its forked children."""
+    if os.getpid() == process:
+        Path(path).unlink(missing_ok=True)
+
+
+def spawned(job: SpawnedJob) -> CodeType:
+    """Set the context of a spawned child, install its import hook, and return the rewritten code of
+    its script.
+    """
+    trace = None
+    if job.children is not None:
+        from mixpert_py.runtime.tracing.trace import Trace
+
+        trace = Trace(children=job.children)
+        trace.begin_child()
+    set_default(Context(job.scheme, job.plan, job.backend, trace))
+    if job.project is not None or job.packages:
+        folder = None if job.project is None else os.fsdecode(job.project)
+        ImportHook(job.packages, folder=folder).install()
+    program = script(os.fsdecode(job.script))
+    return compiled(program)
+
+
+def report(error: BaseException) -> int:
+    """Print what a program raised as `python` would, and return its exit code."""
+    trim(error)
+    sys.excepthook(type(error), error, error.__traceback__)
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def trim(error: BaseException) -> None:
+    """Take the frames that ran the program off an error's traceback; one of ours alone stays."""
+    traceback = error.__traceback__
+    while traceback is not None and is_ours(traceback.tb_frame):
+        traceback = traceback.tb_next
+    if traceback is not None:
+        error.__traceback__ = traceback
+
+
+def wait_for_threads() -> None:
+    """Wait for the threads that `python` waits for before it ends, in its order.
+
+    It first tells the pools of threads and processes to end. Meanwhile the main thread counts as
+    ended. Then it joins every other thread that is no daemon, also those that start meanwhile.
+    """
+    for pool in filter(None, map(sys.modules.get, POOLS)):
+        pool._python_exit()
+    main: Any = threading.main_thread()
+    main.is_alive = lambda: False  # some threads run until then
+    try:
+        while busy := next(filter(_is_awaited, threading.enumerate()), None):
+            busy.join()
+    finally:
+        del main.is_alive
+
+
+def _is_awaited(thread: threading.Thread) -> bool:
+    return thread is not threading.current_thread() and not thread.daemon

@@ -5,7 +5,7 @@
 
 import os
 
-from mixpert_py.launch import SpawnedJob, spawned
+from mixpert_py.launch.running import SpawnedJob, spawned
 
 if __name__ == "__mp_main__":
     _job = SpawnedJob.from_parent()

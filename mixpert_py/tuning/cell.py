@@ -29,9 +29,9 @@ from mixpert_py.errors import ProgramError, one_line
 from mixpert_py.execution import outputs, worker
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.outputs import WrittenFile
-from mixpert_py.launch import Program
-from mixpert_py.launch.running import Places
-from mixpert_py.passes.dataflow import Dependencies, dependencies
+from mixpert_py.launch.profile import Places
+from mixpert_py.launch.program import Program
+from mixpert_py.passes.dataflow.graph import Dependencies, dependencies
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context

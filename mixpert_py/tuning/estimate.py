@@ -11,8 +11,8 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.execution.executor import usable_gpu
 from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import Alone, Result
-from mixpert_py.launch import Program
-from mixpert_py.launch.running import places_of
+from mixpert_py.launch.profile import places_of
+from mixpert_py.launch.program import Program
 from mixpert_py.plan import is_in_source, module_of
 from mixpert_py.runtime.arrays import are_whole
 from mixpert_py.runtime.model import device_model

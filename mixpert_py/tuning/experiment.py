@@ -8,16 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from mixpert_py import launch
 from mixpert_py.errors import ProgramError, ShapeError
 from mixpert_py.execution import executor, outputs
 from mixpert_py.execution.executor import ProgramRun, RunFolder, WorkFolder
 from mixpert_py.execution.outputs import Values, WrittenFile
 from mixpert_py.execution.worker import FIRST_WARM_UPS, Alone, Result, WarmUp, WorkerJob
 from mixpert_py.files import temporary_folder
-from mixpert_py.launch import Program
-from mixpert_py.launch.running import project_folder
-from mixpert_py.passes.dataflow import Dependencies
+from mixpert_py.launch.program import Program, compiled, project_folder
+from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.backends import emulates
 from mixpert_py.tuner.records import Measurement
@@ -91,7 +89,7 @@ class Experiment:
         self.settings = settings or RunSettings()
         self.runs = 0  # that were made, or stored
         self._slowest = 0.0  # seconds of a native run
-        self._code = marshal.dumps(launch.compiled(program))
+        self._code = marshal.dumps(compiled(program))
         self._work_folder = WorkFolder(program.argv[0])
         self._first: Result | None = None  # of a program that uses a GPU
         self._project = project_folder(program) or ""

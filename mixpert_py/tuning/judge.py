@@ -23,8 +23,8 @@ from mixpert_py.execution import outputs
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.outputs import Values
 from mixpert_py.execution.worker import SINKS
-from mixpert_py.launch import Program
-from mixpert_py.passes.dataflow import Dependencies
+from mixpert_py.launch.program import Program
+from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.tuner import criterion
 from mixpert_py.tuner.criterion import Criterion
 from mixpert_py.tuning.options import Limits, TuningOptions, listed

@@ -8,7 +8,7 @@ from typing import Any
 import numpy.typing as npt
 
 from mixpert_py.errors import MixPertError, ProgramError
-from mixpert_py.tuner.report import LARGEST
+from mixpert_py.tuner.tuning_record import LARGEST
 
 Array = npt.NDArray[Any]
 

@@ -16,8 +16,8 @@ from mixpert_py import __version__, config
 from mixpert_py.errors import BudgetError, DeviceError
 from mixpert_py.execution import executor
 from mixpert_py.execution.executor import ProgramRun, is_timeout
-from mixpert_py.launch import Program
-from mixpert_py.passes.dataflow import Dependencies
+from mixpert_py.launch.program import Program
+from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.plan import Plan, Provenance, Site
 from mixpert_py.runtime import processor
 from mixpert_py.runtime.arrays import is_wide
@@ -35,7 +35,7 @@ from mixpert_py.tuner.records import (
     median_of,
     plan_key,
 )
-from mixpert_py.tuner.report.text import clock_unit
+from mixpert_py.tuner.report import clock_unit
 from mixpert_py.tuning.baseline import (
     Baseline,
     establish,

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mixpert_py.errors import SourceError, named
-from mixpert_py.launch import Program
-from mixpert_py.launch.running import Places, imported_places, project_folder
-from mixpert_py.passes.dataflow import Dependencies, dependencies, joined
+from mixpert_py.launch.profile import Places, imported_places
+from mixpert_py.launch.program import Program, project_folder
+from mixpert_py.passes.dataflow.graph import Dependencies, dependencies, joined
 from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze, require_syntax
 from mixpert_py.plan import is_in_source, module_of

@@ -10,19 +10,10 @@ from mixpert_py.errors import BudgetError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.schemes import get
 from mixpert_py.sources.modules import described
-from mixpert_py.tuner import report as report_record
+from mixpert_py.tuner import tuning_record as report_record
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import Outcome, Reason, Schemes, Verdict, largest_of_each
 from mixpert_py.tuner.report import (
-    Gain,
-    InputEntry,
-    Record,
-    VerificationEntry,
-    finite,
-    searched_gain,
-    value_entries,
-)
-from mixpert_py.tuner.report.text import (
     SHORT_PROGRAM,
     START_UP,
     budget_text,
@@ -31,6 +22,15 @@ from mixpert_py.tuner.report.text import (
 )
 from mixpert_py.tuner.search import tune
 from mixpert_py.tuner.searches import SEARCHES
+from mixpert_py.tuner.tuning_record import (
+    Gain,
+    InputEntry,
+    Record,
+    VerificationEntry,
+    finite,
+    searched_gain,
+    value_entries,
+)
 from mixpert_py.tuning.clock import PairedTimes
 from mixpert_py.tuning.hold_out import HoldOutErrors
 from mixpert_py.tuning.options import DIFFERING, Limits

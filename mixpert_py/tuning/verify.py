@@ -15,13 +15,13 @@ from time import perf_counter
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.outputs import Values
-from mixpert_py.launch import Program
+from mixpert_py.launch.program import Program
 from mixpert_py.plan import Criterion, Plan, module_of
 from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.tuner.ratio import OF_RUNS, SMALLEST_GAIN, Pace, Ratio
 from mixpert_py.tuner.records import largest_of_each
-from mixpert_py.tuner.report import Gain, finite
+from mixpert_py.tuner.tuning_record import Gain, finite
 from mixpert_py.tuning.baseline import establish, first_run
 from mixpert_py.tuning.experiment import Experiment, RunSettings
 from mixpert_py.tuning.options import Limits, TuningOptions

@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from mixpert_py import launch
 from mixpert_py.cli import main
+from mixpert_py.launch.program import script
 from mixpert_py.tuner.records import Ladder, Measurement, PlanKey, Schemes, plan_key
 from mixpert_py.tuner.search import Search, SearchState, tune
 from mixpert_py.tuner.searches import SEARCHES
@@ -76,7 +76,7 @@ def measure(
     """
     rows: list[dict[str, Any]] = []
     for name, arguments in programs.items():
-        program = launch.script(str(folder / f"{name}.py"), arguments)
+        program = script(str(folder / f"{name}.py"), arguments)
         prepared = prepare(program, TuningOptions(Limits(Limit(LOOSE)), backend="reference"))
         assert not isinstance(prepared, str)
         prepared = _longest(prepared)

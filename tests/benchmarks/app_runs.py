@@ -18,7 +18,7 @@ import numpy as np
 from mixpert_py import sources
 from mixpert_py.errors import MixPertError
 from mixpert_py.execution.worker import SiteResult, site_result
-from mixpert_py.passes.dataflow import dependencies
+from mixpert_py.passes.dataflow.graph import dependencies
 from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site

@@ -80,7 +80,7 @@ def calls(path: Path) -> frozenset[str]:
 
 RUNNING = {
     "exec": {
-        "mixpert_py/launch/__init__.py",  # a program
+        "mixpert_py/launch/running.py",  # a program
         "mixpert_py/launch/spawned_main.py",  # in a child that it spawned
         "mixpert_py/notebook.py",  # a cell
         "mixpert_py/tuning/cell.py",  # one that is tuned

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes.dataflow import dependencies
+from mixpert_py.passes.dataflow.graph import dependencies
 from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree
 from mixpert_py.passes.source import decode
 

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Outcome, Reason, Verdict
-from mixpert_py.tuner.report import Gain, Record, read, record
-from mixpert_py.tuner.report.text import error_text, share_text, summary, trials
+from mixpert_py.tuner.report import error_text, share_text, summary, trials
+from mixpert_py.tuner.tuning_record import Gain, Record, read, record
 from tests.tuner.table_program import TableProgram, tune
 
 CPU = (("native",), ("float32",))

@@ -13,7 +13,7 @@ import pytest
 
 from mixpert_py import plan
 from mixpert_py.runtime.model import device_model
-from mixpert_py.tuner.report.text import share_text
+from mixpert_py.tuner.report import share_text
 from mixpert_py.tuning.hold_out import highest_rate
 from mixpert_py.tuning.trials import only_tuning
 from tests.mixpert_py.command import IMPORTABLE, Shell

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import config, launch
+from mixpert_py import config
 from mixpert_py.execution.executor import usable_gpu
+from mixpert_py.launch.program import script
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.experiment import Experiment
@@ -46,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def tuned(text: str, options: TuningOptions) -> TuningResult:
     Path("s.py").write_text(text)
-    return tuned_program(launch.script("s.py"), options)
+    return tuned_program(script("s.py"), options)
 
 
 @pytest.mark.parametrize(("dtype", "budget"), DTYPES)
@@ -103,7 +104,7 @@ if float(abs(c[:4] - (a[:4, :, None] * a).sum(1)).max()) > 0.1:
 
 def experiment(text: str) -> Experiment:
     Path("s.py").write_text(text)
-    return Experiment(launch.script("s.py"), TuningOptions(Limits(Limit(1.0)), backend="cuda"))
+    return Experiment(script("s.py"), TuningOptions(Limits(Limit(1.0)), backend="cuda"))
 
 
 def told() -> list[list[str]]:

@@ -8,7 +8,7 @@ import pytest
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Criterion, Plan, Provenance, Site, save
 from mixpert_py.tuner.ratio import Ratio
-from mixpert_py.tuner.report import Gain
+from mixpert_py.tuner.tuning_record import Gain
 from mixpert_py.tuning.verify import Verification
 from tests.mixpert_py.command import Shell
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import launch
+from mixpert_py.launch.program import script
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.experiment import Experiment
@@ -73,7 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_fault_breaks_its_run_only(fault: str, folder: Path) -> None:
     statement, word = FAULTS[fault]
     (folder / "s.py").write_text(PROGRAM.replace("{fault}", statement))
-    program = launch.script("s.py")
+    program = script("s.py")
     (dot,) = (site.id for site in analyze(program.source, program.module) if "/dot~" in site.id)
     made = Experiment(program, TuningOptions(Limits(Limit(1e-4)), compare=("c",)))
     reference = made.native().values
@@ -99,7 +99,7 @@ def test_a_fault_rejects_its_plan_only(
     forked_runs.use(monkeypatch)
     (folder / "s.py").write_text(PROGRAM.replace("{fault}", FAULTS[fault][0]))
     options = TuningOptions(Limits(Limit(1e-4)), compare=("c",))
-    tuned = tuned_program(launch.script("s.py"), options, cost=float32_is_faster)
+    tuned = tuned_program(script("s.py"), options, cost=float32_is_faster)
     schemes = {site.partition("/")[2][:3]: name for site, name in tuned.plan.schemes().items()}
     assert schemes == {"mat": "float32", "dot": "native"}
     broken = [trial for trial in tuned.outcome.trials if trial.plan != tuned.plan.schemes()][1:]

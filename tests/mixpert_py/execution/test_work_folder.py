@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mixpert_py import launch
 from mixpert_py.execution.executor import copy_folder as copy
 from mixpert_py.execution.executor import folder_state as state
+from mixpert_py.launch.program import script
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.judge import Comparison
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def experiment(text: str) -> Experiment:
     Path("s.py").write_text(text)
     options = TuningOptions(Limits(Limit(1.0, "max")), compare=("x.npy",))
-    return Experiment(launch.script("s.py"), options)
+    return Experiment(script("s.py"), options)
 
 
 # Statements of a program that deletes what it reads, by paths from the folder that it works in.

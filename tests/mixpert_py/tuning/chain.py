@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import launch
+from mixpert_py.launch.program import script
 from mixpert_py.plan import Plan
 from mixpert_py.tuning.clock import Cost
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
@@ -24,7 +24,7 @@ def tuned(
     path: Path, budget: float, cost: Cost | None, existing: Plan | None = None
 ) -> TuningResult:
     return tuned_program(
-        launch.script(str(path)),
+        script(str(path)),
         TuningOptions(Limits(Limit(budget))),
         existing=existing,
         cost=cost,

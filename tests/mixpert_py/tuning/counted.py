@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mixpert_py import launch
 from mixpert_py.execution.worker import Result, SiteResult
+from mixpert_py.launch.program import script
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
 from mixpert_py.tuning.trials import Trials
@@ -58,4 +58,4 @@ def tuned(
     trials: Trials, on_run: Callable[[str], None] = lambda purpose: None, budget: float = 1e-5
 ) -> TuningResult:
     options = TuningOptions(Limits(Limit(budget)), backend="reference")
-    return tuned_program(launch.script("s.py"), options, on_run=on_run, trials=trials)
+    return tuned_program(script("s.py"), options, on_run=on_run, trials=trials)

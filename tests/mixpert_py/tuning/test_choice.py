@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import launch
-from mixpert_py.passes.dataflow import dependencies
+from mixpert_py.launch.program import script
+from mixpert_py.passes.dataflow.graph import dependencies
 from mixpert_py.tuning.judge import Choice, choose
 from mixpert_py.tuning.options import TuningOptions, limits_from
 from mixpert_py.tuning.search import TuningResult
@@ -134,7 +134,7 @@ def options(*names: str, compare: tuple[str, ...] = (), **more: object) -> Tunin
 
 def tuned(path: Path, source: str, **more: object) -> TuningResult:
     path.write_text(source)
-    return tuned_program(launch.script(str(path)), options(**more), cost=float32_is_faster)
+    return tuned_program(script(str(path)), options(**more), cost=float32_is_faster)
 
 
 def values(found: TuningResult) -> set[str]:
@@ -152,7 +152,7 @@ def test_a_plan_is_verified_by_what_it_was_tuned_on(tmp_path: Path) -> None:
     assert {value.name for value in found.plan.criterion if value.holdout is not None} == {
         value.name for value in found.plan.criterion
     }
-    verdict = check_plan(launch.script(str(path)), found.plan, options())
+    verdict = check_plan(script(str(path)), found.plan, options())
     assert verdict.holds
     assert [value.name for value in verdict.values] == [v.name for v in found.plan.criterion]
 
@@ -180,6 +180,6 @@ def test_a_program_in_a_function_is_judged_by_its_last_product(
 ) -> None:
     (tmp_path / "s.py").write_text(IN_A_FUNCTION)
     limits = TuningOptions(limits_from({None: budget}, {}))
-    found = tuned_program(launch.script(str(tmp_path / "s.py")), limits, cost=float32_is_faster)
+    found = tuned_program(script(str(tmp_path / "s.py")), limits, cost=float32_is_faster)
     assert lowered(found) == count
     assert found.notes[0].startswith("Compared: the last result of 1 product")

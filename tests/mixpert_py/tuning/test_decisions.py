@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import launch
 from mixpert_py.errors import BudgetError
+from mixpert_py.launch.program import script
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.options import UNCHANGED, TuningOptions, limits_from
 from mixpert_py.tuning.search import TuningResult
@@ -34,7 +34,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def tuned(budgets: dict[str | None, float], **more: object) -> TuningResult:
     options = TuningOptions(limits_from(budgets, {}), **more)  # type: ignore[arg-type]
     cost = None if "backend" in more else float32_is_faster
-    return tuned_program(launch.script("s.py"), options, cost=cost)
+    return tuned_program(script("s.py"), options, cost=cost)
 
 
 def schemes(found: TuningResult) -> dict[str, str]:

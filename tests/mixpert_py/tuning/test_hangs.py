@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import launch
 from mixpert_py.execution.executor import is_timeout
+from mixpert_py.launch.program import script
 from mixpert_py.tuner.records import Measurement, Operator, Outcome
 from mixpert_py.tuner.searches import SEARCHES
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
@@ -108,7 +108,7 @@ def test_a_program_that_waits_for_a_residual(
     Path("s.py").write_text(WAITS)
     limits = Limits(Limit(1e-3))
     options = TuningOptions(limits, ("b", "c"), "reference", time_limit=2.0)
-    found = tuned_program(launch.script("s.py"), options)
+    found = tuned_program(script("s.py"), options)
     problems = [trial.measurement.problem or "" for trial in found.outcome.trials]
     assert 1 <= sum(map(is_timeout, problems)) <= 2
     schemes = {site.partition("/")[2][:3]: scheme for site, scheme in found.outcome.plan.items()}

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import launch, plan
+from mixpert_py import plan
 from mixpert_py.errors import BudgetError, ProgramError
+from mixpert_py.launch.program import script
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
@@ -39,7 +40,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def tuned(limits: Limits, *compare: str, **more: object) -> TuningResult:
     # Greedy: it tries every product by itself, whatever is predicted.
     options = TuningOptions(limits, compare, search="greedy", **more)  # type: ignore[arg-type]
-    return tuned_program(launch.script("s.py"), options, cost=float32_is_faster)
+    return tuned_program(script("s.py"), options, cost=float32_is_faster)
 
 
 def schemes(found: TuningResult) -> dict[str, str]:
@@ -218,7 +219,7 @@ class Resumed:
         self.left = runs
         self.found: TuningResult | None = None
         trials = Trials(Path("t.db"), resume=True, say=self.said.append)
-        program, options = launch.script("s.py"), TuningOptions(limits, search="greedy")
+        program, options = script("s.py"), TuningOptions(limits, search="greedy")
         with suppress(KeyboardInterrupt):
             self.found = tuned_program(
                 program, options, float32_is_faster, on_run=self.on_run, trials=trials

@@ -10,14 +10,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from mixpert_py import launch
 from mixpert_py.cli import main
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result, SiteResult
+from mixpert_py.launch.program import script
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuner.ratio import Pace, Ratio
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report.text import MEANING, START_UP, UNCLEAR, verified
+from mixpert_py.tuner.report import MEANING, START_UP, UNCLEAR, verified
 from mixpert_py.tuning import prepare
 from mixpert_py.tuning import verify as module
 from mixpert_py.tuning.clock import PairedTimes
@@ -205,7 +205,7 @@ def test_a_line_says_how_long_a_tuning_takes(chain: Path) -> None:
     lines: list[str] = []
     options = TuningOptions(Limits(Limit(1e-4)))
     settings = RunSettings(announce=lines.append)
-    prepare.prepare(launch.script(str(chain)), options, settings=settings)
+    prepare.prepare(script(str(chain)), options, settings=settings)
     (line,) = lines
     found = re.fullmatch(r"a tuning takes about ([\d.]+) s: most often 4 to 12 runs .*", line)
     assert found is not None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import launch
+from mixpert_py.launch.program import module, script
 from mixpert_py.tuning.project_sites import ProjectSites, read_sites
 from tests.mixpert_py.command import Mixpert
 
@@ -35,7 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sites(project: Path) -> ProjectSites:
-    return read_sites(launch.script(str(project / "main.py")))
+    return read_sites(script(str(project / "main.py")))
 
 
 def test_sites_of_all_files_that_are_imported(sites: ProjectSites, project: Path) -> None:
@@ -122,6 +122,6 @@ def test_a_module_in_a_folder_without_init_below_a_package(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    for program in (launch.script("s.py"), launch.module("pkg.ex.m")):
+    for program in (script("s.py"), module("pkg.ex.m")):
         (site,) = read_sites(program).sites
         assert site.endswith("m:<module>/matmul~534ee7#0")

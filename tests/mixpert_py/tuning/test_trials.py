@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py import launch, plan
+from mixpert_py import plan
 from mixpert_py.errors import MixPertError, ProgramError
 from mixpert_py.execution.executor import ProgramRun
+from mixpert_py.launch.program import script
 from mixpert_py.tuning.experiment import RunSettings
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.prepare import prepare
@@ -88,7 +89,7 @@ def test_a_tuning_of_several_budgets_goes_on_in_the_second(program: Path) -> Non
 
     def each(trials: Trials, count: int) -> list[dict[str, str]]:
         settings = RunSettings(After(count), trials=trials)
-        prepared = prepare(launch.script("s.py"), options, settings=settings)
+        prepared = prepare(script("s.py"), options, settings=settings)
         assert not isinstance(prepared, str)
         found = [it for it in tune_each(prepared) if isinstance(it, TuningResult)]
         return [it.plan.schemes() for it in found if not it.outcome.interrupted]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import launch, plan
+from mixpert_py import plan
 from mixpert_py.errors import ProgramError
+from mixpert_py.launch.program import script
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
 from mixpert_py.tuner.records import Reason
@@ -87,7 +88,7 @@ def test_a_plan_beside_the_script_does_not_leak_into_native_runs(
 
 def test_the_emulated_ladder_goes_by_slice_products(chain: Path) -> None:
     found = tuned_program(
-        launch.script(str(chain)), TuningOptions(Limits(Limit(1e-5)), backend="reference")
+        script(str(chain)), TuningOptions(Limits(Limit(1e-5)), backend="reference")
     )
     assert found.predicted
     assert set(schemes(found)) <= {"int8x6", "faithful", "int8x10"}
@@ -126,7 +127,7 @@ def test_residues_descend_to_the_budget(tmp_path: Path) -> None:
         "import numpy as np\na = np.random.default_rng(0).random((96, 96))\nb = a @ a\n"
     )
     options = TuningOptions(Limits(Limit(1e-11)), backend="reference", ladder="crt")
-    found = tuned_program(launch.script(str(path)), options)
+    found = tuned_program(script(str(path)), options)
     (operator,) = (verdict.operator for verdict in found.outcome.verdicts)
     (chosen,) = schemes(found)
     count = int(chosen.removeprefix("crt"))

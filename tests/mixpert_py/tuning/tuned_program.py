@@ -3,7 +3,7 @@
 from typing import Any
 
 from mixpert_py.execution.worker import SiteResult
-from mixpert_py.launch import Program
+from mixpert_py.launch.program import Program
 from mixpert_py.plan import Plan
 from mixpert_py.tuning.clock import Cost
 from mixpert_py.tuning.experiment import RunSettings

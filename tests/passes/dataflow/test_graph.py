@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mixpert_py.passes.dataflow import dependencies
+from mixpert_py.passes.dataflow.graph import dependencies
 from tests.passes.dataflow.hand_drawn import GRAPHS, labels
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mixpert_py.passes.dataflow import dependencies
+from mixpert_py.passes.dataflow.graph import dependencies
 from mixpert_py.passes.dataflow.uses import Uses
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mixpert_py.tuner.report import Record, record
+from mixpert_py.tuner.tuning_record import Record, record
 from tests.tuner.table_program import TableProgram, tune
 
 LADDER = (("native",), ("int8x6",), ("int8x3",))

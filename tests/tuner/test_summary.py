@@ -5,8 +5,7 @@ import pytest
 
 from mixpert_py.errors import visible
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report import Gain, InputEntry, Record, ValueEntry, VerificationEntry
-from mixpert_py.tuner.report.text import (
+from mixpert_py.tuner.report import (
     MEANING,
     NO_GAIN,
     UNCLEAR,
@@ -15,7 +14,8 @@ from mixpert_py.tuner.report.text import (
     verified,
     whole_program,
 )
-from tests.tuner.report.records import many, small
+from mixpert_py.tuner.tuning_record import Gain, InputEntry, Record, ValueEntry, VerificationEntry
+from tests.tuner.sample_records import many, small
 
 FRESH = VerificationEntry(
     error=2e-5,

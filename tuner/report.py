@@ -17,7 +17,7 @@ from rich.text import Text
 from mixpert_py.errors import counted
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report import Gain, OperatorEntry, Record, TrialEntry, ValueEntry
+from mixpert_py.tuner.tuning_record import Gain, OperatorEntry, Record, TrialEntry, ValueEntry
 
 NO_GAIN = ", no measurable gain"
 # How times were compared: `python` itself lets OpenBLAS's idle threads spin for longer.
