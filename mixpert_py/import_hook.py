@@ -158,7 +158,7 @@ class ImportHook:
             return self._refused[spec.name]
         if made is None:
             return "no product to rewrite"
-        spec.loader = _Loader(spec.name, file, made.code)
+        spec.loader = _RewrittenLoader(spec.name, file, made.code)
         self.rewritten[spec.name] = file, module
         return None
 
@@ -192,7 +192,7 @@ class ImportHook:
         return sources.is_in(spec.origin, self.folder)
 
 
-class _Loader(SourceFileLoader):
+class _RewrittenLoader(SourceFileLoader):
     """A loader of a source file that uses rewritten code."""
 
     def __init__(self, name: str, path: str, code: CodeType) -> None:

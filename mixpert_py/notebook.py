@@ -440,7 +440,7 @@ def _settings(line: str) -> "TuningOptions":
     defaults = sources.tuning_defaults(os.path.abspath(MODULE))
     try:
         with tune.tune.make_context("tune", words) as context:
-            options, _ = tune.Options(**context.params).with_defaults(defaults)
+            options, _ = tune.TuneOptions(**context.params).with_defaults(defaults)
             settings = tune.settings_of(options, [])
         if settings.stricter:
             raise MixPertError("a cell is tuned for one budget: give one bare --error BUDGET")

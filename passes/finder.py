@@ -85,7 +85,7 @@ class CallSite:
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class FoundProduct:
     """A call site in its syntax tree. scheme: the scheme that a comment asks for."""
 
     site: CallSite
@@ -105,12 +105,12 @@ class Analysis:
     source: Source
     tree: ast.Module
     scopes: Scopes
-    products: tuple[Product, ...]
+    products: tuple[FoundProduct, ...]
     comments: Pragmas
     warned: bool = False
 
     @property
-    def rewritten(self) -> tuple[Product, ...]:
+    def rewritten(self) -> tuple[FoundProduct, ...]:
         """The products that become runtime calls, outer ones before those inside them."""
         return tuple(product for product in self.products if product.site.reason is None)
 
@@ -236,7 +236,7 @@ def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
     return compiled
 
 
-def _products(source: Source, scopes: Scopes, comments: Pragmas) -> tuple[Product, ...]:
+def _products(source: Source, scopes: Scopes, comments: Pragmas) -> tuple[FoundProduct, ...]:
     candidates = _candidates(source, scopes)
     if sum(end - start for start, end in (c.span for c in candidates)) > MAX_CHARACTERS:
         raise SourceError(f"{source.module}: long products nested too deeply; the file is skipped")
@@ -254,7 +254,7 @@ def _products(source: Source, scopes: Scopes, comments: Pragmas) -> tuple[Produc
         expression, kind = _expression(source, candidate), candidate.match.kind
         site = CallSite(ids[i], kind, line, column + 1, expression, reasons[i], candidate.span)
         scheme = comments.scheme(*lines[i])
-        products.append(Product(site, candidate.operation.node, candidate.spelling, scheme))
+        products.append(FoundProduct(site, candidate.operation.node, candidate.spelling, scheme))
     return tuple(products)
 
 

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes.finder import Analysis, CallSite, Product, analysis_of
+from mixpert_py.passes.finder import Analysis, CallSite, FoundProduct, analysis_of
 from mixpert_py.passes.source import FIELDS, Pragmas, Source, decode, parse, refusing_depth
 from mixpert_py.passes.spellings import Edit, Spelling, splice, without_comments
 from mixpert_py.plan import Plan
@@ -146,7 +146,7 @@ def _schemes(analysis: Analysis, plan: Plan | None, scheme: str | None) -> Schem
 
 
 def text_edits(
-    products: Iterable[Product], source: Source, name: str, schemes: Schemes
+    products: Iterable[FoundProduct], source: Source, name: str, schemes: Schemes
 ) -> list[Edit]:
     """The edits that turn every given site into its runtime call."""
     edits: list[Edit] = []

@@ -121,7 +121,7 @@ def _call(
     return made
 
 
-class _Place(NamedTuple):
+class _CallPlace(NamedTuple):
     """The innermost line of the program in a stack trace.
 
     column: where the expression begins that makes the product, after the line's indentation; text:
@@ -135,7 +135,7 @@ class _Place(NamedTuple):
     text: str = ""
 
 
-def _place(trace: str, own_folders: tuple[str, ...]) -> _Place:
+def _place(trace: str, own_folders: tuple[str, ...]) -> _CallPlace:
     """The place in a stack trace; an empty one without a trace."""
     lines = trace.splitlines()
     for at, text in reversed([*enumerate(lines)]):
@@ -147,11 +147,13 @@ def _place(trace: str, own_folders: tuple[str, ...]) -> _Place:
         if not carets.strip() or carets.strip().strip("^~"):
             start = indent
         shown = " ".join(code[start:].split())
-        return _Place(frame["path"], int(frame["line"]), frame["function"], start - indent, shown)
-    return _Place()
+        return _CallPlace(
+            frame["path"], int(frame["line"]), frame["function"], start - indent, shown
+        )
+    return _CallPlace()
 
 
-def _site(operator: str, place: _Place) -> str:
+def _site(operator: str, place: _CallPlace) -> str:
     """The id of a call site that no rewritten code names: the same whenever it is compiled, and
     that which `runtime.products.torch_sites` finds where the same line is not compiled.
     """
@@ -162,7 +164,7 @@ def _site(operator: str, place: _Place) -> str:
 
 @lru_cache(maxsize=64)
 def _expressions(path: str) -> Mapping[tuple[int, int], tuple[str, str, int]]:
-    """Line and column of each expression of a file, as a `_Place` has them → the qualified name of
+    """Line and column of each expression of a file, as a `_CallPlace` has them → the qualified name of
     its function, its text, and how many of the same text come before it there.
     """
     lines = linecache.getlines(path) if os.path.isfile(path) else []

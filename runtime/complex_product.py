@@ -22,7 +22,7 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
 
 
-class Way(NamedTuple):
+class PartFunctions(NamedTuple):
     """Functions that take a library's complex arrays apart and put them together.
 
     split: complex x → its parts (2, *x.shape), contiguous. join: the products of parts, (2, 2, *s)
@@ -45,7 +45,7 @@ def widened(x: AnyArray) -> Any:
 
 
 def multiply(
-    way: Way,
+    way: PartFunctions,
     a: AnyArray,
     b: AnyArray,
     product: Callable[[Any, Any], Product | Reason],
@@ -76,7 +76,7 @@ def multiply(
     return made.with_value(out)
 
 
-def parts(way: Way, x: AnyArray) -> Any:
+def parts(way: PartFunctions, x: AnyArray) -> Any:
     """The real and the imaginary part of x (…, rows, columns) as one array, (2, *x.shape).
 
     A stack that repeats itself along an axis does so here, too.
@@ -91,12 +91,12 @@ def _lifted(both: AnyArray, axes: int) -> Any:
 
 
 def split(x: Array) -> Array:
-    """A NumPy array's parts; see `Way`."""
+    """A NumPy array's parts; see `PartFunctions`."""
     return np.stack([x.real, x.imag])
 
 
 def join(products: Array, out: Array) -> None:
-    """Products of parts, NumPy's, as one complex array; see `Way`."""
+    """Products of parts, NumPy's, as one complex array; see `PartFunctions`."""
     if products.ndim == out.ndim + 1:
         out.real, out.imag = products
         return
@@ -106,4 +106,4 @@ def join(products: Array, out: Array) -> None:
         np.add(ri, ir, out=out.imag)
 
 
-NUMPYS = Way(np, split, join)
+NUMPYS = PartFunctions(np, split, join)

@@ -39,7 +39,7 @@ EXACT: "Final[dict[np.dtype[Any], int]]" = {
 }  # up to these all integers are
 
 
-class Digits(NamedTuple):
+class DigitSplit(NamedTuple):
     """How an operand is split: into `number` digits of `width` bits, none above `largest`."""
 
     number: int
@@ -47,12 +47,12 @@ class Digits(NamedTuple):
     largest: int
 
 
-class Way(NamedTuple):
+class ExactSplit(NamedTuple):
     """How a product is made. dtype: of the products. panel: the longest sum that is exact."""
 
     dtype: "np.dtype[Any]"
-    left: Digits
-    right: Digits
+    left: DigitSplit
+    right: DigitSplit
     terms: tuple[tuple[int, int], ...]
     panel: int
 
@@ -120,7 +120,7 @@ def _signed(x: Array) -> Array:
 
 def _way(
     a: Array, b: Array, results: int, dtype: "np.dtype[Any]", *, is_einsum: bool, threads: int
-) -> Way | None:
+) -> ExactSplit | None:
     """The quickest way to make a product; None: the program's own is.
 
     results: the number of its elements. is_einsum: whether NumPy may make it as np.einsum does.
@@ -128,7 +128,7 @@ def _way(
     """
     k, matrices = a.shape[-1], max(math.prod(x.shape[:-2]) for x in (a, b))
 
-    def seconds(way: Way) -> float:
+    def seconds(way: ExactSplit) -> float:
         return worth.exact_seconds(
             k * results * len(way.terms) // max(threads, 1),
             way.left.number**2 * a.size + way.right.number**2 * b.size,  # a digit takes passes
@@ -145,11 +145,11 @@ def _way(
     if seconds(_single(FLOAT32, 1, 1, k)) >= native:
         return None  # whatever the operands' ranges are
 
-    def quickest(ways: list[Way]) -> Way | None:
+    def quickest(ways: list[ExactSplit]) -> ExactSplit | None:
         best = min(ways, key=seconds, default=None)
         return best if best is not None and seconds(best) < native else None
 
-    def of_integers(left: int, right: int) -> Way | None:
+    def of_integers(left: int, right: int) -> ExactSplit | None:
         """The quickest way for the largest magnitudes of the operands."""
         ways = _undivided(left, right, k)
         is_enough = any(way.panel == k for way in ways)
@@ -208,19 +208,19 @@ def _largest(x: Array) -> int:
     return max(max(int(part.max()), -int(part.min()), 1) for part in parts)
 
 
-def _single(dtype: "np.dtype[Any]", left: int, right: int, panel: int) -> Way:
+def _single(dtype: "np.dtype[Any]", left: int, right: int, panel: int) -> ExactSplit:
     """One product of undivided operands. left, right: the largest magnitude of each."""
-    return Way(dtype, Digits(1, 0, left), Digits(1, 0, right), ((0, 0),), panel)
+    return ExactSplit(dtype, DigitSplit(1, 0, left), DigitSplit(1, 0, right), ((0, 0),), panel)
 
 
-def _undivided(left: int, right: int, k: int) -> list[Way]:
+def _undivided(left: int, right: int, k: int) -> list[ExactSplit]:
     """The ways to make a product of operands of such magnitudes without digits."""
     panels = ((dtype, min(k, exact // (left * right))) for dtype, exact in EXACT.items())
     return [_single(dtype, left, right, panel) for dtype, panel in panels if panel]
 
 
 @lru_cache(maxsize=256)
-def _divided(left: int, right: int, k: int, bits: int) -> tuple[Way, ...]:
+def _divided(left: int, right: int, k: int, bits: int) -> tuple[ExactSplit, ...]:
     """The ways to make a product of digits. left, right: bits of the operands' largest magnitudes;
     bits: of the result.
     """
@@ -232,27 +232,27 @@ def _divided(left: int, right: int, k: int, bits: int) -> tuple[Way, ...]:
         places = pairs(range(one.number), range(other.number))
         terms = tuple((i, j) for i, j in places if i * one.width + j * other.width < bits)
         if panel:
-            ways.append(Way(FLOAT64, one, other, terms, panel))
+            ways.append(ExactSplit(FLOAT64, one, other, terms, panel))
     return tuple(ways)
 
 
-def _quickest_of_digits(k: int) -> Way:
+def _quickest_of_digits(k: int) -> ExactSplit:
     """The cheapest way that digits may need: whoever loses with it need not look at others."""
-    return Way(FLOAT64, Digits(1, 0, 1), Digits(2, 1, 1), ((0, 0), (0, 1)), k)
+    return ExactSplit(FLOAT64, DigitSplit(1, 0, 1), DigitSplit(2, 1, 1), ((0, 0), (0, 1)), k)
 
 
-def _digits_of(largest: int, count: int) -> Digits:
+def _digits_of(largest: int, count: int) -> DigitSplit:
     """The narrowest digits by which so many hold numbers up to a magnitude."""
     if count == 1:
-        return Digits(1, 0, largest)
+        return DigitSplit(1, 0, largest)
     width = 1 + largest.bit_length() // count
     # What is left for the last digit may have been rounded up.
     while (largest >> (count - 1) * width) + 1 > 1 << (width - 1):
         width += 1
-    return Digits(count, width, 1 << (width - 1))
+    return DigitSplit(count, width, 1 << (width - 1))
 
 
-def _fill(out: Array, a: Array, b: Array, way: Way, *, adds: bool) -> None:
+def _fill(out: Array, a: Array, b: Array, way: ExactSplit, *, adds: bool) -> None:
     """Write A·B into `out`, or add it. All three have as many dimensions.
 
     Arrays that are larger than a panel are halved along their longest axis, stacks along their
@@ -286,7 +286,7 @@ def _halves(size: int) -> tuple[slice, slice]:
     return slice(middle), slice(middle, size)
 
 
-def _multiply_panel(out: Array, a: Array, b: Array, way: Way, *, adds: bool) -> None:
+def _multiply_panel(out: Array, a: Array, b: Array, way: ExactSplit, *, adds: bool) -> None:
     """Write A·B into `out`, or add it, where no sum is too long for the way."""
     with Scratch() as memory:
         left = _split(a, way.left, way.dtype, memory)
@@ -319,7 +319,7 @@ def _add(out: Array, made: Array, shift: int, adds: bool) -> None:
         np.copyto(out, part, casting="unsafe")
 
 
-def _split(x: Array, digits: Digits, dtype: "np.dtype[Any]", memory: Scratch) -> list[Array]:
+def _split(x: Array, digits: DigitSplit, dtype: "np.dtype[Any]", memory: Scratch) -> list[Array]:
     """The digits of an array, the lowest first, each in the type of the products."""
     if digits.number == 1:
         return [_cast(x, dtype, memory)]

@@ -29,7 +29,7 @@ from mixpert_py.runtime.gpu import gemm, residues
 from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.kernels.numba_ptx import compiled
-from mixpert_py.runtime.model.kernel_times import HOPPER, PORTABLE, Chip, Depth, candidates
+from mixpert_py.runtime.model.kernel_times import HOPPER, PORTABLE, Depth, TargetChip, candidates
 from mixpert_py.runtime.packing import launch, readers, repair
 from mixpert_py.runtime.packing import residues as residue_packing
 from mixpert_py.runtime.packing.operand import Form, layout
@@ -193,7 +193,7 @@ def _cuda_kernels() -> Iterator[tuple[str, CudaKernel]]:
 def gemm_texts(scheme: Scheme, architecture: str) -> list[str]:
     """The sources of the GEMM kernel of a scheme, with every tile that the model may take."""
     family = HOPPER if architecture == "90a" else PORTABLE
-    chip = Chip(family, 1, CUBIN_SHARED[architecture])
+    chip = TargetChip(family, 1, CUBIN_SHARED[architecture])
     found = []
     for n in SIDES:
         place = layout(scheme.left, 1, n, n, scheme.lengths(n)[1])

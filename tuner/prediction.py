@@ -147,7 +147,7 @@ def choose(values: Rows, weights: Rows, *capacities: float) -> list[tuple[int, .
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PredictedGain:
     """The likely gain on one machine.
 
     device: the short name of a GPU, for which times are predicted; None for this machine. gain: of
@@ -194,21 +194,23 @@ def likely_plan(operators: Sequence[Operator], budget: float) -> dict[str, str]:
     return {x.id: its[i] for (x, its), i in zip(pairs, chosen, strict=True)}
 
 
-def place(device: str | None, share: float, operators: Sequence[Operator], budget: float) -> Place:
+def place(
+    device: str | None, share: float, operators: Sequence[Operator], budget: float
+) -> PredictedGain:
     """The likely gain on a machine for which the operators have their times."""
     plan = likely_plan(operators, budget)
     before = sum(x.predicted["native"] for x in operators)
     after = sum(x.predicted[plan[x.id]] for x in operators)
     gain = program_gain(share, before / after if after else inf) if before else 1.0
-    return Place(device, gain, after, plan, ErrorModel(operators, 0.0).error(plan))
+    return PredictedGain(device, gain, after, plan, ErrorModel(operators, 0.0).error(plan))
 
 
-def worth(places: Sequence[Place]) -> Place | None:
+def worth(places: Sequence[PredictedGain]) -> PredictedGain | None:
     """The place where an effort is worth it: this machine, else the first GPU, else None."""
     return next((place for place in places[:2] if place.gain >= WORTH), None)
 
 
-def verdict(share: float, places: Sequence[Place], budget: str) -> str:
+def verdict(share: float, places: Sequence[PredictedGain], budget: str) -> str:
     """A sentence that says whether an effort is worth it.
 
     places: this machine, then GPUs, of which the first is named. budget: as it was typed.

@@ -98,7 +98,7 @@ class Operator:
     seconds: float = 0.0
     local_errors: Mapping[str, float] = field(default_factory=dict)
     predicted: Mapping[str, float] = field(default_factory=dict)
-    excluded: Mapping[str, "Reason"] = field(default_factory=dict)
+    excluded: Mapping[str, "StopReason"] = field(default_factory=dict)
     locked: bool = False
     sensitivity: float = 1.0
     profile: Profile = field(default_factory=Profile)
@@ -113,7 +113,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class TuningProblem:
     """The problem that a search solves: operators, and the limits on lowering them.
 
     edges: (P, S) where a value computed from P's result can reach an operand of S. ladder: rungs,
@@ -199,7 +199,7 @@ Measurement with a problem, not an exception.
 """
 
 
-class Reason(StrEnum):
+class StopReason(StrEnum):
     """Why a trial was kept or refused, and why an operator was lowered no further.
 
     A trial has KEPT or one of the four refusals after it; an operator any but KEPT.
@@ -240,7 +240,7 @@ class Trial:
     measurement: Measurement
     changed: tuple[str, ...] = ()
     gain: float = 0.0
-    reason: Reason = Reason.KEPT
+    reason: StopReason = StopReason.KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class Verdict:
     after: str
     seconds_before: float
     seconds_after: float
-    reason: Reason
+    reason: StopReason
     detail: str = ""
 
     @property

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from mixpert_py.errors import counted
 from mixpert_py.tuner.ratio import Pace
-from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.tuning_record import Gain, OperatorEntry, Record, TrialEntry, ValueEntry
+from mixpert_py.tuner.records import StopReason
+from mixpert_py.tuner.tuning_record import Gain, OperatorEntry, TrialEntry, TuningRecord, ValueEntry
 
 NO_GAIN = ", no measurable gain"
 # How times were compared: `python` itself lets OpenBLAS's idle threads spin for longer.
@@ -34,29 +34,31 @@ SPREAD_SHOWN_FROM = 20.0
 
 # The meaning of a reason: for a trial, or for the level below the one that an operator has.
 MEANING: Mapping[str, str] = {
-    Reason.KEPT: "Within the budget, and faster by the search's figures: the search continued from "
-    "this plan.",
-    Reason.NOT_FASTER: "It saves no time, or less than the clock's noise.",
-    Reason.NOT_TAKEN: "No call of the product could use the level, so it ran as before.",
-    Reason.OVER_BUDGET: "In a run the program's error exceeded the budget, or its used part.",
-    Reason.HOLD_OUT: "The error exceeded the budget on the hold-out data only.",
-    Reason.FAILED: "The program failed under the level, or left nothing to compare.",
-    Reason.BOTTOM: "This is the least accurate level that is tried.",
-    Reason.LOCKED: "The plan, or a comment in the source, locks the level.",
-    Reason.NEVER_RAN: "The program did not call the product.",
-    Reason.ELSEWHERE: "Only processes that the program starts make the product, which are not "
+    StopReason.KEPT: "Within the budget, and faster by the search's figures: the search continued "
+    "from this plan.",
+    StopReason.NOT_FASTER: "It saves no time, or less than the clock's noise.",
+    StopReason.NOT_TAKEN: "No call of the product could use the level, so it ran as before.",
+    StopReason.OVER_BUDGET: "In a run the program's error exceeded the budget, or its used part.",
+    StopReason.HOLD_OUT: "The error exceeded the budget on the hold-out data only.",
+    StopReason.FAILED: "The program failed under the level, or left nothing to compare.",
+    StopReason.BOTTOM: "This is the least accurate level that is tried.",
+    StopReason.LOCKED: "The plan, or a comment in the source, locks the level.",
+    StopReason.NEVER_RAN: "The program did not call the product.",
+    StopReason.ELSEWHERE: "Only processes that the program starts make the product, which are not "
     "measured.",
-    Reason.UNSUITED: "No lower level suits the product's operands.",
-    Reason.TOO_SHORT: "The product's time is below the clock's noise, so no gain could be seen.",
-    Reason.NEGLIGIBLE: "The product takes less than 1 % of the time of all products.",
-    Reason.UNCLEAR: "Timed alone, the level and the original took the same time within the noise, "
-    "or there was no time to measure it. Try again on an idle machine.",
-    Reason.PREDICTED: "The program's predicted error exceeds the budget, so the level was not run.",
-    Reason.TOO_LITTLE: "The level would save less than 1 % of the program's time, or less than "
+    StopReason.UNSUITED: "No lower level suits the product's operands.",
+    StopReason.TOO_SHORT: "The product's time is below the clock's noise, so no gain could be "
+    "seen.",
+    StopReason.NEGLIGIBLE: "The product takes less than 1 % of the time of all products.",
+    StopReason.UNCLEAR: "Timed alone, the level and the original took the same time within the "
+    "noise, or there was no time to measure it. Try again on an idle machine.",
+    StopReason.PREDICTED: "The program's predicted error exceeds the budget, so the level was not "
+    "run.",
+    StopReason.TOO_LITTLE: "The level would save less than 1 % of the program's time, or less than "
     "0.5 % of the products' time.",
-    Reason.RAISED: "The product was raised again so that a longer one could be lowered.",
-    Reason.START_OVER_BUDGET: "The program exceeded the budget before anything was lowered.",
-    Reason.INTERRUPTED: "The search was interrupted before it finished with the product.",
+    StopReason.RAISED: "The product was raised again so that a longer one could be lowered.",
+    StopReason.START_OVER_BUDGET: "The program exceeded the budget before anything was lowered.",
+    StopReason.INTERRUPTED: "The search was interrupted before it finished with the product.",
 }
 
 
@@ -140,13 +142,13 @@ def small_entries(bits: float | None) -> str:
     )
 
 
-def chosen(record: Record) -> TrialEntry | None:
+def chosen(record: TuningRecord) -> TrialEntry | None:
     """The trial whose plan was written; None if no trial was kept in the record."""
     same = [trial for trial in record.trials if trial.plan == record.plan]
     return same[-1] if same else None
 
 
-def time_unit(record: Record, times: Iterable[float | None] | None = None) -> Unit:
+def time_unit(record: TuningRecord, times: Iterable[float | None] | None = None) -> Unit:
     """The common unit of these times; by default, of the times of the program."""
     if record.unit == "products":
         return PRODUCTS
@@ -172,14 +174,14 @@ def gain_text(gain: Gain, unit: Unit) -> str:
     return f"{text} ({gain.times:.2f}× {'fewer' if unit is PRODUCTS else 'as fast'}{ends})"
 
 
-def reached(record: Record) -> float | None:
+def reached(record: TuningRecord) -> float | None:
     """The error of the plan that was written, from a fresh process where it was verified."""
     if record.verification is not None and not record.interrupted:
         return record.verification.error
     return record.error
 
 
-def headline(record: Record) -> str:
+def headline(record: TuningRecord) -> str:
     """Program time before → after, error against budget, and whether anything was lowered."""
     words = ["Interrupted; the best plan so far."] if record.interrupted else []
     error, budget, gain = record.error, record.budget, record.gain
@@ -199,7 +201,7 @@ def headline(record: Record) -> str:
     return " ".join(words)
 
 
-def verified(record: Record, runs: str = "fresh processes") -> str:
+def verified(record: TuningRecord, runs: str = "fresh processes") -> str:
     """What the verification by such runs showed; empty where the headline says all."""
     found = record.verification
     if record.interrupted:
@@ -249,24 +251,24 @@ def whole_program(gain: Gain, spread: float | None) -> str:
     )
 
 
-def size(record: Record, error: float | None) -> str:
+def size(record: TuningRecord, error: float | None) -> str:
     """An error as text, or the share of a budget that it is."""
     return error_text(error) if record.criterion else share_text(error)
 
 
-def allowed(record: Record) -> str:
+def allowed(record: TuningRecord) -> str:
     """The limit that an error is compared with, as text."""
     if not record.criterion:
         return "of its budget"
     return f"of {'any' if record.budget is None else budget_text(record.budget)} allowed"
 
 
-def error_name(record: Record) -> str:
+def error_name(record: TuningRecord) -> str:
     """The heading of a column with the errors of plans."""
     return "error" if record.criterion else "error / budget"
 
 
-def trial_error(record: Record, trial: TrialEntry) -> str:
+def trial_error(record: TuningRecord, trial: TrialEntry) -> str:
     if trial.error is not None:
         return size(record, trial.error)
     return "–" if trial.problem else "not finite"
@@ -274,7 +276,7 @@ def trial_error(record: Record, trial: TrialEntry) -> str:
 
 def why(entry: OperatorEntry, places: Mapping[str, str]) -> str:
     """Why an operator was lowered no further: the reason and its detail. places: site → place."""
-    if entry.reason == Reason.RAISED:
+    if entry.reason == StopReason.RAISED:
         return f"raised for line {places[entry.detail]}" if entry.detail in places else entry.reason
     return f"{entry.reason}: {brief(entry.detail)}" if entry.detail else entry.reason
 
@@ -350,7 +352,7 @@ def fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
     return table
 
 
-def summary(record: Record, width: int) -> Group:
+def summary(record: TuningRecord, width: int) -> Group:
     """Headline, operators and what their reasons mean; readable from 60 columns up."""
     parts: list[RenderableType] = [Text(headline(record))]
     if record.operators:
@@ -360,7 +362,7 @@ def summary(record: Record, width: int) -> Group:
     return Group(*parts)
 
 
-def operators(record: Record, width: int) -> Table:
+def operators(record: TuningRecord, width: int) -> Table:
     """The table of operators, longest first, in at most `width` characters.
 
     Where all operators start from the same level, the header names it, and a row only where its
@@ -387,7 +389,7 @@ def operators(record: Record, width: int) -> Table:
         if entry.before != entry.after:
             level = level if len(starts) == 1 else f"{entry.before} → {entry.after}"
             time = f"{time} → {unit.number(entry.time_after)}"
-        if entry.reason == Reason.ELSEWHERE:
+        if entry.reason == StopReason.ELSEWHERE:
             share = time = "–"
         row = (
             _function(entry.id),
@@ -403,7 +405,7 @@ def operators(record: Record, width: int) -> Table:
     return fitted(columns, rows, width)
 
 
-def trials(record: Record, width: int) -> Table:
+def trials(record: TuningRecord, width: int) -> Table:
     """The table of the plans in the order in which they ran."""
     unit, best = time_unit(record), chosen(record)
     places = {entry.id: entry.place for entry in record.operators}

@@ -14,10 +14,10 @@ from mixpert_py.tuner.records import (
     Operator,
     Outcome,
     PlanKey,
-    Problem,
-    Reason,
     Schemes,
+    StopReason,
     Trial,
+    TuningProblem,
     Verdict,
     plan_key,
 )
@@ -26,12 +26,12 @@ REPETITIONS = 6  # of a search whose plan is over budget on a hold-out
 # Of several refused trials the one whose reason comes first here stands for all: it says most about
 # the rungs below.
 PRECEDENCE = (
-    Reason.KEPT,
-    Reason.NOT_FASTER,
-    Reason.OVER_BUDGET,
-    Reason.HOLD_OUT,
-    Reason.NOT_TAKEN,
-    Reason.FAILED,
+    StopReason.KEPT,
+    StopReason.NOT_FASTER,
+    StopReason.OVER_BUDGET,
+    StopReason.HOLD_OUT,
+    StopReason.NOT_TAKEN,
+    StopReason.FAILED,
 )
 
 
@@ -46,14 +46,14 @@ class SearchState:
     because of a hold-out. stopped: site → the reason and the detail of its Verdict.
     """
 
-    def __init__(self, measure: Measure, problem: Problem) -> None:
+    def __init__(self, measure: Measure, problem: TuningProblem) -> None:
         self.problem = problem
         self.operators = {operator.id: operator for operator in problem.operators}
         self.ladder = problem.ladder
         self.budget = problem.budget
         self.is_tightened = False
         self.trials: list[Trial] = []
-        self.stopped: dict[str, tuple[Reason, str]] = {}
+        self.stopped: dict[str, tuple[StopReason, str]] = {}
         self._measure = measure
         self._measured: dict[PlanKey, Measurement] = {}
         measurement = self._run(problem.start)
@@ -85,7 +85,7 @@ class SearchState:
                 self.trials.append(tried[-1])
         finally:
             # An interrupt comes this way too, and must not lose a trial that has passed.
-            passed = [trial for trial in tried if trial.reason is Reason.KEPT]
+            passed = [trial for trial in tried if trial.reason is StopReason.KEPT]
             if passed:
                 self.incumbent = self._best(passed)
         return self.incumbent if passed else min(tried, key=_distance)
@@ -94,10 +94,10 @@ class SearchState:
         """Try a step whose only purpose is a smaller error; it passes if it is no slower."""
         plan = {**self.incumbent.plan, **step}
         trial = self._judge(plan, self._run(plan))
-        if trial.reason is Reason.NOT_FASTER and trial.gain >= -self.noise(*trial.changed):
-            trial = replace(trial, reason=Reason.KEPT)
+        if trial.reason is StopReason.NOT_FASTER and trial.gain >= -self.noise(*trial.changed):
+            trial = replace(trial, reason=StopReason.KEPT)
         self.trials.append(trial)
-        if trial.reason is Reason.KEPT:
+        if trial.reason is StopReason.KEPT:
             self.incumbent = trial
 
     def seconds(self, site: str) -> float:
@@ -114,18 +114,18 @@ class SearchState:
         """The operators by their native time, the longest first."""
         return sorted(self.operators.values(), key=lambda operator: -operator.seconds)
 
-    def why_fixed(self, operator: Operator) -> Reason | None:
+    def why_fixed(self, operator: Operator) -> StopReason | None:
         """Why an operator is not lowered at all; None if it may be."""
         if operator.locked:
-            return Reason.LOCKED
+            return StopReason.LOCKED
         if operator.elsewhere:
-            return Reason.ELSEWHERE
+            return StopReason.ELSEWHERE
         if operator.id not in self.start.measurement.site_seconds:
-            return Reason.NEVER_RAN
+            return StopReason.NEVER_RAN
         if operator.unsuited or (operator.shapes and all(0 in shape for shape in operator.shapes)):
-            return Reason.UNSUITED
+            return StopReason.UNSUITED
         if self.start.measurement.site_seconds[operator.id] <= self.noise(operator.id):
-            return Reason.TOO_SHORT
+            return StopReason.TOO_SHORT
         lower = self.below(operator)
         if lower and all(scheme in operator.excluded for scheme in lower):
             return operator.excluded[lower[0]]
@@ -144,7 +144,7 @@ class SearchState:
         """
         scheme = scheme or self.start.plan[operator.id]
         lower = [x for rung in self.ladder.below(operator.id, scheme) for x in rung]
-        return [x for x in lower if operator.excluded.get(x) is not Reason.NOT_TAKEN] or lower
+        return [x for x in lower if operator.excluded.get(x) is not StopReason.NOT_TAKEN] or lower
 
     def predecessors(self, site: str) -> list[str]:
         """Sites whose result can reach an operand of this one and whose scheme is free."""
@@ -166,17 +166,17 @@ class SearchState:
         gain = sum(self.seconds(site) - after.get(site, 0.0) for site in changed)
         noise = self.noise(*changed)
         if measurement.problem is not None:
-            reason, gain = Reason.FAILED, nan
+            reason, gain = StopReason.FAILED, nan
         elif not measurement.not_taken.keys().isdisjoint(changed):
             # The same program ran as before: neither a gain nor an error comes from the step.
-            reason = Reason.NOT_TAKEN
+            reason = StopReason.NOT_TAKEN
         elif not measurement.error <= self.budget:
             is_within = self.is_tightened and measurement.error <= self.problem.budget
-            reason = Reason.HOLD_OUT if is_within else Reason.OVER_BUDGET
+            reason = StopReason.HOLD_OUT if is_within else StopReason.OVER_BUDGET
         elif gain > noise:
-            reason = Reason.KEPT
+            reason = StopReason.KEPT
         else:
-            reason = Reason.NOT_FASTER
+            reason = StopReason.NOT_FASTER
         return Trial(plan, measurement, changed, gain, reason)
 
     def _best(self, passed: list[Trial]) -> Trial:
@@ -196,7 +196,7 @@ Excess = Callable[[Schemes], float]
 
 
 def tune(
-    measure: Measure, problem: Problem, *, search: Search, excess: Excess | None = None
+    measure: Measure, problem: TuningProblem, *, search: Search, excess: Excess | None = None
 ) -> Outcome:
     """Lower operators as far as the budget, the noise of the clock and the ladder allow.
 
@@ -218,12 +218,12 @@ def tune(
             problem.ladder.level(operator.id, problem.start[operator.id])
     state = SearchState(measure, problem)
     if not state.start.measurement.error <= problem.budget:
-        return _outcome(state, Reason.START_OVER_BUDGET)
+        return _outcome(state, StopReason.START_OVER_BUDGET)
     try:
         _search_within_hold_out(state, search, excess)
     except KeyboardInterrupt:
-        return _outcome(state, Reason.INTERRUPTED)
-    return _outcome(state, Reason.BOTTOM)
+        return _outcome(state, StopReason.INTERRUPTED)
+    return _outcome(state, StopReason.BOTTOM)
 
 
 def _search_within_hold_out(state: SearchState, search: Search, excess: Excess | None) -> None:
@@ -244,19 +244,19 @@ def _search_within_hold_out(state: SearchState, search: Search, excess: Excess |
         search(state)
     state.restart(1.0)
     for operator in state.operators.values():
-        state.stopped[operator.id] = state.why_fixed(operator) or Reason.HOLD_OUT, ""
+        state.stopped[operator.id] = state.why_fixed(operator) or StopReason.HOLD_OUT, ""
 
 
-def _outcome(state: SearchState, otherwise: Reason) -> Outcome:
+def _outcome(state: SearchState, otherwise: StopReason) -> Outcome:
     """The outcome of a search. otherwise: the reason for operators that it did not finish."""
     start, best = state.start, state.incumbent
     not_taken = {x: why for trial in state.trials for x, why in trial.measurement.not_taken.items()}
     verdicts = []
     for operator in state.longest_first():
         reason, detail = state.stopped.get(operator.id, (otherwise, ""))
-        if reason is Reason.UNSUITED:
+        if reason is StopReason.UNSUITED:
             detail = operator.unsuited
-        elif reason is Reason.NOT_TAKEN:
+        elif reason is StopReason.NOT_TAKEN:
             detail = detail or not_taken.get(operator.id, "")
         verdicts.append(
             Verdict(
@@ -276,5 +276,5 @@ def _outcome(state: SearchState, otherwise: Reason) -> Outcome:
         start=start.measurement,
         best=best.measurement,
         budget=state.problem.budget,
-        interrupted=otherwise is Reason.INTERRUPTED,
+        interrupted=otherwise is StopReason.INTERRUPTED,
     )

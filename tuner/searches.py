@@ -13,7 +13,7 @@ from itertools import product
 from math import inf
 
 from mixpert_py.tuner.prediction import ErrorModel, TimeModel, choose, squared
-from mixpert_py.tuner.records import Operator, Reason, Rung, Schemes, Trial, plan_key
+from mixpert_py.tuner.records import Operator, Rung, Schemes, StopReason, Trial, plan_key
 from mixpert_py.tuner.search import Search, SearchState
 
 SLACK = (1.0, 0.8, 0.6, 0.4)  # parts of the budget within which plans are chosen, in turn
@@ -23,9 +23,9 @@ MOST_FAILED_PROBES = 3  # in a row, after which no other is run
 TOGETHER = 1 / 8  # part of the time: operators that take less are probed together
 WORTH_A_PROBE = 1 / 20  # part of the time: operators that take less together are not probed
 FIRST_GAIN = 1 / 100  # the same, as long as nothing has gained
-OVER = (Reason.OVER_BUDGET, Reason.HOLD_OUT)  # refusals because of the error
+OVER = (StopReason.OVER_BUDGET, StopReason.HOLD_OUT)  # refusals because of the error
 # Refusals after which the rungs below are still tried.
-PASSED_OVER = (Reason.NOT_TAKEN, Reason.NOT_FASTER)
+PASSED_OVER = (StopReason.NOT_TAKEN, StopReason.NOT_FASTER)
 
 
 def greedy(state: SearchState) -> None:
@@ -34,7 +34,7 @@ def greedy(state: SearchState) -> None:
         state.stopped[operator.id] = _lower(state, operator)
 
 
-def _lower(state: SearchState, operator: Operator) -> tuple[Reason, str]:
+def _lower(state: SearchState, operator: Operator) -> tuple[StopReason, str]:
     """Lower one operator rung by rung, as far as budget and noise allow; return why it stopped.
 
     A rung within the budget that is not faster, or that no call takes, is passed over: the next one
@@ -42,17 +42,17 @@ def _lower(state: SearchState, operator: Operator) -> tuple[Reason, str]:
     """
     if (fixed := state.why_fixed(operator)) is not None:
         return fixed, ""
-    site, reason = operator.id, Reason.BOTTOM
+    site, reason = operator.id, StopReason.BOTTOM
     rungs = state.ladder.below(site, state.incumbent.plan[site])
     for rung in rungs:
         if state.seconds(site) <= state.noise(site):
-            return Reason.TOO_SHORT, ""
+            return StopReason.TOO_SHORT, ""
         trial = state.consider(*({site: scheme} for scheme in rung))
         # Raising another operator costs time: it cannot rescue a step that saves none.
         if trial.reason in OVER and trial.gain > 0:
             trial = _raise_predecessor(state, site, rung) or trial
-        if trial.reason is Reason.KEPT:
-            reason = Reason.BOTTOM
+        if trial.reason is StopReason.KEPT:
+            reason = StopReason.BOTTOM
         elif trial.reason in PASSED_OVER:
             reason = trial.reason
         else:
@@ -70,8 +70,8 @@ def _raise_predecessor(state: SearchState, site: str, rung: Rung) -> Trial | Non
     for predecessor in sorted(shorter, key=state.seconds, reverse=True):
         above = state.ladder.above(predecessor, state.incumbent.plan[predecessor])
         steps = [{site: low, predecessor: high} for low, high in product(rung, above)]
-        if steps and (trial := state.consider(*steps)).reason is Reason.KEPT:
-            state.stopped[predecessor] = Reason.RAISED, site
+        if steps and (trial := state.consider(*steps)).reason is StopReason.KEPT:
+            state.stopped[predecessor] = StopReason.RAISED, site
             return trial
     return None
 
@@ -125,10 +125,10 @@ class PredictiveSearch:
         )
         (trial,) = state.trials[before:]
         self._learn(trial)
-        if trial.reason in (*OVER, Reason.FAILED):
+        if trial.reason in (*OVER, StopReason.FAILED):
             self.refused.append(plan)
         if is_probe:
-            self.failed_probes = 0 if trial.reason is Reason.KEPT else self.failed_probes + 1
+            self.failed_probes = 0 if trial.reason is StopReason.KEPT else self.failed_probes + 1
         for site in trial.measurement.not_taken.keys() & set(trial.changed):
             self.options[site].remove(plan[site])
 
@@ -250,31 +250,35 @@ class PredictiveSearch:
         if idle:
             state.restore(idle)
 
-    def verdict(self, operator: Operator) -> tuple[Reason, str]:
+    def verdict(self, operator: Operator) -> tuple[StopReason, str]:
         """The reason why an operator is lowered no further, with the detail of a Verdict."""
         site, state = operator.id, self.state
         scheme = state.incumbent.plan[site]
         if (reason := state.why_fixed(operator)) is not None:
-            if reason is Reason.UNCLEAR and self._is_over_budget(operator):
-                reason = Reason.PREDICTED  # which is certain, however noisy the clock
+            if reason is StopReason.UNCLEAR and self._is_over_budget(operator):
+                reason = StopReason.PREDICTED  # which is certain, however noisy the clock
             return reason, ""
         level = state.ladder.level(site, scheme)
         lower = [x for x in self.options[site] if state.ladder.level(site, x) > level]
         if not lower:
             below = state.below(operator, scheme)
-            reason = operator.excluded.get(below[0], Reason.NOT_TAKEN) if below else Reason.BOTTOM
-            is_last = reason is Reason.NOT_TAKEN and scheme != state.start.plan[site]
-            return (Reason.BOTTOM if is_last else reason), ""
+            reason = (
+                operator.excluded.get(below[0], StopReason.NOT_TAKEN)
+                if below
+                else StopReason.BOTTOM
+            )
+            is_last = reason is StopReason.NOT_TAKEN and scheme != state.start.plan[site]
+            return (StopReason.BOTTOM if is_last else reason), ""
         for trial in reversed(state.trials):
             # A refused step of several operators does not show which of them was the cause.
-            refused = trial.reason is not Reason.KEPT and trial.plan[site] in lower
+            refused = trial.reason is not StopReason.KEPT and trial.plan[site] in lower
             if refused and trial.changed == (site,):
                 return trial.reason, trial.measurement.problem or ""
         if self._is_over_budget(operator):
-            return Reason.PREDICTED, ""
+            return StopReason.PREDICTED, ""
         plan = {**state.incumbent.plan, site: lower[0]}
         gains = self.worth_a_step and self._gain(plan) > state.noise(site)
-        return (Reason.TOO_LITTLE if gains else Reason.NOT_FASTER), ""
+        return (StopReason.TOO_LITTLE if gains else StopReason.NOT_FASTER), ""
 
     def _is_over_budget(self, operator: Operator) -> bool:
         """Whether the next lower level of an operator is predicted to be over the budget."""

@@ -114,7 +114,7 @@ class InputEntry(Entry, frozen=True, kw_only=True):
     error: Size | None
 
 
-class Record(Entry, frozen=True, kw_only=True):
+class TuningRecord(Entry, frozen=True, kw_only=True):
     """A search and its plan.
 
     criterion: None where the values have limits of their own: all errors that are not one value's
@@ -157,12 +157,12 @@ class Record(Entry, frozen=True, kw_only=True):
 
 def record(
     outcome: Outcome, criterion: str | None = "frobenius", predicted: bool = False, device: str = ""
-) -> Record:
+) -> TuningRecord:
     """The record of everything that the table shows and of every trial.
 
     predicted: whether times are predicted: in seconds of `device`, without one in slice products.
     """
-    return Record(
+    return TuningRecord(
         unit="products" if predicted and not device else "seconds",
         device=device,
         interrupted=outcome.interrupted,
@@ -186,11 +186,11 @@ def searched_gain(outcome: Outcome, predicted: bool) -> Gain:
     return Gain(before=before, after=after, times=times, verdict="predicted")
 
 
-def read(entries: object, name: str) -> Record:
+def read(entries: object, name: str) -> TuningRecord:
     """The record in plain data. Raises MixPertError, in one line, if there is none in it."""
     try:
         json.dumps(entries, allow_nan=False)  # Python reads numbers that JSON has not
-        return msgspec.convert(entries, Record)
+        return msgspec.convert(entries, TuningRecord)
     except ValueError as error:  # what JSON calls text need not be valid Unicode
         raise MixPertError(f"{name}: not the result of a tuning: {one_line(error)}") from None
 

@@ -11,14 +11,14 @@ import click
 from mixpert_py import commands
 
 if TYPE_CHECKING:
-    from mixpert_py.tuner.prediction import Place
+    from mixpert_py.tuner.prediction import PredictedGain
 
 
 BUDGET = "1e-5"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class EstimateOptions:
     """The options of `mixpert estimate`, and the words that follow them."""
 
     error: str | None
@@ -50,7 +50,7 @@ class Options:
         name = None if None in budgets else min(budgets, key=budgets.__getitem__, default=None)
         return texts.get(name) or BUDGET
 
-    def next_command(self, place: "Place", budget: str) -> str:
+    def next_command(self, place: "PredictedGain", budget: str) -> str:
         """The command to type for the predicted gain."""
         command = ["mixpert", "tune", "--error", budget]
         if place.device is None and {*place.plan.values()} - {"native"} == {"exact"}:
@@ -84,8 +84,8 @@ class Options:
 @commands.module_option
 @commands.script_argument
 @commands.its_arguments
-@commands.as_record(Options)
-def estimate(options: Options) -> int:
+@commands.as_record(EstimateOptions)
+def estimate(options: EstimateOptions) -> int:
     """Say whether a program can gain, after one run of it.
 
     Each product is then timed alone under each level, for as long as the program ran and ten

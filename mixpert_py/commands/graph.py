@@ -34,7 +34,7 @@ Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class GraphNode:
     """A rewritten matrix product as a node of the graph.
 
     function: its qualified name, `<module>` outside functions. line, column: 1-based; in a notebook
@@ -64,7 +64,7 @@ class Graph:
     """
 
     path: str
-    operators: tuple[Operator, ...] = ()
+    operators: tuple[GraphNode, ...] = ()
     edges: tuple[Edge, ...] = ()
     problem: str | None = None
 
@@ -103,7 +103,7 @@ def _graph(path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Depend
     rewritten.sort(key=lambda placed: (placed[0].span[1], -placed[0].span[0]))
     position = {site.id: at for at, (site, _) in enumerate(rewritten)}
     operators = tuple(
-        Operator(
+        GraphNode(
             site.id,
             site.id.partition(":")[2].rpartition("/")[0],
             site.line,
@@ -154,7 +154,7 @@ def dot(graphs: Sequence[Graph]) -> str:
     Its tooltip has its id and the whole expression.
     """
 
-    def box(name: str, operator: Operator) -> str:
+    def box(name: str, operator: GraphNode) -> str:
         label = f"{_escaped(_place(operator))}\\n{_escaped(shown(operator.expression))}"
         tooltip = _quoted(f"{operator.id}: {operator.expression}")
         return f'    {name} [label="{label}", tooltip={tooltip}];'
@@ -170,7 +170,7 @@ def dot(graphs: Sequence[Graph]) -> str:
 def mermaid(graphs: Sequence[Graph]) -> str:
     """A Mermaid flowchart: a subgraph for each file, a box for each operator."""
 
-    def box(name: str, operator: Operator) -> str:
+    def box(name: str, operator: GraphNode) -> str:
         parts = (_place(operator), shown(operator.expression))
         return f'    {name}["{"<br/>".join(map(_entities, parts))}"]'
 
@@ -223,7 +223,7 @@ def _table(graph: Graph) -> Table:
     return table
 
 
-def _place(operator: Operator) -> str:
+def _place(operator: GraphNode) -> str:
     return f"{shown(operator.function)}:{operator.place}"
 
 

@@ -10,7 +10,7 @@ from mixpert_py.commands import FILE
 from mixpert_py.errors import writing
 
 if TYPE_CHECKING:
-    from mixpert_py.tuner.tuning_record import Record
+    from mixpert_py.tuner.tuning_record import TuningRecord
 
 
 @click.command()
@@ -48,7 +48,7 @@ def report(folder: str | None, as_json: bool, plan: str) -> None:
     click.echo(f"report written to {target}")
 
 
-def _record(plan: Path) -> "Record":
+def _record(plan: Path) -> "TuningRecord":
     """Raises MixPertError where there is none."""
     from mixpert_py.errors import MixPertError
     from mixpert_py.tuner.tuning_record import read

@@ -104,7 +104,7 @@ def rewrite_source(
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RewriteOptions:
     """The options of `mixpert rewrite`."""
 
     paths: tuple[str, ...]
@@ -163,8 +163,8 @@ class Options:
     "--plan", "plan_path", metavar="PLAN", type=FILE, help="Write a plan's schemes into the calls."
 )
 @click.option("--scheme", metavar="NAME", help="Write this scheme into every call.")
-@as_record(Options)
-def rewrite(options: Options) -> int:
+@as_record(RewriteOptions)
+def rewrite(options: RewriteOptions) -> int:
     """Replace matrix products by calls into MixPert-Py.
 
     Without -o or -w the result goes to script_mixpert.py beside the script. `-` reads a program
@@ -182,7 +182,7 @@ def rewrite(options: Options) -> int:
     return _finish(results, options, has_summary=len(files) > 1)
 
 
-def _finish(results: Iterable[Rewritten], options: Options, *, has_summary: bool) -> int:
+def _finish(results: Iterable[Rewritten], options: RewriteOptions, *, has_summary: bool) -> int:
     """Show or write each file as it is finished, and return the exit code.
 
     has_summary: whether there are several files, which a last line sums up.
@@ -225,7 +225,7 @@ def _left_alone(count: int) -> str:
     return f"{counted(count, 'product')} left alone, see `mixpert sites`"
 
 
-def _deliver(result: Rewritten, options: Options, has_summary: bool) -> bytes:
+def _deliver(result: Rewritten, options: RewriteOptions, has_summary: bool) -> bytes:
     """Show or write one file, and return the message about it.
 
     A file that did not change is written to an explicit output only. Raises SourceError if a file
@@ -254,7 +254,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _write(result: Rewritten, options: Options) -> Path:
+def _write(result: Rewritten, options: RewriteOptions) -> Path:
     """Write a file with the permissions of its source, and return its path.
 
     Raises SourceError if that fails, or if it would overwrite an existing file that no earlier call

@@ -12,7 +12,7 @@ from mixpert_py.commands import FILE
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     """The options of `mixpert run`, and the words that follow them."""
 
     packages: tuple[str, ...]
@@ -39,8 +39,8 @@ class Options:
 @click.option("--json", "json_path", metavar="FILE", type=FILE, help="Write the profile as JSON.")
 @commands.module_option
 @commands.program_argument
-@commands.as_record(Options)
-def run(options: Options) -> int:
+@commands.as_record(RunOptions)
+def run(options: RunOptions) -> int:
     """Run a program with its products rewritten in memory."""
     from mixpert_py import config
 

@@ -35,7 +35,7 @@ from mixpert_py.tuner.report import (
     value_line,
     verified,
 )
-from mixpert_py.tuner.tuning_record import Record
+from mixpert_py.tuner.tuning_record import TuningRecord
 
 if TYPE_CHECKING:
     from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
@@ -129,7 +129,7 @@ def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[s
 
 
 def print_tuned(
-    record: Record, runs: str = "fresh processes", console: Console | None = None
+    record: TuningRecord, runs: str = "fresh processes", console: Console | None = None
 ) -> None:
     """Print the result of a tuning: headline, operators, verification. runs: of the latter."""
     console = console or _Console()
@@ -144,18 +144,18 @@ def print_tuned(
         console.print(note)
 
 
-def print_report(record: Record) -> None:
+def print_report(record: TuningRecord) -> None:
     """Print the summary of `mixpert report`: the result of a tuning, and every plan that ran."""
     _print_report(record, _Console())
 
 
-def _print_report(record: Record, console: Console) -> None:
+def _print_report(record: TuningRecord, console: Console) -> None:
     print_tuned(record, console=console)
     console.print()
     console.print(trials(record, console.width))
 
 
-def report_page(record: Record) -> str:
+def report_page(record: TuningRecord) -> str:
     """Return one HTML page with the tables that `print_report` prints.
 
     The page loads nothing, and its content security policy forbids browsers to load anything.
@@ -166,7 +166,7 @@ def report_page(record: Record) -> str:
     return visible(console.export_html(code_format=PAGE, inline_styles=True))
 
 
-def print_budgets(records: Sequence[Record]) -> None:
+def print_budgets(records: Sequence[TuningRecord]) -> None:
     """Print a row for each budget of `mixpert tune`."""
     columns = [Column("budget", right=True), Column("error", right=True)]
     columns += [Column("lowered"), Column("time of the program", wraps=True)]

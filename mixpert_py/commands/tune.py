@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mixpert_py.launch.program import Program
     from mixpert_py.plan import Plan
     from mixpert_py.sources import TuningDefaults
-    from mixpert_py.tuner.tuning_record import Record
+    from mixpert_py.tuner.tuning_record import TuningRecord
     from mixpert_py.tuning.options import TuningOptions
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
@@ -33,7 +33,7 @@ LADDERS = ("auto", "int8", "crt", "mixpert", "fp16", "cpu")  # runtime.schemes h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options(commands.ComparisonOptions):
+class TuneOptions(commands.ComparisonOptions):
     """The options of `mixpert tune`. seeds: the numbers that stand for {seed} in `hold_outs`."""
 
     reference: str
@@ -46,7 +46,7 @@ class Options(commands.ComparisonOptions):
     output: str | None
     resume: bool
 
-    def with_defaults(self, project: "TuningDefaults") -> "tuple[Options, list[str]]":
+    def with_defaults(self, project: "TuningDefaults") -> "tuple[TuneOptions, list[str]]":
         """The options, those that were not typed as the project has them; and these as words."""
         budgets = self.budgets or project.error
         criteria = self.criteria or project.criterion
@@ -62,7 +62,7 @@ class Options(commands.ComparisonOptions):
         ]
         return replace(self, budgets=budgets, criteria=criteria, compare=compare), words
 
-    def stricter(self) -> "tuple[Options, tuple[float, ...]]":
+    def stricter(self) -> "tuple[TuneOptions, tuple[float, ...]]":
         """The options with the loosest of several bare budgets, and the others in order.
 
         Raises UsageError for what only one budget goes with.
@@ -183,8 +183,8 @@ def seeds(text: str) -> range:
 @commands.module_option
 @commands.script_argument
 @commands.its_arguments
-@commands.as_record(Options)
-def tune(options: Options) -> int:
+@commands.as_record(TuneOptions)
+def tune(options: TuneOptions) -> int:
     """Find the fastest plan whose error stays within a budget.
 
     It is written as a file. Every run of SCRIPT is a process of its own. The options may also stand
@@ -220,7 +220,7 @@ def tune(options: Options) -> int:
         return _tune(program, settings, existing, paths, trials, options)
 
 
-def settings_of(options: Options, taken: list[str]) -> "TuningOptions":
+def settings_of(options: TuneOptions, taken: list[str]) -> "TuningOptions":
     """The options as the tuning takes them. Raises MixPertError for one that it cannot take.
 
     taken: those that the project gave, as words of the command line.
@@ -268,7 +268,7 @@ def _tune(
     existing: "Plan | None",
     paths: list[Path],
     trials: "Trials",
-    options: Options,
+    options: TuneOptions,
 ) -> int:
     """Tune, write the plan files and print the results; returns the exit code.
 
@@ -290,7 +290,7 @@ def _tune(
             if options.as_json:
                 click.echo("null")
             return 1
-        records: dict[Path, Record] = {}
+        records: dict[Path, TuningRecord] = {}
         written: list[Path] = []
         problems: list[MixPertError] = []
         for path, result in zip(paths, found, strict=False):  # fewer, if interrupted
@@ -321,7 +321,7 @@ def _searched(
     settings: "TuningOptions",
     existing: "Plan | None",
     trials: "Trials",
-    options: Options,
+    options: TuneOptions,
     interrupt: "Interrupt",
 ) -> "list[TuningResult | BudgetError] | str":
     """The result for each budget, with a progress bar; or why there is nothing to tune.
@@ -347,7 +347,7 @@ def _searched(
         return prepared if isinstance(prepared, str) else tune_each(prepared)
 
 
-def _show(records: "dict[Path, Record]", written: list[Path], options: Options) -> None:
+def _show(records: "dict[Path, TuningRecord]", written: list[Path], options: TuneOptions) -> None:
     """Print the record for each plan file, in the form that the options want."""
     from mixpert_py.commands import tables
 

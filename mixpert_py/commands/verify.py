@@ -26,7 +26,7 @@ FASTER = {Pace.FASTER: True, Pace.NOT_FASTER: False, Pace.UNCLEAR: None, None: N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options(commands.ComparisonOptions):
+class VerifyOptions(commands.ComparisonOptions):
     """The options of `mixpert verify`, and the plan file."""
 
     reference: str | None
@@ -54,8 +54,8 @@ class Options(commands.ComparisonOptions):
 @click.argument("plan", metavar="PLAN", type=FILE)
 @commands.script_argument
 @commands.its_arguments
-@commands.as_record(Options)
-def verify(options: Options) -> int:
+@commands.as_record(VerifyOptions)
+def verify(options: VerifyOptions) -> int:
     """Measure again whether a plan holds: exit with 0 if so, else with 1.
 
     SCRIPT runs natively and under the plan, in fresh processes. A plan holds if every error is
@@ -85,7 +85,7 @@ def verify(options: Options) -> int:
     return 0 if holds else 1
 
 
-def _settings(options: Options, plan: "Plan") -> "TuningOptions":
+def _settings(options: VerifyOptions, plan: "Plan") -> "TuningOptions":
     """The options as the verification takes them; those that were left out are the plan's own."""
     from mixpert_py.budget import limits_of
     from mixpert_py.errors import PlanError

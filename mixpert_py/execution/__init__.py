@@ -42,7 +42,7 @@ def python(module: str, *arguments: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedProcess:
     """The end of a process.
 
     code: its exit code, negative for a signal, None where it ran out of time. tail: the last 64 KiB
@@ -80,7 +80,9 @@ def kill_group(child: "subprocess.Popen[bytes]") -> None:
     child.wait()
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], limit: float | None) -> Ended:
+def run(
+    command: Sequence[str], environment: Mapping[str, str], limit: float | None
+) -> EndedProcess:
     """Run a command in a process group of its own, for at most `limit` seconds.
 
     However it ends, the whole group is killed then. Ctrl-C and a signal that ends this process
@@ -101,7 +103,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], limit: float | N
             # The pipe closes with the last of its writers; one that left the group may hold it.
             reader.join(timeout=2)
         interrupt.check()
-    return Ended(code, bytes(tail).decode("utf-8", "replace"))
+    return EndedProcess(code, bytes(tail).decode("utf-8", "replace"))
 
 
 def _keep_tail(pipe: IO[bytes], tail: bytearray) -> None:

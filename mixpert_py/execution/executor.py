@@ -91,7 +91,7 @@ class RunFolder:
         file.write_text(json.dumps(msgspec.to_builtins(job)))
         return file
 
-    def result(self, program: str, ended: execution.Ended, limit: float) -> Result:
+    def result(self, program: str, ended: execution.EndedProcess, limit: float) -> Result:
         """The worker's result. Raises ProgramError if the program did not come to its end.
 
         program: its name in that message. limit: the seconds that it had.
@@ -124,7 +124,7 @@ class RunFolder:
         }
 
 
-def execute(job_file: Path, limit: float | None) -> execution.Ended:
+def execute(job_file: Path, limit: float | None) -> execution.EndedProcess:
     """Execute a job in a new process."""
     command = execution.python(execution.WORKER, str(job_file))
     return execution.run(command, config.child_environment(), limit)

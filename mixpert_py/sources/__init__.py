@@ -48,7 +48,7 @@ class TuningDefaults(NamedTuple):
 Texts: TypeAlias = str | list[str]
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ProjectSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[tool.mixpert]`."""
 
     exclude: list[str] = []
@@ -61,7 +61,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Tools(msgspec.Struct, frozen=True):
     """The table `[tool]`; other tools have the other keys."""
 
-    mixpert: Settings = Settings()
+    mixpert: ProjectSettings = ProjectSettings()
 
 
 def is_in(file: str, folder: str) -> bool:
@@ -96,7 +96,7 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(map(str, value if isinstance(value, list) else [value]))
 
 
-def settings(folder: str) -> Settings:
+def settings(folder: str) -> ProjectSettings:
     """The table `[tool.mixpert]` of a project's folder; the defaults without pyproject.toml.
 
     Raises SourceError, in one line, if it is wrong.
@@ -108,7 +108,7 @@ def settings(folder: str) -> Settings:
             tools = tables(decoded(file.read(MAX_TOML_BYTES + 1))).get("tool", {})
         return msgspec.convert(tools, _Tools).mixpert
     except FileNotFoundError:
-        return Settings()
+        return ProjectSettings()
     except msgspec.ValidationError as error:
         keys, what = explained(str(error), tools)
         raise SourceError(f"{path}: key {shown(['tool', *keys])!r}: {what}") from None

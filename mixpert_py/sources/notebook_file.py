@@ -120,7 +120,7 @@ def _read(raw: bytes, runs: bool = False) -> "_Program":
 
 
 @dataclass(frozen=True)
-class Cell:
+class CodeCell:
     """A code cell. number: its position among the code cells, from 1. node: its JSON object."""
 
     number: int
@@ -131,7 +131,7 @@ class Cell:
         return "".join(self.node.get("source", []))
 
 
-def code_cells(notebook: Any) -> list[Cell]:
+def code_cells(notebook: Any) -> list[CodeCell]:
     """The code cells of a Python notebook in order; empty for another language.
 
     Raises SourceError, in one line, if the JSON is not that of a notebook of format 4.
@@ -148,7 +148,7 @@ def code_cells(notebook: Any) -> list[Cell]:
         return []
     nodes = (node for node in notebook.get("cells", []) if isinstance(node, dict))
     code = (node for node in nodes if node.get("cell_type") == "code")
-    cells = [Cell(number, node) for number, node in enumerate(code, 1)]
+    cells = [CodeCell(number, node) for number, node in enumerate(code, 1)]
     for cell in cells:
         source = cell.node.get("source", [])
         if not all(
@@ -175,7 +175,7 @@ class _Program:
 
     json: str
     notebook: dict[str, Any]
-    cells: list[Cell]
+    cells: list[CodeCell]
     codes: list[str]  # of each cell, with the lines of IPython hidden
 
     @property

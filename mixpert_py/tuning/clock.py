@@ -18,7 +18,7 @@ from mixpert_py.runtime.reasons import Shape
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.captures import shared_out
 from mixpert_py.tuner.ratio import LARGEST, SMALLEST_GAIN, STUDENT, Pace, Ratio
-from mixpert_py.tuner.records import Measurement, Reason, median_of, time_noise
+from mixpert_py.tuner.records import Measurement, StopReason, median_of, time_noise
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.kernel_times import KernelTimes
@@ -87,7 +87,7 @@ class Clock:
             return {}
         return {scheme: self.cost(site, self._sites[site], scheme) for scheme in schemes}
 
-    def excluded(self, site: str) -> dict[str, Reason]:
+    def excluded(self, site: str) -> dict[str, StopReason]:
         """Scheme → why it is not tried at a site, as far as pairs of times say so."""
         return {} if self._pairs is None else self._pairs.excluded(site)
 
@@ -100,7 +100,9 @@ def by_site(found: Iterable[MeasuredProduct]) -> dict[str, list[MeasuredProduct]
     return products
 
 
-def site_ratio(trace: SiteResult, found: Sequence[MeasuredProduct], scheme: str) -> Ratio | Reason:
+def site_ratio(
+    trace: SiteResult, found: Sequence[MeasuredProduct], scheme: str
+) -> Ratio | StopReason:
     """The time of a site's calls under a scheme over their native time; why there is none.
 
     found: the site's products, one for each shape that was measured. The ratio is that of the
@@ -110,9 +112,9 @@ def site_ratio(trace: SiteResult, found: Sequence[MeasuredProduct], scheme: str)
     """
     measured = [(one.shape, one.times[scheme]) for one in found if scheme in one.times]
     if not measured:
-        return Reason.UNCLEAR
+        return StopReason.UNCLEAR
     if all(times is None for _, times in measured):
-        return Reason.NOT_TAKEN
+        return StopReason.NOT_TAKEN
     by_shape: dict[Shape, list[Ratio]] = defaultdict(list)
     for shape, times in measured:
         by_shape[shape].append(times.ratio if times else AS_NATIVE)
@@ -141,7 +143,7 @@ class PairedTimes:
     """
 
     native: Mapping[str, float]
-    ratios: Mapping[str, Mapping[str, Ratio | Reason]]
+    ratios: Mapping[str, Mapping[str, Ratio | StopReason]]
 
     @classmethod
     def of(
@@ -155,9 +157,9 @@ class PairedTimes:
         measured = by_site(alone)
         least = NEGLIGIBLE * sum(native.values())
 
-        def ratio(site: str, scheme: str) -> Ratio | Reason:
+        def ratio(site: str, scheme: str) -> Ratio | StopReason:
             if not measured[site] and native.get(site, 0.0) < least:
-                return Reason.NEGLIGIBLE
+                return StopReason.NEGLIGIBLE
             return site_ratio(sites[site], measured[site], scheme)
 
         return cls(
@@ -180,22 +182,22 @@ class PairedTimes:
                 ratios.append(ratio)
         return _mean(ratios, weights) if ratios else None
 
-    def excluded(self, site: str) -> dict[str, Reason]:
+    def excluded(self, site: str) -> dict[str, StopReason]:
         """Scheme → why it is not tried at a site: it is not faster, not known to be, or saves next
         to nothing, which one tuning finds and the next does not.
         """
         found = {}
         least, seconds = LEAST_SAVED * sum(self.native.values()), self.native.get(site, 0.0)
         for scheme, ratio in self.ratios[site].items():
-            if isinstance(ratio, Reason):
+            if isinstance(ratio, StopReason):
                 found[scheme] = ratio
             elif ratio.pace is not Pace.FASTER:
                 # A gain of a few per cent is shown in one tuning and not in the next: all of them
                 # end alike where a gain that is so small at most, and was not shown, is none.
                 may_gain = ratio.pace is Pace.UNCLEAR and ratio.least < 1 - LITTLE
-                found[scheme] = Reason.UNCLEAR if may_gain else Reason.NOT_FASTER
+                found[scheme] = StopReason.UNCLEAR if may_gain else StopReason.NOT_FASTER
             elif (1 - ratio.mean) * seconds < least:
-                found[scheme] = Reason.TOO_LITTLE
+                found[scheme] = StopReason.TOO_LITTLE
         return found
 
 

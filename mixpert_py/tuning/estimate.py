@@ -19,7 +19,7 @@ from mixpert_py.runtime.model import device_model
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.sources.modules import matches
 from mixpert_py.tuner import prediction as gains
-from mixpert_py.tuner.prediction import Place
+from mixpert_py.tuner.prediction import PredictedGain
 from mixpert_py.tuner.ratio import Ratio
 from mixpert_py.tuner.records import Operator, largest
 from mixpert_py.tuning.baseline import is_native_anywhere, why_all_native, why_native
@@ -66,7 +66,7 @@ class Estimate:
     seconds: float
     share: float
     products: tuple[EstimatedProduct, ...]
-    places: tuple[Place, ...]
+    places: tuple[PredictedGain, ...]
     unmeasured: float
     children: float = 0.0
     unsuited: str = ""

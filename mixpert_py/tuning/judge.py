@@ -43,7 +43,7 @@ Links = Mapping[str, Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ComparedValues:
     """The values that are compared by default, and the variables that are not.
 
     compared: variables. products: call sites whose last results are compared, too. steps,
@@ -97,7 +97,7 @@ def choose(
     named: Collection[str] = (),
     *,
     libraries: bool = False,
-) -> Choice:
+) -> ComparedValues:
     """The choice among the variables of a run.
 
     kinds: variable → kind of its dtype. ratios: difference → its size
@@ -127,7 +127,7 @@ def choose(
         )
     }
     compared = [name for name in variables if name not in steps | residuals]
-    return Choice(
+    return ComparedValues(
         tuple(compared),
         _products(flow, compared, named),
         tuple(name for name in variables if name in steps),
@@ -209,7 +209,7 @@ class Comparison:
     sinks: tuple[str, ...] = ()
     with_sinks: bool = False
     flow: Dependencies = NO_FLOW
-    choice: Choice | None = None
+    choice: ComparedValues | None = None
 
     @classmethod
     def of(cls, program: Program, options: TuningOptions, flow: Dependencies) -> "Comparison":

@@ -30,8 +30,8 @@ from mixpert_py.tuner.records import (
     Measurement,
     Operator,
     PlanKey,
-    Problem,
     Rung,
+    TuningProblem,
     median_of,
     plan_key,
 )
@@ -102,7 +102,7 @@ class Prepared:
     experiment: Experiment
     baseline: Baseline
     clock: Clock
-    problem: Problem
+    problem: TuningProblem
     hold_outs: HoldOuts | None
     other_entries: tuple[Site, ...]
     hangs: Hangs
@@ -201,7 +201,7 @@ def prepare(
         return NOTHING
     # The profile sees edges that the source does not show.
     seen = {(before, site) for site, it in baseline.profile.items() for before in it.fed_by}
-    problem = Problem(
+    problem = TuningProblem(
         operators,
         project.flow.edges | seen,
         Ladder(rungs),

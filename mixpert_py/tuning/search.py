@@ -12,7 +12,7 @@ from mixpert_py.runtime.schemes import get
 from mixpert_py.sources.modules import described
 from mixpert_py.tuner import tuning_record as report_record
 from mixpert_py.tuner.ratio import Pace
-from mixpert_py.tuner.records import Outcome, Reason, Schemes, Verdict, largest_of_each
+from mixpert_py.tuner.records import Outcome, Schemes, StopReason, Verdict, largest_of_each
 from mixpert_py.tuner.report import (
     SHORT_PROGRAM,
     START_UP,
@@ -25,7 +25,7 @@ from mixpert_py.tuner.searches import SEARCHES
 from mixpert_py.tuner.tuning_record import (
     Gain,
     InputEntry,
-    Record,
+    TuningRecord,
     VerificationEntry,
     finite,
     searched_gain,
@@ -167,7 +167,7 @@ def _taken_back(outcome: Outcome, start: Schemes) -> Outcome:
             verdict,
             after=verdict.before,
             seconds_after=verdict.seconds_before,
-            reason=Reason.NOT_FASTER,
+            reason=StopReason.NOT_FASTER,
             detail="",
         )
         if verdict.before != verdict.after
@@ -237,7 +237,7 @@ def _is_unclear(outcome: Outcome, verification: Verification) -> bool:
     # A product that takes some of the time was left since no time told what is faster: float32
     # would save half of that time at most.
     return any(
-        verdict.reason is Reason.UNCLEAR and outcome.share(verdict) / 2 >= COUNTS
+        verdict.reason is StopReason.UNCLEAR and outcome.share(verdict) / 2 >= COUNTS
         for verdict in outcome.verdicts
     )
 
@@ -278,7 +278,7 @@ def site_entry(verdict: Verdict, predicted: bool) -> Site:
     )
 
 
-def record(result: TuningResult, path: str = "") -> Record:
+def record(result: TuningResult, path: str = "") -> TuningRecord:
     """The record of a tuning. path: of its plan file."""
     search = report_record.record(
         result.outcome, result.limits.metric, result.predicted, result.device

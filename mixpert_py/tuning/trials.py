@@ -3,10 +3,10 @@
 A search that measures the same takes the same steps. So a resumed tuning requests the runs that
 were made in the same order, and is given them from the file.
 
-The file has one JSON object on each line: `Begun`, `Run` for each run, and `Ended`, which alone is
-left of a finished tuning. One write adds a line. A process that is killed leaves at most one line
-without its end, which is dropped. A new tuning replaces the file with its first run, and keeps the
-last `Ended`, which tells about the plan that is there.
+The file has one JSON object on each line: `Begun`, `Run` for each run, and `EndedTuning`, which
+alone is left of a finished tuning. One write adds a line. A process that is killed leaves at most
+one line without its end, which is dropped. A new tuning replaces the file with its first run, and
+keeps the last `EndedTuning`, which tells about the plan that is there.
 """
 
 import errno
@@ -67,14 +67,14 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
     problem: str | None = None
 
 
-class Ended(msgspec.Struct, frozen=True, tag="record"):
+class EndedTuning(msgspec.Struct, frozen=True, tag="record"):
     """The record of the plan that a tuning wrote. A finished tuning is not resumed."""
 
     finished: bool
     record: dict[str, Any]
 
 
-Entry = Begun | Run | Ended
+Entry = Begun | Run | EndedTuning
 
 
 def beside(plan: Path) -> Path | None:
@@ -116,7 +116,7 @@ def latest(plan: Path) -> dict[str, Any] | None:
     if path is None or not path.is_file():
         return None
     try:
-        ends = [entry for entry in _read(path) if isinstance(entry, Ended)]
+        ends = [entry for entry in _read(path) if isinstance(entry, EndedTuning)]
     except OSError as error:
         raise MixPertError(f"{path}: cannot read what was tuned: {one_line(error)}") from None
     return ends[-1].record if ends else None
@@ -164,7 +164,7 @@ class Trials:
                 self._give_up(error, "; the tuning begins anew" if self._resume else "")
                 return
         # The file is made with the first run, so that a program that fails leaves none.
-        self._first = [*[entry for entry in entries if isinstance(entry, Ended)][-1:], begun]
+        self._first = [*[entry for entry in entries if isinstance(entry, EndedTuning)][-1:], begun]
         if self._resume and not self.has_runs:
             self._say("no unfinished tuning of this program with these options; it begins anew")
 
@@ -206,7 +206,7 @@ class Trials:
 
         A finished tuning is not resumed: its runs are dropped.
         """
-        path, ended = beside(plan), Ended(finished, dict(record))
+        path, ended = beside(plan), EndedTuning(finished, dict(record))
         if path is None or (path == self._place and not self.has_runs):
             return
         try:
@@ -219,7 +219,7 @@ class Trials:
 
     def _take_over(self, path: Path, subject: str, entries: list[Entry]) -> None:
         begun = next((entry for entry in entries if isinstance(entry, Begun)), None)
-        is_finished = entries and isinstance(entries[-1], Ended) and entries[-1].finished
+        is_finished = entries and isinstance(entries[-1], EndedTuning) and entries[-1].finished
         if begun is None or begun.subject != subject or is_finished:
             return
         _replace(path, entries)  # without a line that is torn

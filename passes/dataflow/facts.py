@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from mixpert_py.passes.finder import Product
+from mixpert_py.passes.finder import FoundProduct
 from mixpert_py.passes.scopes import FUNCTIONS, Scope, Scopes
 
 # The result depends on the size or the type of an array, not on its elements.
@@ -60,7 +60,7 @@ V = TypeVar("V")
 class Object(int):
     """All arrays, containers, instances or functions that one place of the program creates.
 
-    Only `Facts.object_at` makes objects, and numbers them: the number is a hash that makes the
+    Only `FlowFacts.object_at` makes objects, and numbers them: the number is a hash that makes the
     order of sets the same in every run.
     """
 
@@ -92,7 +92,7 @@ class TooComplexError(Exception):
 
 
 @dataclass
-class Facts:
+class FlowFacts:
     """Facts that hold at every point of the program, and only grow while functions run.
 
     imported: maps a module, as it is spelled here, to the sites that its functions reach. by_call:
@@ -107,7 +107,7 @@ class Facts:
     """
 
     scopes: Scopes
-    operators: Mapping[ast.AST, Product]
+    operators: Mapping[ast.AST, FoundProduct]
     imported: Mapping[str, Sites]
     by_call: bool
     max_work: int

@@ -14,10 +14,17 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from mixpert_py.passes.dataflow.facts import NOTHING, Facts, Key, Objects, Sites, TooComplexError
+from mixpert_py.passes.dataflow.facts import (
+    NOTHING,
+    FlowFacts,
+    Key,
+    Objects,
+    Sites,
+    TooComplexError,
+)
 from mixpert_py.passes.dataflow.interpreter import Interpreter
 from mixpert_py.passes.dataflow.uses import NOT_KNOWN, Uses, uses
-from mixpert_py.passes.finder import Product, analysis_of
+from mixpert_py.passes.finder import FoundProduct, analysis_of
 from mixpert_py.passes.scopes import FUNCTIONS, Scopes, read_scopes
 from mixpert_py.passes.source import parse, refusing_depth
 
@@ -63,7 +70,10 @@ def dependencies(
 
 
 def _graph(
-    tree: ast.Module, scopes: Scopes, products: Iterable[Product], imported: Mapping[str, Sites]
+    tree: ast.Module,
+    scopes: Scopes,
+    products: Iterable[FoundProduct],
+    imported: Mapping[str, Sites],
 ) -> Dependencies:
     operators = {product.node: product for product in products}
     ids = list(dict.fromkeys(product.site.id for product in operators.values()))
@@ -72,7 +82,7 @@ def _graph(
         return Dependencies(frozenset(), (), ())
     for by_call in (True, False):
         work = min(MAX_WORK, WORK_PER_SITE * (len(ids) + 2))
-        facts = Facts(scopes, operators, imported, by_call, work)
+        facts = FlowFacts(scopes, operators, imported, by_call, work)
         try:
             held = _holding(facts, _fixpoint(tree, facts))
         except TooComplexError:
@@ -95,7 +105,7 @@ def joined(flows: Sequence[Dependencies]) -> Dependencies:
     return replace(flows[0], edges=edges, sinks=_sinks(ids, edges), ids=tuple(ids))
 
 
-def _fixpoint(tree: ast.Module, facts: Facts) -> Interpreter:
+def _fixpoint(tree: ast.Module, facts: FlowFacts) -> Interpreter:
     """Run the module and every function until nothing is added; return the module's last run.
 
     Functions that the module does not call run as if called from outside afterwards, with
@@ -157,7 +167,7 @@ def _sinks(ids: Sequence[str], edges: frozenset[tuple[str, str]]) -> tuple[str, 
     return tuple(site for site in ids if cycles.graph["mapping"][site] in last)
 
 
-def _holding(facts: Facts, end: Interpreter) -> dict[str, Sites]:
+def _holding(facts: FlowFacts, end: Interpreter) -> dict[str, Sites]:
     """Maps module-level variables to the sites whose results they may hold, if any; sorted."""
     module = facts.scopes.module
     held = {}

@@ -17,7 +17,7 @@ from mixpert_py.passes.dataflow import facts as effects
 from mixpert_py.passes.dataflow.facts import (
     ANY,
     NOTHING,
-    Facts,
+    FlowFacts,
     Key,
     Object,
     Objects,
@@ -25,7 +25,7 @@ from mixpert_py.passes.dataflow.facts import (
     State,
     Variable,
 )
-from mixpert_py.passes.finder import Product
+from mixpert_py.passes.finder import FoundProduct
 from mixpert_py.passes.scopes import ARRAY_MODULES, FUNCTIONS, Scope, written_name
 
 BUILTINS = frozenset(dir(builtins))
@@ -55,7 +55,7 @@ class Interpreter:
     its `break` and `continue` statements.
     """
 
-    facts: Facts
+    facts: FlowFacts
     home: Scope
     context: ast.AST | None = None
     state: State | None = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Interpreter:
         """A new object that is computed from every part of an expression."""
         return self.new(node, self.facts.sites(self.either(node)))
 
-    def multiply(self, node: ast.expr, product: Product) -> Objects:
+    def multiply(self, node: ast.expr, product: FoundProduct) -> Objects:
         """A product. Its result holds only its own site, so edges are between neighbours."""
         parts = product.spelling.parts(node)
         own, out = frozenset({product.site.id}), NOTHING

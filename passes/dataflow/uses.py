@@ -61,7 +61,7 @@ def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) 
     """The uses of the variables that hold these sites' results when the module ends."""
     if not sites:
         return NOT_KNOWN
-    reader = _Reader(tree, scopes, sites)
+    reader = _StepReader(tree, scopes, sites)
     feeds: dict[str, frozenset[str]] = defaultdict(frozenset)
     later: dict[str, frozenset[str]] = defaultdict(frozenset)
     place = {step: number for number, step in enumerate(reader.steps)}
@@ -111,7 +111,7 @@ def _adds_to(node: ast.expr | None, name: str) -> bool:
     return False
 
 
-class _Reader:
+class _StepReader:
     """Reads the steps of a module, in order, and what it shows.
 
     names: the variables that matter. shown: those that are printed, written, or passed to a call

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from mixpert_py.runtime.arrays import GpuArray
-from mixpert_py.runtime.complex_product import Way
+from mixpert_py.runtime.complex_product import PartFunctions
 from mixpert_py.runtime.gpu.stacks import is_by_columns, is_one_stack, matrices
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.recording import Recording, Stream, allocate
@@ -19,11 +19,11 @@ THREADS: Final = 256
 MAX_BLOCKS: Final = 4096
 
 
-def way_on(stream: Stream) -> Way:
+def way_on(stream: Stream) -> PartFunctions:
     """The functions for CuPy's arrays on a stream of the current device."""
     import cupy
 
-    return Way(cupy, partial(split, stream=stream), partial(join, stream=stream))
+    return PartFunctions(cupy, partial(split, stream=stream), partial(join, stream=stream))
 
 
 def empty(shape: tuple[int, ...], dtype: "np.dtype[Any] | str", device: int, stream: Stream) -> Any:

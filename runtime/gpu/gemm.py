@@ -17,11 +17,11 @@ from mixpert_py.runtime.model.kernel_times import (
     HOPPER,
     MOST_STEPS,
     PORTABLE,
-    Chip,
     Cut,
     Depth,
     Family,
     KernelTimes,
+    TargetChip,
     Tile,
     cut,
     is_grouped,
@@ -222,7 +222,7 @@ def _in_registers(scheme: Scheme) -> int:
 
 
 @lru_cache(maxsize=64)
-def chip(device: int, family: Family | None = None) -> Chip:
+def chip(device: int, family: Family | None = None) -> TargetChip:
     """A device as the tile model sees it. Raises DeviceError for kernels that it cannot run."""
     import cupy
 
@@ -230,7 +230,7 @@ def chip(device: int, family: Family | None = None) -> Chip:
     hopper = its.compute_capability == "90"
     if family is HOPPER and not hopper:
         raise DeviceError(f"kernels for compute capability 9.0, on {its.compute_capability}")
-    return Chip(
+    return TargetChip(
         family or (HOPPER if hopper else PORTABLE),
         its.attributes["MultiProcessorCount"],
         its.attributes["MaxSharedMemoryPerBlockOptin"],

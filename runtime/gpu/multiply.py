@@ -14,7 +14,7 @@ from mixpert_py.runtime.complex_product import is_complex, widened
 from mixpert_py.runtime.gpu import complex_parts, integers, slices, tiny
 from mixpert_py.runtime.gpu.device import state_of, states
 from mixpert_py.runtime.gpu.guard import outlier_guard, safe
-from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct
+from mixpert_py.runtime.gpu.slices import ProductSteps, SliceProduct
 from mixpert_py.runtime.gpu.speculation import Outlook, Watch
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.kernels.recording import Recording, Stream, is_capturing
@@ -32,7 +32,7 @@ MOST_OUTLOOKS = 4096  # of a device; at this number all are forgotten
 
 
 @cache
-def cuda_kernels() -> Kernels:
+def cuda_kernels() -> ProductSteps:
     """The kernels of this machine's GPUs. Imports CuPy."""
     import cupy
 
@@ -41,7 +41,7 @@ def cuda_kernels() -> Kernels:
     from mixpert_py.runtime.packing.repair import repair
 
     ours = pack, pack_one, gemm, repair
-    return Kernels(cupy, *ours, complex_parts.way_on, tiny.multiply_tiny, outlier_guard)
+    return ProductSteps(cupy, *ours, complex_parts.way_on, tiny.multiply_tiny, outlier_guard)
 
 
 class PackedOperand(NamedTuple):
@@ -110,7 +110,7 @@ def multiply(
 
 
 def _complex(
-    kernels: Kernels, request: Request, scheme: Scheme, stream: Stream | None
+    kernels: ProductSteps, request: Request, scheme: Scheme, stream: Stream | None
 ) -> Product | Reason:
     """The product of complex operands, by residues of both parts with one scale, or from a real
     stack of products of their parts.

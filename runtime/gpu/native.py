@@ -32,7 +32,7 @@ Dims = tuple[int, ...]
 Layouts = tuple[Dims, Dims, Dims, Dims, np.dtype[Any], np.dtype[Any]]
 
 
-class Gemm(NamedTuple):
+class VendorGemm(NamedTuple):
     """A call of cuBLAS, which stores columns where CuPy stores rows: Cᵀ = Bᵀ · Aᵀ."""
 
     shape: tuple[int, int]
@@ -45,7 +45,7 @@ class Gemm(NamedTuple):
     a_leading: int
 
 
-def gemm_of(a: Dims, a_strides: Dims, b: Dims, b_strides: Dims, itemsize: int) -> Gemm | None:
+def gemm_of(a: Dims, a_strides: Dims, b: Dims, b_strides: Dims, itemsize: int) -> VendorGemm | None:
     """The call for matrices of these shapes and strides, in bytes; None if CuPy does more than
     call cuBLAS: for copies, vectors, or shapes that do not fit.
     """
@@ -54,7 +54,7 @@ def gemm_of(a: Dims, a_strides: Dims, b: Dims, b_strides: Dims, itemsize: int) -
     left, right = _leading(a, a_strides, itemsize), _leading(b, b_strides, itemsize)
     if left is None or right is None:
         return None
-    return Gemm((a[0], b[1]), right[0], left[0], b[1], a[0], a[1], right[1], left[1])
+    return VendorGemm((a[0], b[1]), right[0], left[0], b[1], a[0], a[1], right[1], left[1])
 
 
 def _leading(shape: Dims, strides: Dims, itemsize: int) -> tuple[int, int] | None:
@@ -117,7 +117,7 @@ def _direct(cupy: ModuleType, linalg: Any) -> Callable[..., None] | None:
 
 
 def _product(empty: type, call: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    gemms: dict[Layouts, Gemm | None] = {}
+    gemms: dict[Layouts, VendorGemm | None] = {}
 
     def product(a: AnyArray, b: AnyArray) -> Any:
         """A·B, or None if CuPy's own operator has to make it. b may be anything."""

@@ -54,7 +54,7 @@ MOST_KEPT = 1 << 26  # bytes of a workspace that is kept: to allocate it takes a
 Layouts = tuple[tuple[int, ...], tuple[int, ...], int, int, bool]
 
 
-class Layout(NamedTuple):
+class OperandPlace(NamedTuple):
     """The places of an operand's elements.
 
     strides: in bytes. past: the significant bits of its address. is_copy: whether this describes a
@@ -75,8 +75,8 @@ class Ready(NamedTuple):
 
     replay: Replay
     sum: Replay | None
-    a: Layout
-    b: Layout
+    a: OperandPlace
+    b: OperandPlace
 
 
 class PreparedProducts:
@@ -152,7 +152,7 @@ class PreparedProducts:
         first, second = a.data.ptr, b.data.ptr
         return a.strides, b.strides, first & ALIGNED, second & ALIGNED, first == second
 
-    def _copied(self, x: Any, layout: Layout) -> Any:
+    def _copied(self, x: Any, layout: OperandPlace) -> Any:
         """A copy of an operand in a layout that kernels can walk."""
         if layout.by_columns:
             return self._in_order(x.swapaxes(-2, -1)).swapaxes(-2, -1)
@@ -335,17 +335,17 @@ def _is_recordable(x: GpuArray) -> bool:
     return x.dtype.char in NUMBERS and 0 not in x.shape
 
 
-def layout(x: GpuArray) -> Layout:
+def layout(x: GpuArray) -> OperandPlace:
     """The layout of an operand of two or more dimensions, or of its copy."""
     by_columns = is_by_columns(x)
     if is_one_stack(x):
-        return Layout(x.strides, x.data.ptr & ALIGNED, is_copy=False, by_columns=by_columns)
+        return OperandPlace(x.strides, x.data.ptr & ALIGNED, is_copy=False, by_columns=by_columns)
     *stack, rows, columns = x.shape
     shape = (*stack, columns, rows) if by_columns else x.shape
     strides = [x.itemsize * math.prod(shape[axis:]) for axis in range(1, x.ndim + 1)]
     if by_columns:
         strides[-2:] = strides[-1], strides[-2]
-    return Layout(tuple(strides), 0, is_copy=True, by_columns=by_columns)
+    return OperandPlace(tuple(strides), 0, is_copy=True, by_columns=by_columns)
 
 
 def placeholder(

@@ -31,7 +31,7 @@ UNIT_ROWS, UNIT_COLUMNS = 64, 32  # of C, for one block of the kernel that combi
 RESERVED: Final = 1024  # bytes of each block's shared memory that the driver uses
 
 
-class Gemm(NamedTuple):
+class ResidueGemm(NamedTuple):
     """A GEMM for residues, and its launch.
 
     m, n: the part of a tile that a block makes at a time. warp_n: the columns of a warp, 0 if not
@@ -65,8 +65,8 @@ class Gemm(NamedTuple):
         return *stages, *parts, ("RESIDENT", self.resident)
 
 
-WGMMA: Final = Gemm("residue_gemm.cu", 384, TILE_M, TILE_N, 0, 1, 8)
-MMA: Final = Gemm("residue_gemm_sm80.cu", 256, TILE_M, TILE_N, 96, 1, 3)
+WGMMA: Final = ResidueGemm("residue_gemm.cu", 384, TILE_M, TILE_N, 0, 1, 8)
+MMA: Final = ResidueGemm("residue_gemm_sm80.cu", 256, TILE_M, TILE_N, 96, 1, 3)
 
 
 def gemm(
@@ -140,20 +140,22 @@ def scratch(scheme: Scheme, m: int, n: int, *, parts: int = 1) -> int:
     return count * rows * columns * TILE_M * TILE_N
 
 
-class Kernels(NamedTuple):
+class ResidueKernels(NamedTuple):
     """A scheme's kernels on a device. result: None if the GEMM itself makes the result. blocks: of
     the GEMM, that the device runs at a time. shared: bytes of shared memory of each.
     """
 
     gemm: Kernel
     result: Kernel | None
-    how: Gemm
+    how: ResidueGemm
     blocks: int
     shared: int
 
 
 @lru_cache(maxsize=256)
-def prepare(scheme: Scheme, result: str, device: int, family: Family | None = None) -> Kernels:
+def prepare(
+    scheme: Scheme, result: str, device: int, family: Family | None = None
+) -> ResidueKernels:
     """The kernels for results of a type, on a device, which is the current one; compiles them.
 
     family: the kernels to use, None for the device's best.
@@ -165,7 +167,7 @@ def prepare(scheme: Scheme, result: str, device: int, family: Family | None = No
     shared = int(its.attributes["MaxSharedMemoryPerBlockOptin"])
     definitions, held = of_gemm(scheme, result, how, shared), how.bytes(shared)
     has_result = digits_of(scheme) is None
-    return Kernels(
+    return ResidueKernels(
         cuda_kernel(how.file, "residue_gemm", definitions, held),
         cuda_kernel(RESULT, "result", of_result(scheme.moduli, result)) if has_result else None,
         how,
@@ -174,7 +176,7 @@ def prepare(scheme: Scheme, result: str, device: int, family: Family | None = No
     )
 
 
-def of_gemm(scheme: Scheme, result: str, how: Gemm, shared: int) -> Definitions:
+def of_gemm(scheme: Scheme, result: str, how: ResidueGemm, shared: int) -> Definitions:
     """The constants of a GEMM for a device with this much shared memory per block."""
     digits = digits_of(scheme)
     definitions = of_moduli(scheme.moduli) if digits is None else of_digits(*digits, result)

@@ -30,7 +30,7 @@ LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_by
 
 
 @dataclass(eq=False, slots=True)
-class Block:
+class ResultBlock:
     """A block of memory. locked: whether it is page-locked; None if that was not tried."""
 
     memory: Array
@@ -61,7 +61,7 @@ class Block:
 class Lease:
     """Owner of a block, as the base of an array and its views; returns it when all are gone."""
 
-    def __init__(self, block: Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, block: ResultBlock, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.block = block
         array = block.memory[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
         self.__array_interface__ = array.__array_interface__
@@ -71,8 +71,8 @@ class Lease:
 
 # The longest unused block is first. Loops go over a copy, which is made in one step: any allocation
 # may collect garbage, and so return a block to this list.
-_idle: deque[Block] = deque()
-_locked: list[Block] = []
+_idle: deque[ResultBlock] = deque()
+_locked: list[ResultBlock] = []
 
 
 def empty(xp: ModuleType, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -85,7 +85,7 @@ def empty(xp: ModuleType, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array
         return np.empty(shape, dtype)
     block = _fitting(size)
     if block is None:
-        block = Block(np.empty(size, np.uint8), xp.cuda.runtime)
+        block = ResultBlock(np.empty(size, np.uint8), xp.cuda.runtime)
     else:
         block.lock()
     return np.asarray(Lease(block, shape, dtype))
@@ -116,7 +116,7 @@ def limit() -> int:
     return int(min(found) * SHARE)
 
 
-def _fitting(size: int) -> Block | None:
+def _fitting(size: int) -> ResultBlock | None:
     """Take the smallest idle block that is large enough, and not much larger."""
     fits = [block for block in _idle.copy() if size <= block.memory.nbytes <= ROOM * size]
     for block in sorted(fits, key=lambda block: block.memory.nbytes):
@@ -126,7 +126,7 @@ def _fitting(size: int) -> Block | None:
     return None
 
 
-def _take_back(block: Block) -> None:
+def _take_back(block: ResultBlock) -> None:
     """Make a block idle. Garbage collection may call this in any thread, so it takes no lock."""
     _idle.append(block)
     while sum(block.memory.nbytes for block in _idle.copy()) > limit():

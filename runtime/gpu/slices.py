@@ -15,7 +15,7 @@ import numpy as np
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.arrays import GpuArray, name_of, shares_on_device
-from mixpert_py.runtime.complex_product import Way
+from mixpert_py.runtime.complex_product import PartFunctions
 from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.gpu.gemm import UNGATED
 from mixpert_py.runtime.gpu.guard import MIRRORED, WORD, Guard, is_squared, wider_of
@@ -34,7 +34,7 @@ Packed = Any  # as packing.pack gives it
 
 
 @dataclass(frozen=True, slots=True)
-class Kernels:
+class ProductSteps:
     """CuPy and the steps of a product; tests replace them by NumPy and the reference engine.
 
     complex: takes complex arrays apart and joins them, on a stream. tiny: see `tiny.multiply_tiny`.
@@ -46,7 +46,7 @@ class Kernels:
     pack_one: Callable[..., Packed]
     gemm: Callable[..., Any]
     repair: Callable[..., None]
-    complex: Callable[[Stream], Way]
+    complex: Callable[[Stream], PartFunctions]
     tiny: Callable[..., None]
     guard: Callable[..., Any]
 
@@ -82,7 +82,7 @@ IN_PARTS: Enqueued = None, None, None
 
 
 def multiply(
-    kernels: Kernels,
+    kernels: ProductSteps,
     operands: Operands,
     scheme: Scheme,
     *,
@@ -114,7 +114,7 @@ def multiply(
     used: list[Any] | None = [] if is_capturing(xp.cuda, stream) else None
     guarded = state_of(result.data.device_id).has_wider
     wider = wider_of(scheme, a, b) if guarded else None
-    how = _How(kernels, scheme, wider, stream, used, watch)
+    how = _Shared(kernels, scheme, wider, stream, used, watch)
     known, is_whole = IN_PARTS, True
     if result.size and k == 0:
         result.fill(0)
@@ -161,14 +161,14 @@ def keep_for_graph(result: GpuArray, used: object) -> None:
     weakref.finalize(owner, _nothing, used).atexit = False
 
 
-class _How(NamedTuple):
+class _Shared(NamedTuple):
     """What all parts of a product share.
 
     wider: the second scheme for which the product is enqueued; None: there is none. used: a list
     that keeps packed operands alive for a CUDA graph; None outside of graphs.
     """
 
-    kernels: Kernels
+    kernels: ProductSteps
     scheme: Scheme
     wider: Scheme | None
     stream: Stream
@@ -212,7 +212,7 @@ def halves(length: int, multiple: int) -> tuple[tuple[int, int], tuple[int, int]
     return (0, middle), (middle, length)
 
 
-def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
+def _pack_multiply_repair(how: _Shared, piece: Piece) -> Enqueued:
     """Enqueue all launches of a product. Returns its packed operands and its guard."""
     a, b, c, batch, right = piece
     kernels, scheme, wider, stream, used, watch = how

@@ -33,7 +33,7 @@ def suits(a: GpuArray, b: GpuArray) -> bool:
 
 
 def multiply(
-    kernels: slices.Kernels,
+    kernels: slices.ProductSteps,
     a: GpuArray,
     b: GpuArray,
     out: GpuArray | None = None,

@@ -50,7 +50,7 @@ class Kernel:
         try:
             arguments = free.pop()
         except IndexError:
-            arguments = Arguments.of(layout)
+            arguments = ArgumentArray.of(layout)
         self._fill(arguments, (grid, block, shared), stream, values)
         status = self.driver.cuLaunchKernelEx(arguments.config, self.handle, arguments.where, None)
         if status:
@@ -61,15 +61,15 @@ class Kernel:
 
     def filled(
         self, layout: "ArgumentLayout", shape: tuple[int, int, int], values: Iterable[float]
-    ) -> "Arguments":
+    ) -> "ArgumentArray":
         """New arguments with a launch in them, but for its stream; see `Recording.launch`."""
-        arguments = Arguments.of(layout)
+        arguments = ArgumentArray.of(layout)
         self._fill(arguments, shape, 0, values)
         return arguments
 
     def _fill(
         self,
-        arguments: "Arguments",
+        arguments: "ArgumentArray",
         shape: tuple[int, int, int],
         stream: int,
         values: Iterable[float],
@@ -92,7 +92,7 @@ class Kernel:
         self.launch(grid, block, words_of(len(words)), words, shared, stream)
 
 
-class Arguments(NamedTuple):
+class ArgumentArray(NamedTuple):
     """Memory for a launch's shape and arguments, which the driver copies, and pointers to these.
 
     To make it takes longer than to launch: it is kept. Whoever takes it has it alone, be it another
@@ -106,7 +106,7 @@ class Arguments(NamedTuple):
     where: int
 
     @classmethod
-    def of(cls, layout: "ArgumentLayout") -> "Arguments":
+    def of(cls, layout: "ArgumentLayout") -> "ArgumentArray":
         memory = ctypes.create_string_buffer(layout.format.size)
         start = ctypes.addressof(memory)
         offsets = layout.offsets
@@ -127,7 +127,7 @@ class ArgumentLayout(NamedTuple):
     offsets: tuple[int, ...]
     size: int
     places: tuple[int, ...]
-    free: list[Arguments]
+    free: list[ArgumentArray]
 
     @classmethod
     def of(cls, format: str, offsets: tuple[int, ...] = (0,)) -> "ArgumentLayout":

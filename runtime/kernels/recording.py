@@ -19,7 +19,7 @@ from struct import calcsize
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Arguments, Kernel
+    from mixpert_py.runtime.kernels.kernel import ArgumentArray, ArgumentLayout, Kernel
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -267,7 +267,7 @@ class _Bound:
 
     def __init__(self, steps: Iterable[_Launch | _Clear], driver: Any) -> None:
         found: dict[int, list[tuple[Any, int]]] = {base: [] for base in (*BASES, 0)}
-        self.keep: list[Arguments] = []
+        self.keep: list[ArgumentArray] = []
         self.calls: list[tuple[Any, tuple[Any, ...]]] = []
         self.nodes: list[Node] = []
         for step in steps:

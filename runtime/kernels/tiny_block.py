@@ -64,7 +64,7 @@ class Matrix(NamedTuple):
         return self.memory.wide and run % FOUR > 0
 
 
-class Block(NamedTuple):
+class TinyBlock(NamedTuple):
     """rows, columns: of C that a thread makes. down, along: threads that share a product's rows,
     and its columns. floats: of shared memory.
     """
@@ -81,7 +81,7 @@ class Block(NamedTuple):
 
 
 @lru_cache(1024)
-def block(m: int, k: int, n: int, left: Memory, right: Memory) -> Block:
+def block(m: int, k: int, n: int, left: Memory, right: Memory) -> TinyBlock:
     """The block for products of A (m, k) and B (k, n), no side longer than EDGE."""
     rows, columns = min(m, FOUR), min(n, FOUR)
     down, along = -(-m // rows), -(-n // columns)
@@ -109,7 +109,7 @@ def block(m: int, k: int, n: int, left: Memory, right: Memory) -> Block:
     floats = products * (a.product + b.product) + past_a + past_b
     if n % FOUR:  # C comes by there, too
         floats = max(floats, products * m * n)
-    return Block(products, threads, rows, columns, down, along, a, b, floats)
+    return TinyBlock(products, threads, rows, columns, down, along, a, b, floats)
 
 
 def lane_spot(lane: Any, down: int, along: int) -> tuple[Any, Any]:

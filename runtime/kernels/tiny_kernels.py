@@ -30,9 +30,9 @@ from mixpert_py.runtime.kernels.intrinsics import (
 from mixpert_py.runtime.kernels.tiny_block import (
     FOUR,
     RESIDENT,
-    Block,
     Matrix,
     Memory,
+    TinyBlock,
     block,
     lane_spot,
     spot_of,
@@ -100,7 +100,7 @@ def _held(x: Matrix) -> int:
     return FOUR * x.loads if x.memory.wide else x.singles
 
 
-def _spot(it: Block) -> Any:
+def _spot(it: TinyBlock) -> Any:
     """The device function for a thread's product, first row, and group of columns."""
     DOWN, ALONG, LANES = it.down, it.along, np.uint32(it.down * it.along)
     lane_spot_of = device(lane_spot)
@@ -112,7 +112,7 @@ def _spot(it: Block) -> Any:
     return device(spot)
 
 
-def _read(x: Matrix, it: Block) -> Any:
+def _read(x: Matrix, it: TinyBlock) -> Any:
     """The device function that reads a thread's elements of an operand.
 
     Past the last element, of the block or of the stack, it reads one again: so no load waits for a
@@ -153,7 +153,7 @@ def _read(x: Matrix, it: Block) -> Any:
     return device(read)
 
 
-def _keep(x: Matrix, it: Block) -> Any:
+def _keep(x: Matrix, it: TinyBlock) -> Any:
     """The device function that writes what `_read` has read to shared memory, from `base` on."""
     THREADS, LOADS, SINGLES, PRODUCTS = it.threads, x.loads, x.singles, it.products
     ALL = np.uint32(it.products * x.lines * x.length)
@@ -189,7 +189,7 @@ def _keep(x: Matrix, it: Block) -> Any:
     return device(keep)
 
 
-def _multiply_thread(it: Block, k: int) -> Any:
+def _multiply_thread(it: TinyBlock, k: int) -> Any:
     """The device function for a thread's elements of C, from operands in shared memory."""
     ROWS, COLUMNS, K = it.rows, it.columns, k
     A_LINE, A_PLACE, A_PRODUCT = it.a.line, it.a.place, it.a.product
@@ -211,7 +211,7 @@ def _multiply_thread(it: Block, k: int) -> Any:
     return device(multiply)
 
 
-def _chain(it: Block, count: int) -> Any:
+def _chain(it: TinyBlock, count: int) -> Any:
     """The device function that goes on by `count` positions of K, four at most."""
     ROWS, COLUMNS, COUNT, HELD = it.rows, it.columns, count, FOUR * it.rows
     NEXT_ROW, A_PLACE, A_UNIT = it.down * it.a.line, it.a.place, it.a.unit
@@ -240,7 +240,7 @@ def _chain(it: Block, count: int) -> Any:
     return device(chain)
 
 
-def _store(it: Block, m: int, wide: bool) -> Any:
+def _store(it: TinyBlock, m: int, wide: bool) -> Any:
     """The device function that writes a thread's elements, of lines of whole fours."""
     M, ROWS, DOWN, WIDE = m, it.rows, it.down, wide
 
@@ -261,7 +261,7 @@ def _store(it: Block, m: int, wide: bool) -> Any:
     return device(store)
 
 
-def _put(it: Block, m: int, n: int) -> Any:
+def _put(it: TinyBlock, m: int, n: int) -> Any:
     """The device function that writes a thread's elements to shared memory, dense."""
     M, N, ROWS, COLUMNS, DOWN = m, n, it.rows, it.columns, it.down
 
@@ -275,7 +275,7 @@ def _put(it: Block, m: int, n: int) -> Any:
     return device(put)
 
 
-def _copy(it: Block, m: int, n: int, wide: bool) -> Any:
+def _copy(it: TinyBlock, m: int, n: int, wide: bool) -> Any:
     """The device function that writes a block's elements of C from there."""
     M, N, THREADS, PRODUCTS, WIDE = m, n, it.threads, it.products, wide
     ALL = it.products * m * n

@@ -34,44 +34,44 @@ UNEXPLAINED = ("accumulation", "l2", "shared")  # what a probe need not find
 SHIPPED = files("mixpert_py.runtime.model") / "devices"
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ModelTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A table of the file: immutable, and strict about its keys."""
 
 
-class Chip(Record, frozen=True):
+class Chip(ModelTable, frozen=True):
     """clock: hertz, the highest it takes."""
 
     multiprocessors: Count
     clock: Quantity
 
 
-class Shared(Record, frozen=True):
+class Shared(ModelTable, frozen=True):
     """Shared memory. per_block: bytes; bandwidth in bytes/cycle of one multiprocessor."""
 
     per_block: Count
     bandwidth: Quantity | None = None
 
 
-class L2(Record, frozen=True):
+class L2(ModelTable, frozen=True):
     """The cache that all multiprocessors share. bandwidth of reading in bytes/s."""
 
     bandwidth: Quantity | None = None
 
 
-class Dram(Record, frozen=True):
+class Dram(ModelTable, frozen=True):
     """bandwidth: of reading, bytes/s. copy: bytes/s read and written together."""
 
     bandwidth: Quantity
     copy: Quantity | None = None
 
 
-class Transfer(Record, frozen=True):
+class Transfer(ModelTable, frozen=True):
     """staged: bytes/s of a product of NumPy arrays, to the device and back."""
 
     staged: Quantity | None = None
 
 
-class Host(Record, frozen=True):
+class Host(ModelTable, frozen=True):
     """float32: operations/s of NumPy's product of large float32 matrices, on so many cores; None:
     as many as there are now.
     """
@@ -80,7 +80,7 @@ class Host(Record, frozen=True):
     cores: Count | None = None
 
 
-class Rates(Record, frozen=True):
+class Rates(ModelTable, frozen=True):
     """Operations/s of the whole chip with its operands resident, by the best instruction it has.
 
     int8 to tf32: tensor cores, added in INT32 and FP32; float32: CUDA cores; float64: whatever is
@@ -95,7 +95,7 @@ class Rates(Record, frozen=True):
     float64: Quantity | None = None
 
 
-class Instruction(Record, frozen=True):
+class Instruction(ModelTable, frozen=True):
     """A matrix instruction, named by its shape, the type of A and B, and the place of A.
 
     "mma.sync m16n8k16 float16", "wgmma m64n256k32 int8", "wgmma m64n256k32 int8 registers".
@@ -113,7 +113,7 @@ class Instruction(Record, frozen=True):
     rate: Quantity | None = None
 
 
-class Accumulation(Record, frozen=True):
+class Accumulation(ModelTable, frozen=True):
     """The way in which a floating-point matrix instruction accumulates its products.
 
     group: products that are added at once, along K. fraction: bits kept below the one of the
@@ -126,7 +126,7 @@ class Accumulation(Record, frozen=True):
     floor: int | None = None
 
 
-class IntegerAccumulation(Record, frozen=True):
+class IntegerAccumulation(ModelTable, frozen=True):
     """The behaviour of an integer matrix instruction when INT32 does not hold the sum."""
 
     overflow: Literal["wraps"]
@@ -135,7 +135,7 @@ class IntegerAccumulation(Record, frozen=True):
 AnyAccumulation = Accumulation | IntegerAccumulation
 
 
-class Accumulations(Record, frozen=True):
+class Accumulations(ModelTable, frozen=True):
     """The ways in which matrix instructions accumulate products, by the type of A and B."""
 
     float16: Accumulation | None = None
@@ -144,7 +144,7 @@ class Accumulations(Record, frozen=True):
     int8: IntegerAccumulation | None = None
 
 
-class Kernel(Record, frozen=True):
+class KernelCost(ModelTable, frozen=True):
     """The GEMM kernel of a scheme's name with tiles of m × n, in seconds: of a product beside its
     waves, of a wave beside its steps, and of a step, 64 bytes of K.
     """
@@ -157,7 +157,7 @@ class Kernel(Record, frozen=True):
     step: Quantity
 
 
-class Packing(Record, frozen=True):
+class PackingCost(ModelTable, frozen=True):
     """Predicted packing time in seconds, by scheme name.
 
     base + bytes / rate for large operands, counting bytes of operands read and slices written;
@@ -171,14 +171,14 @@ class Packing(Record, frozen=True):
     length: Seconds
 
 
-class Vendor(Record, frozen=True):
+class Vendor(ModelTable, frozen=True):
     """The vendor's library. Operations/s of large products."""
 
     float32: Quantity | None = None
     float64: Quantity | None = None
 
 
-class DeviceModel(Record, frozen=True):
+class DeviceModel(ModelTable, frozen=True):
     """The model of a GPU. device: CUDA's name for it. capability: major · 10 + minor.
 
     sources: where published figures come from, by "table.key", or by "table" for all of it;
@@ -202,8 +202,8 @@ class DeviceModel(Record, frozen=True):
     vendor: Vendor = Vendor()
     accumulation: Accumulations = Accumulations()
     instruction: list[Instruction] = []
-    kernel: list[Kernel] = []
-    packing: list[Packing] = []
+    kernel: list[KernelCost] = []
+    packing: list[PackingCost] = []
     sources: dict[str, str] = {}
 
 

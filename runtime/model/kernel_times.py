@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
-from mixpert_py.runtime.model.device_model import DeviceModel, Kernel
+from mixpert_py.runtime.model.device_model import DeviceModel, KernelCost
 from mixpert_py.runtime.scheme import EXACT_SEGMENT, Scheme
 from mixpert_py.runtime.splitter import Digits
 
@@ -52,7 +52,7 @@ PORTABLE: Final = Family("gemm_sm80.cu", 256, (128, 64), (128, 64), 384 * 128, F
 
 
 @dataclass(frozen=True, slots=True)
-class Chip:
+class TargetChip:
     """The figures of a GPU that decide on tiles.
 
     shared: bytes of shared memory that one thread block may have.
@@ -94,7 +94,7 @@ class Cut(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def candidates(scheme: Scheme, depth: Depth, *, wide: bool, chip: Chip) -> tuple[Tile, ...]:
+def candidates(scheme: Scheme, depth: Depth, *, wide: bool, chip: TargetChip) -> tuple[Tile, ...]:
     """The tiles whose sums fit in registers and whose stages fit in shared memory, largest first.
 
     Floating-point sums are promoted, since tensor cores truncate what they add; integers where
@@ -136,7 +136,7 @@ def tiles_to_diagonal(height: int, width: int, n: int) -> int:
     return sum(-(-min(row + height, n) // width) for row in range(0, n, height))
 
 
-def cut(scheme: Scheme, tile: Tile, tiles: int, depth: Depth, chip: Chip) -> Cut:
+def cut(scheme: Scheme, tile: Tile, tiles: int, depth: Depth, chip: TargetChip) -> Cut:
     """Thread blocks, and how they share the last tiles."""
     if not chip.family.persistent:
         return Cut(tiles)
@@ -194,7 +194,7 @@ SHARED_BANDWIDTH = 128.0  # bytes a cycle
 class KernelTimes:
     """The times of one device's kernels. Compared by identity, so that caches may ask for it."""
 
-    def __init__(self, model: DeviceModel, chip: Chip | None = None) -> None:
+    def __init__(self, model: DeviceModel, chip: TargetChip | None = None) -> None:
         """chip: where it is not the model's own, whose figures then stand in for its."""
         self.model = model
         self.chip = chip or chip_of(model)
@@ -247,16 +247,16 @@ class KernelTimes:
         values = shares.tail * shares.split * len(scheme.accumulators()) * tile.m * tile.n
         return figures.base + whole + part + JOIN_BASE + 4 * values / JOIN_RATE
 
-    def figures(self, scheme: Scheme, tile: Tile) -> Kernel:
+    def figures(self, scheme: Scheme, tile: Tile) -> KernelCost:
         """The figures of one kernel: measured if they are known, else estimated."""
         measured = self._measured.get((scheme.name, tile.m, tile.n))
         return measured or self._estimated(scheme, tile)
 
     @cached_property
-    def _measured(self) -> dict[tuple[str, int, int], Kernel]:
+    def _measured(self) -> dict[tuple[str, int, int], KernelCost]:
         return {(row.scheme, row.m, row.n): row for row in self.model.kernel}
 
-    def _estimated(self, scheme: Scheme, tile: Tile) -> Kernel:
+    def _estimated(self, scheme: Scheme, tile: Tile) -> KernelCost:
         model = self.model
         clock, count = model.chip.clock, model.chip.multiprocessors
         element = scheme.element
@@ -281,10 +281,10 @@ class KernelTimes:
             values = tile.m * tile.n * len(scheme.accumulators())
             promoted = values * (PROMOTING if scheme.exact else ADDING) / (CORE_RATE / 2) / clock
         step = slowest / EFFICIENCY + promoted
-        return Kernel(scheme.name, tile.m, tile.n, BASE, TILE, step)
+        return KernelCost(scheme.name, tile.m, tile.n, BASE, TILE, step)
 
 
-def chip_of(model: DeviceModel) -> Chip:
+def chip_of(model: DeviceModel) -> TargetChip:
     """A modelled device as the tile model sees it."""
     family = HOPPER if model.capability == HOPPER_CAPABILITY else PORTABLE
-    return Chip(family, model.chip.multiprocessors, model.shared.per_block)
+    return TargetChip(family, model.chip.multiprocessors, model.shared.per_block)

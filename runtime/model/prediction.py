@@ -10,7 +10,7 @@ from functools import lru_cache
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels import LEAST_CAPABILITY
 from mixpert_py.runtime.kernels.abi import ELEMENTS
-from mixpert_py.runtime.model.device_model import DeviceModel, Packing
+from mixpert_py.runtime.model.device_model import DeviceModel, PackingCost
 from mixpert_py.runtime.model.kernel_times import CORE_RATE, Depth, KernelTimes
 from mixpert_py.runtime.packing import LARGE
 from mixpert_py.runtime.packing.operand import layout
@@ -199,9 +199,9 @@ def _slice_bytes(scheme: Scheme) -> float:
 
 
 @lru_cache(maxsize=64)
-def _figures(times: KernelTimes, scheme: Scheme) -> Packing:
+def _figures(times: KernelTimes, scheme: Scheme) -> PackingCost:
     measured = {row.scheme: row for row in times.model.packing}.get(scheme.name)
-    return measured or Packing(scheme.name, BASE, SHARE_OF_COPY * _copy(times), BASE, LENGTH)
+    return measured or PackingCost(scheme.name, BASE, SHARE_OF_COPY * _copy(times), BASE, LENGTH)
 
 
 def _moving(times: KernelTimes, moved: float) -> float:

@@ -108,7 +108,7 @@ class Sample:
     ahead: bool
 
 
-class Clock(Protocol):
+class SampleClock(Protocol):
     """An EventClock, or any other object that times calls."""
 
     def sample(self, call: Call, calls: int, lead: float) -> Sample:
@@ -140,7 +140,7 @@ class EventClock:
         return Sample(self._elapsed(start, stop) / 1e3 / calls, host / calls, ahead)
 
 
-def in_turn(clock: Clock, calls: Mapping[str, Call], rounds: int) -> dict[str, list[Sample]]:
+def in_turn(clock: SampleClock, calls: Mapping[str, Call], rounds: int) -> dict[str, list[Sample]]:
     """One sample of each call per round, so that a slow device affects all calls alike."""
     plans = {name: _warm_up(clock, call) for name, call in calls.items()}
     samples: dict[str, list[Sample]] = {name: [] for name in calls}
@@ -151,7 +151,7 @@ def in_turn(clock: Clock, calls: Mapping[str, Call], rounds: int) -> dict[str, l
     return samples
 
 
-def _warm_up(clock: Clock, call: Call) -> tuple[int, float]:
+def _warm_up(clock: SampleClock, call: Call) -> tuple[int, float]:
     """The number of calls per sample, and the lead that the host needs for them."""
     clock.sample(call, 1, LEAD)  # compiles
     last = clock.sample(call, 1, LEAD)

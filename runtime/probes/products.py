@@ -26,15 +26,15 @@ from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.gpu import transfer as moving
 from mixpert_py.runtime.gpu.gemm import KernelChoice, chip, gemm
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
-from mixpert_py.runtime.model.device_model import Kernel, Packing, Vendor
+from mixpert_py.runtime.model.device_model import KernelCost, PackingCost, Vendor
 from mixpert_py.runtime.model.kernel_times import Tile, candidates
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.packing import by_columns, by_rows, pack
 from mixpert_py.runtime.probes.gpu import (
-    Clock,
     EventClock,
     Gpu,
     Sample,
+    SampleClock,
     Tables,
     in_turn,
 )
@@ -65,8 +65,8 @@ def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Tables:
     names = list(schemes) or [n for n in all_schemes() if _has_tiles(get(n))]
     compile_kernels(names)
     clock = EventClock(gpu.cupy)
-    kernels: list[Kernel] = []
-    packing: list[Packing] = []
+    kernels: list[KernelCost] = []
+    packing: list[PackingCost] = []
     for name in names:
         some, beside = _scheme(gpu.cupy, clock, name)
         kernels += some
@@ -85,7 +85,7 @@ def _has_tiles(entry: Scheme | Alternative) -> bool:
     return isinstance(entry, Scheme) and not entry.moduli
 
 
-def rates(kernels: list[Kernel], multiprocessors: int) -> dict[str, float]:
+def rates(kernels: list[KernelCost], multiprocessors: int) -> dict[str, float]:
     """Element → operations/s of the whole chip in the steps of its quickest kernel."""
     found: dict[str, float] = {}
     for row in kernels:
@@ -94,7 +94,7 @@ def rates(kernels: list[Kernel], multiprocessors: int) -> dict[str, float]:
     return found
 
 
-def _rate(row: Kernel) -> tuple[str, float]:
+def _rate(row: KernelCost) -> tuple[str, float]:
     """The element of a kernel's slices, and its operations/s on one multiprocessor, all terms."""
     scheme = get(row.scheme)
     assert isinstance(scheme, Scheme)
@@ -108,14 +108,16 @@ def line(x: tuple[float, float], y: tuple[float, float]) -> tuple[float, float]:
     return max(0.0, y[0] - slope * x[0]), slope
 
 
-def kernel_row(scheme: str, tile: Tile, steps: tuple[int, int], times: list[float]) -> Kernel:
+def kernel_row(scheme: str, tile: Tile, steps: tuple[int, int], times: list[float]) -> KernelCost:
     """times: of one wave of few steps, of one of many, and of WAVES of few; in seconds."""
     step = max(1e-12, (times[1] - times[0]) / (steps[1] - steps[0]))
     base, wave = line((1, WAVES), (times[0], times[2]))
-    return Kernel(scheme, tile.m, tile.n, base, max(0.0, wave - steps[0] * step), step)
+    return KernelCost(scheme, tile.m, tile.n, base, max(0.0, wave - steps[0] * step), step)
 
 
-def _scheme(cupy: ModuleType, clock: Clock, name: str) -> tuple[list[Kernel], Packing]:
+def _scheme(
+    cupy: ModuleType, clock: SampleClock, name: str
+) -> tuple[list[KernelCost], PackingCost]:
     scheme = get(name)
     assert isinstance(scheme, Scheme)
     device = cupy.cuda.Device().id
@@ -124,7 +126,7 @@ def _scheme(cupy: ModuleType, clock: Clock, name: str) -> tuple[list[Kernel], Pa
     return kernels, _packing(cupy, clock, scheme)
 
 
-def _kernel(cupy: ModuleType, clock: Clock, scheme: Scheme, tile: Tile) -> Kernel:
+def _kernel(cupy: ModuleType, clock: SampleClock, scheme: Scheme, tile: Tile) -> KernelCost:
     """A wave has as many tiles as there are multiprocessors, in the squarest rectangle."""
     count = chip(cupy.cuda.Device().id).multiprocessors
     down = next(d for d in range(math.isqrt(count), 0, -1) if count % d == 0)
@@ -141,7 +143,7 @@ def _kernel(cupy: ModuleType, clock: Clock, scheme: Scheme, tile: Tile) -> Kerne
     return kernel_row(scheme.name, tile, steps, [times[key] for key in calls])
 
 
-def _packing(cupy: ModuleType, clock: Clock, scheme: Scheme) -> Packing:
+def _packing(cupy: ModuleType, clock: SampleClock, scheme: Scheme) -> PackingCost:
     calls: dict[str, Callable[[], Any]] = {}
     for n in (*SMALL, *LARGE):
         a, b = _random(cupy, n, n), _random(cupy, n, n)
@@ -163,10 +165,10 @@ def _packing(cupy: ModuleType, clock: Clock, scheme: Scheme) -> Packing:
     _, slope = line((moved[0], moved[1]), (times[f"pack {LARGE[0]}"], times[f"pack {LARGE[1]}"]))
     base = max(0.0, beside(LARGE[0]) - slope * moved[0])
     small, length = line((SMALL[0], SMALL[1]), (beside(SMALL[0]), beside(SMALL[1])))
-    return Packing(scheme.name, base, 1 / max(slope, 1e-15), small, length)
+    return PackingCost(scheme.name, base, 1 / max(slope, 1e-15), small, length)
 
 
-def _vendor(cupy: ModuleType, clock: Clock) -> Vendor:
+def _vendor(cupy: ModuleType, clock: SampleClock) -> Vendor:
     n, calls = LARGE[1], {}
     for dtype in FLOATS:
         large = _random(cupy, n, n).astype(dtype)
@@ -175,7 +177,7 @@ def _vendor(cupy: ModuleType, clock: Clock) -> Vendor:
     return Vendor(*(2 * n**3 / times[dtype] for dtype in FLOATS))
 
 
-def _times(clock: Clock, calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
+def _times(clock: SampleClock, calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
     return {key: _device(samples) for key, samples in in_turn(clock, calls, ROUNDS).items()}
 
 

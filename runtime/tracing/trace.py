@@ -250,7 +250,7 @@ class Trace:
         return record
 
 
-class _Owner(NamedTuple):
+class _WrittenArray(NamedTuple):
     """An array, and the sites whose results lie in it: each with the `__array_interface__` of its
     part, None for all of it.
     """
@@ -267,7 +267,7 @@ class Buffers:
     """
 
     def __init__(self) -> None:
-        self._owners: dict[int, _Owner] = {}
+        self._owners: dict[int, _WrittenArray] = {}
 
     def sites(self, x: object) -> set[str]:
         """The sites whose results an operand shares memory with."""
@@ -298,10 +298,12 @@ class Buffers:
             known.written[:] = [it for it in known.written if it[1] != region] + [(site, region)]
             del known.written[:-MAX_PARTS]
 
-    def _watched(self, owner: object) -> _Owner:
+    def _watched(self, owner: object) -> _WrittenArray:
         """A record of an array, which is dropped with it, before its id can be another array's."""
         owners, key = self._owners, id(owner)
-        record = owners[key] = _Owner(weakref.ref(owner, lambda _: owners.pop(key, None)), [])
+        record = owners[key] = _WrittenArray(
+            weakref.ref(owner, lambda _: owners.pop(key, None)), []
+        )
         return record
 
 

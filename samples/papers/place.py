@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.errors import MixPertError
-from mixpert_py.runtime.probes.gpu import Clock, EventClock
+from mixpert_py.runtime.probes.gpu import EventClock, SampleClock
 from samples.papers import baselines
 from tests.benchmarks import contenders, gemm, machine
 from tests.benchmarks.arrays import Array, Numbers, narrow, wide
@@ -43,7 +43,7 @@ class Place:
     xp: ModuleType
     contenders: Mapping[str, Contender]
     where: str
-    clock: Clock | None = None
+    clock: SampleClock | None = None
     small: bool = False
     rounds: int = ROUNDS
 

@@ -27,8 +27,7 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import in_memory
-from mixpert_py.tuner.records import Ladder, Measurement, Outcome
-from mixpert_py.tuner.records import Problem as TunedProblem
+from mixpert_py.tuner.records import Ladder, Measurement, Outcome, TuningProblem
 from mixpert_py.tuner.search import tune
 from mixpert_py.tuner.searches import predictive
 from mixpert_py.tuning.baseline import profiled_operator
@@ -302,7 +301,7 @@ def tuned_plan(
 
     fed = {(before, site) for site, trace in found.items() for before in trace.fed_by}
     edges = frozenset(sample.edges | fed)
-    problem = TunedProblem(tuple(operators), edges, Ladder(ladder(LADDER)), budget, clock.noise)
+    problem = TuningProblem(tuple(operators), edges, Ladder(ladder(LADDER)), budget, clock.noise)
     return tune(measure, problem, search=predictive)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import mixpert_py
 from mixpert_py.cli import main
-from mixpert_py.runtime.probes.gpu import Clock, EventClock, in_turn
+from mixpert_py.runtime.probes.gpu import EventClock, SampleClock, in_turn
 from tests.benchmarks import float64, machine
 from tests.benchmarks.machine import table
 from tests.benchmarks.timing import summary
@@ -22,7 +22,9 @@ ROUNDS = 7
 Record = dict[str, Any]
 
 
-def measure(xp: Any, clock: Clock, sizes: tuple[int, ...], backend: str = "cuda") -> list[Record]:
+def measure(
+    xp: Any, clock: SampleClock, sizes: tuple[int, ...], backend: str = "cuda"
+) -> list[Record]:
     """A row for each type, size and contender: seconds, over cuBLAS's, and the Frobenius error."""
     rows = []
     for (dtype, schemes), n in ((kind, n) for kind in SCHEMES.items() for n in sizes):

@@ -18,7 +18,7 @@ import numpy as np
 
 import mixpert_py
 from mixpert_py.cli import main
-from mixpert_py.runtime.probes.gpu import Clock, EventClock
+from mixpert_py.runtime.probes.gpu import EventClock, SampleClock
 from mixpert_py.runtime.probes.gpu import in_turn as events_in_turn
 from tests.benchmarks import contenders, machine
 from tests.benchmarks.arrays import Array, Numbers, narrow
@@ -65,7 +65,7 @@ class Bench:
     """Arrays (xp: NumPy or CuPy), clock, contenders by name, and the rounds of a measurement."""
 
     xp: Any
-    clock: Clock
+    clock: SampleClock
     contenders: Mapping[str, Contender]
     rounds: int
 

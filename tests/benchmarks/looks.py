@@ -10,12 +10,12 @@ import click
 
 from mixpert_py.cli import main
 from mixpert_py.tuner.ratio import LOOKS, Pace, Ratio, pairs_until_clear
-from mixpert_py.tuner.records import Reason
+from mixpert_py.tuner.records import StopReason
 from mixpert_py.tuning.clock import PairedTimes
 from tests.benchmarks import machine
 
 RATIOS = (0.9, 0.95, 0.98, 1.0, 1.1)
-VERDICTS = (Pace.FASTER, Reason.NOT_FASTER, Reason.UNCLEAR)
+VERDICTS = (Pace.FASTER, StopReason.NOT_FASTER, StopReason.UNCLEAR)
 Clock = Callable[[Random], Callable[[float], float]]  # a trial's: what it shows for some seconds
 Record = dict[str, Any]
 

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from mixpert_py.tuner.tuning_record import Record, record
+from mixpert_py.tuner.tuning_record import TuningRecord, record
 from tests.tuner.table_program import TableProgram, tune
 
 LADDER = (("native",), ("int8x6",), ("int8x3",))
 A, B, C = "m:f/matmul~a1#0", "m:f/matmul~b2#0", "m:g/dot~c3#0"
 
 
-def small(budget: float = 1e-4, **options: Any) -> Record:
+def small(budget: float = 1e-4, **options: Any) -> TuningRecord:
     """Three operators: one lowered twice, one once, one not at all because the program fails."""
     program = TableProgram(
         {
@@ -25,7 +25,7 @@ def small(budget: float = 1e-4, **options: Any) -> Record:
     return record(tune(program, program.operators(), [(A, B)], LADDER, budget, **search))
 
 
-def many(count: int) -> Record:
+def many(count: int) -> TuningRecord:
     """So many operators, all alike; none: a program without any."""
     sites = [f"m:f/matmul~{number:x}#0" for number in range(count)]
     program = TableProgram(

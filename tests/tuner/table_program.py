@@ -9,8 +9,8 @@ from mixpert_py.tuner.records import (
     Measurement,
     Operator,
     Outcome,
-    Problem,
     Rung,
+    TuningProblem,
 )
 from mixpert_py.tuner.search import tune as of_problem
 from samples.papers.search import KINDS
@@ -34,7 +34,7 @@ def tune(
 ) -> Outcome:
     """The tuner on a problem of these parts; options: as for `tuner.search.tune`."""
     parts = tuple(operators), frozenset(edges), Ladder(rungs), budget, noise, start or {}
-    return of_problem(measure, Problem(*parts), search=KINDS[search], **options)
+    return of_problem(measure, TuningProblem(*parts), search=KINDS[search], **options)
 
 
 class TableProgram:

@@ -5,10 +5,10 @@ from math import inf, nan
 import pytest
 
 from mixpert_py.tuner import prediction as estimate
-from mixpert_py.tuner.prediction import Place
+from mixpert_py.tuner.prediction import PredictedGain
 from mixpert_py.tuner.records import Operator
 
-HERE = Place(None, 1.0, 1.0, {})
+HERE = PredictedGain(None, 1.0, 1.0, {})
 
 
 def operator(site: str, errors: dict[str, float], **times: float) -> Operator:
@@ -54,7 +54,7 @@ VERDICTS = [
     (
         "too small a share",
         0.16,
-        (HERE, Place("H200", 1.1, 1.0, {})),
+        (HERE, PredictedGain("H200", 1.1, 1.0, {})),
         "Products are 16 % of the time: at most 1.19× here, and on a GPU where their share is the "
         "same; not worth it.",
     ),
@@ -67,33 +67,33 @@ VERDICTS = [
     (
         "nothing within the budget",
         0.9,
-        (HERE, Place("T4", 1.1, 1.0, {})),
+        (HERE, PredictedGain("T4", 1.1, 1.0, {})),
         "Products are 90 % of the time, but 1.00× is likely at 1e-5 here, 1.10× on a T4; "
         "not worth it.",
     ),
     (
         "a GPU alone",
         0.9,
-        (HERE, Place("H200", 3.1, 1.0, {})),
+        (HERE, PredictedGain("H200", 3.1, 1.0, {})),
         "Worth it on an H200: 3.10× is likely at 1e-5 if products have the same share of the time "
         "there; 1.00× here.",
     ),
     (
         "here",
         0.9,
-        (Place(None, 1.7, 1.0, {}), Place("H200", 3.1, 1.0, {})),
+        (PredictedGain(None, 1.7, 1.0, {}), PredictedGain("H200", 3.1, 1.0, {})),
         "Worth it: 1.70× is likely at 1e-5 here, 3.10× on an H200.",
     ),
     (
         "no GPU is known",
         0.9,
-        (Place(None, 1.7, 1.0, {}),),
+        (PredictedGain(None, 1.7, 1.0, {}),),
         "Worth it: 1.70× is likely at 1e-5 here.",
     ),
     (
         "the first GPU counts, the fastest, and not the one that gains most",
         0.9,
-        (HERE, Place("H200", 1.1, 1.0, {}), Place("RTX 3090", 9.0, 5.0, {})),
+        (HERE, PredictedGain("H200", 1.1, 1.0, {}), PredictedGain("RTX 3090", 9.0, 5.0, {})),
         "Products are 90 % of the time, but 1.00× is likely at 1e-5 here, 1.10× on an H200; "
         "not worth it.",
     ),
@@ -103,12 +103,12 @@ VERDICTS = [
 @pytest.mark.parametrize(
     ("share", "places", "words"), [row[1:] for row in VERDICTS], ids=[row[0] for row in VERDICTS]
 )
-def test_verdicts(share: float, places: tuple[Place, ...], words: str) -> None:
+def test_verdicts(share: float, places: tuple[PredictedGain, ...], words: str) -> None:
     assert estimate.verdict(share, places, "1e-5") == words
 
 
 def test_the_place_that_is_worth_it() -> None:
-    here, there = Place(None, 1.5, 9.0, {}), Place("H200", 3.0, 1.0, {})
+    here, there = PredictedGain(None, 1.5, 9.0, {}), PredictedGain("H200", 3.0, 1.0, {})
     assert estimate.worth((here, there)) is here
     assert estimate.worth((HERE, there)) is there
     assert estimate.worth((HERE,)) is None

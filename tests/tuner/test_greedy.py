@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.tuner.records import Outcome, Reason, Verdict
+from mixpert_py.tuner.records import Outcome, StopReason, Verdict
 from tests.tuner.table_program import Table, TableProgram, tune
 
 CPU = (("native",), ("float32",))
@@ -43,7 +43,7 @@ def test_longest_operator_is_lowered_first() -> None:
         {"a": "float32", "b": "float32", "c": "float32"},
     ]
     assert [v.operator.id for v in outcome.verdicts] == ["a", "c", "b"]
-    assert {v.reason for v in outcome.verdicts} == {Reason.BOTTOM}
+    assert {v.reason for v in outcome.verdicts} == {StopReason.BOTTOM}
 
 
 def test_lowered_rung_by_rung_until_over_budget() -> None:
@@ -54,7 +54,7 @@ def test_lowered_rung_by_rung_until_over_budget() -> None:
     outcome = search(program, STEPS)
     assert program.steps() == [{}, {"a": "x8"}, {"a": "x6"}, {"a": "x3"}]
     assert outcome.plan == {"a": "x6"}
-    assert verdict(outcome, "a").reason is Reason.OVER_BUDGET
+    assert verdict(outcome, "a").reason is StopReason.OVER_BUDGET
     assert verdict(outcome, "a").local_error == 1e-6
 
 
@@ -66,9 +66,9 @@ ERRORS: Table = {"p": {"float32": 6e-6}, "s": {"float32": 6e-6}}
 def test_a_shorter_predecessor_is_raised() -> None:
     outcome = search(TableProgram(SECONDS, ERRORS), edges=(("p", "s"),))
     assert outcome.plan == {"p": "native", "s": "float32"}
-    assert verdict(outcome, "p").reason is Reason.RAISED
+    assert verdict(outcome, "p").reason is StopReason.RAISED
     assert verdict(outcome, "p").detail == "s"
-    assert verdict(outcome, "s").reason is Reason.BOTTOM
+    assert verdict(outcome, "s").reason is StopReason.BOTTOM
 
 
 def test_a_predecessor_that_is_not_shorter_is_not_raised() -> None:
@@ -113,7 +113,7 @@ def test_a_predecessor_is_raised_by_one_rung_and_lowering_goes_on() -> None:
     outcome = search(program, STEPS, edges=(("p", "s"),))
     # s to x6 costs p its x3; s to x3 then costs it x6.
     assert outcome.plan == {"p": "x8", "s": "x3"}
-    assert verdict(outcome, "s").reason is Reason.BOTTOM
+    assert verdict(outcome, "s").reason is StopReason.BOTTOM
 
 
 @pytest.mark.parametrize(("noise", "scheme"), [(0.4, "float32"), (0.5, "native")])
@@ -129,7 +129,7 @@ def test_a_scheme_that_took_no_call_is_not_kept() -> None:
     program = TableProgram(halves(a=2.0, b=1.0), errors, unfit={"a": ("float32",)})
     outcome = search(program)
     assert outcome.plan == {"a": "native", "b": "float32"}
-    assert verdict(outcome, "a").reason is Reason.NOT_TAKEN
+    assert verdict(outcome, "a").reason is StopReason.NOT_TAKEN
     assert [trial.reason for trial in outcome.trials[1:]] == ["took no call", "kept"]
 
 
@@ -138,7 +138,7 @@ def test_an_operator_that_never_ran_is_not_tried() -> None:
     operators = [*program.operators(), *TableProgram(halves(b=0.0), {}).operators()]
     outcome = tune(program, operators, (), CPU, 1e-5, noise=0.0)
     assert outcome.plan == {"a": "float32", "b": "native"}
-    assert verdict(outcome, "b").reason is Reason.NEVER_RAN
+    assert verdict(outcome, "b").reason is StopReason.NEVER_RAN
 
 
 def test_all_schemes_of_a_rung_are_tried_and_the_fastest_kept() -> None:
@@ -151,14 +151,14 @@ def test_all_schemes_of_a_rung_are_tried_and_the_fastest_kept() -> None:
 def test_locked_operators_stay() -> None:
     outcome = search(TableProgram(halves(a=2.0, b=1.0), {}), locked=("a",))
     assert outcome.plan == {"a": "native", "b": "float32"}
-    assert verdict(outcome, "a").reason is Reason.LOCKED
+    assert verdict(outcome, "a").reason is StopReason.LOCKED
 
 
 def test_a_failed_run_is_undone_and_named() -> None:
     program = TableProgram(halves(a=2.0, b=1.0), {}, failing={"a": "float32"})
     outcome = search(program)
     assert outcome.plan == {"a": "native", "b": "float32"}
-    assert verdict(outcome, "a").reason is Reason.FAILED
+    assert verdict(outcome, "a").reason is StopReason.FAILED
     assert verdict(outcome, "a").detail == "exit code 3"
 
 
@@ -167,7 +167,7 @@ def test_an_error_that_is_not_finite_is_over_budget(error: float) -> None:
     program = TableProgram(halves(a=2.0, b=1.0), {"a": {"float32": error}})
     outcome = search(program)
     assert outcome.plan == {"a": "native", "b": "float32"}
-    assert verdict(outcome, "a").reason is Reason.OVER_BUDGET
+    assert verdict(outcome, "a").reason is StopReason.OVER_BUDGET
 
 
 def test_nan_is_refused_under_an_infinite_budget() -> None:

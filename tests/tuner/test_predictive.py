@@ -7,7 +7,14 @@ from itertools import product
 import pytest
 
 from mixpert_py.tuner import search as searching
-from mixpert_py.tuner.records import Ladder, Measurement, Operator, Outcome, Problem, Reason
+from mixpert_py.tuner.records import (
+    Ladder,
+    Measurement,
+    Operator,
+    Outcome,
+    StopReason,
+    TuningProblem,
+)
 from mixpert_py.tuner.searches import MOST_FAILED_PROBES, SEARCHES, predictive
 from tests.every_check import some
 from tests.tuner.propagated_program import ERRORS, LADDER, RUNGS, SHARES, PropagatedProgram
@@ -61,7 +68,7 @@ def found(program: TableProgram, budget: float, noise: float = 0.0) -> Outcome:
     return tune(program, program.operators(), [], CPU, budget, noise=noise)
 
 
-def reasons(outcome: Outcome) -> dict[str, Reason]:
+def reasons(outcome: Outcome) -> dict[str, StopReason]:
     return {verdict.operator.id: verdict.reason for verdict in outcome.verdicts}
 
 
@@ -121,12 +128,12 @@ def test_a_prediction_that_is_wrong_keeps_nothing() -> None:
 
 # name → times of b, native and lower; the error of the lower level; the noise; why b is left, and
 # how often the lower level runs.
-LEFT: dict[str, tuple[tuple[float, float], float, float, Reason, int]] = {
-    "takes no call": ((2.0, 1.0), 1e-9, 0.0, Reason.NOT_TAKEN, 1),
-    "is not faster": ((2.0, 2.0), 1e-9, 0.0, Reason.NOT_FASTER, 1),
-    "is shorter than the noise": ((0.2, 0.1), 1e-9, 0.3, Reason.TOO_SHORT, 0),
-    "is not worth a probe": ((0.04, 0.02), 1.0, 0.0, Reason.PREDICTED, 0),
-    "is excluded": ((2.0, 1.0), 1e-9, 0.0, Reason.UNCLEAR, 0),
+LEFT: dict[str, tuple[tuple[float, float], float, float, StopReason, int]] = {
+    "takes no call": ((2.0, 1.0), 1e-9, 0.0, StopReason.NOT_TAKEN, 1),
+    "is not faster": ((2.0, 2.0), 1e-9, 0.0, StopReason.NOT_FASTER, 1),
+    "is shorter than the noise": ((0.2, 0.1), 1e-9, 0.3, StopReason.TOO_SHORT, 0),
+    "is not worth a probe": ((0.04, 0.02), 1.0, 0.0, StopReason.PREDICTED, 0),
+    "is excluded": ((2.0, 1.0), 1e-9, 0.0, StopReason.UNCLEAR, 0),
 }
 
 
@@ -135,13 +142,13 @@ def test_an_operator_is_left_and_the_other_one_lowered(name: str) -> None:
     (native, half), error, noise, reason, runs = LEFT[name]
     program = program_of(a=1e-9, b=error)
     program.seconds["b"].update(native=native, half=half)  # type: ignore[attr-defined]
-    program.unfit = {"b": ("half",)} if reason is Reason.NOT_TAKEN else {}
+    program.unfit = {"b": ("half",)} if reason is StopReason.NOT_TAKEN else {}
     a, b = program.operators()
-    excluded = {"half": reason} if reason is Reason.UNCLEAR else {}
+    excluded = {"half": reason} if reason is StopReason.UNCLEAR else {}
     outcome = tune(program, [a, replace(b, excluded=excluded)], [], CPU, 1e-6, noise=noise)
     assert outcome.plan == {"a": "half", "b": "native"}
     assert outcome.best.error == 1e-9
-    assert reasons(outcome) == {"a": Reason.BOTTOM, "b": reason}
+    assert reasons(outcome) == {"a": StopReason.BOTTOM, "b": reason}
     assert [plan["b"] for plan in program.plans].count("half") == runs
 
 
@@ -150,7 +157,9 @@ def test_nearly_all_of_the_gain_of_sixty_products_in_fifteen_runs(seed: int) -> 
     def tuned(kind: str, until: float) -> tuple[float, int]:
         program = PropagatedProgram(60, seed)
         operators = tuple(program.operators())
-        problem = Problem(operators, frozenset(), Ladder(LADDER), program.budget, 0.0, until=until)
+        problem = TuningProblem(
+            operators, frozenset(), Ladder(LADDER), program.budget, 0.0, until=until
+        )
         outcome = searching.tune(program, problem, search=SEARCHES[kind])
         return outcome.start.seconds - outcome.best.seconds, program.runs
 
@@ -164,15 +173,15 @@ def test_what_gains_less_than_asked_for_is_not_run_and_said_so() -> None:
     program = program_of(a=1e-7, b=1e-5)
     program.seconds["b"].update(native=0.02, half=0.01)  # type: ignore[attr-defined]
 
-    def left(budget: float, *locked: str) -> tuple[str, Reason]:
+    def left(budget: float, *locked: str) -> tuple[str, StopReason]:
         operators = tuple(program.operators(*locked))
-        problem = Problem(operators, frozenset(), Ladder(CPU), budget, 0.0, until=0.05)
+        problem = TuningProblem(operators, frozenset(), Ladder(CPU), budget, 0.0, until=0.05)
         outcome = searching.tune(program, problem, search=predictive)
         return outcome.plan["b"], reasons(outcome)["b"]
 
-    assert left(1.0) == ("half", Reason.BOTTOM), "one run lowers both"
-    assert left(5e-6) == ("native", Reason.PREDICTED)
-    assert left(1.0, "a") == ("native", Reason.TOO_LITTLE)
+    assert left(1.0) == ("half", StopReason.BOTTOM), "one run lowers both"
+    assert left(5e-6) == ("native", StopReason.PREDICTED)
+    assert left(1.0, "a") == ("native", StopReason.TOO_LITTLE)
 
 
 @pytest.mark.parametrize(("gains", "plan"), [(False, "half"), (True, "native")])

@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from mixpert_py.errors import MixPertError
-from mixpert_py.tuner.records import Outcome, Reason, Verdict
+from mixpert_py.tuner.records import Outcome, StopReason, Verdict
 from mixpert_py.tuner.report import error_text, share_text, summary, trials
-from mixpert_py.tuner.tuning_record import Gain, Record, read, record
+from mixpert_py.tuner.tuning_record import Gain, TuningRecord, read, record
 from tests.tuner.table_program import TableProgram, tune
 
 CPU = (("native",), ("float32",))
@@ -48,10 +48,10 @@ def typical() -> Outcome:
     """Four operators with expressions and times of the usual lengths, and the commonest reasons."""
     found = outcome()
     said = (
-        ("np.dot(hidden, weights[1].T) + bias", "mlp:<module>", 412.0, Reason.BOTTOM),
-        ("trailing[k:] - panel[k:] @ panel[k:].T", "mlp:Net.forward", 91.2, Reason.OVER_BUDGET),
-        ("(activations.T @ delta)[:, :-1]", "mlp:gradient", 40.0, Reason.NOT_TAKEN),
-        ("x.T @ weights[0] - mean", "mlp:gradient", 0.5, Reason.RAISED),
+        ("np.dot(hidden, weights[1].T) + bias", "mlp:<module>", 412.0, StopReason.BOTTOM),
+        ("trailing[k:] - panel[k:] @ panel[k:].T", "mlp:Net.forward", 91.2, StopReason.OVER_BUDGET),
+        ("(activations.T @ delta)[:, :-1]", "mlp:gradient", 40.0, StopReason.NOT_TAKEN),
+        ("x.T @ weights[0] - mean", "mlp:gradient", 0.5, StopReason.RAISED),
     )
     verdicts = []
     for number, (expression, function, seconds, reason) in enumerate(said, 141):
@@ -63,8 +63,8 @@ def typical() -> Outcome:
             line=number,
             local_errors={"float32": 5.4e-8, "mixpert-full": 5.4e-8},
         )
-        after = "native" if reason in (Reason.NOT_TAKEN, Reason.RAISED) else "float32"
-        detail = site if reason is Reason.RAISED else ""
+        after = "native" if reason in (StopReason.NOT_TAKEN, StopReason.RAISED) else "float32"
+        detail = site if reason is StopReason.RAISED else ""
         verdicts.append(Verdict(operator, "native", after, seconds, seconds / 2, reason, detail))
     return replace(found, verdicts=tuple(verdicts))
 
@@ -75,7 +75,7 @@ def of_one(native: float, lowered: float, /, budget: float = 1e-5, **errors: flo
     return tune(program, program.operators(), [], CPU, budget, noise=0.0)
 
 
-def reports() -> dict[str, tuple[Record, int]]:
+def reports() -> dict[str, tuple[TuningRecord, int]]:
     """Title → the record of a tuning, and the width of its terminal."""
     common, usual = outcome(), typical()
     first, *others = usual.verdicts
@@ -85,13 +85,13 @@ def reports() -> dict[str, tuple[Record, int]]:
         replace(v, after="mixpert-full") if v.after != v.before else v for v in usual.verdicts
     ]
     words = "s.py: ended with exit code 1; its last lines:\nTraceback …\nValueError: no\n"
-    failed = replace(common.verdicts[0], reason=Reason.FAILED, detail=words)
+    failed = replace(common.verdicts[0], reason=StopReason.FAILED, detail=words)
     library = replace(common.verdicts[0].operator, id="lib:go/matmul~aa#0", path="lib.py")
-    imported = replace(common.verdicts[0], operator=library, reason=Reason.BOTTOM, detail="")
+    imported = replace(common.verdicts[0], operator=library, reason=StopReason.BOTTOM, detail="")
     nothing = tune(TableProgram({}, {}), [], [], CPU, 1e-5, noise=0.0)
     shares = replace(common, budget=1.0, best=replace(common.best, error=0.4567))
 
-    def gained(whole: Outcome, gain: Gain) -> Record:
+    def gained(whole: Outcome, gain: Gain) -> TuningRecord:
         return msgspec.structs.replace(record(whole), gain=gain)
 
     def with_rows(whole: Outcome, *verdicts: Verdict) -> Outcome:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixpert_py.errors import BudgetError, PlanError, ProgramError
-from mixpert_py.tuner.records import Measurement, Operator, Reason
+from mixpert_py.tuner.records import Measurement, Operator, StopReason
 from mixpert_py.tuner.searches import SEARCHES
 from tests.every_check import examples
 from tests.tuner import table_program
@@ -87,17 +87,17 @@ def test_an_interrupt_leaves_the_best_plan_so_far(at: int) -> None:
     outcome = tune(program, program.operators(), [("p", "s")], LADDER, 6, noise=0.0)
     assert outcome.interrupted
     assert outcome.trials == whole.trials[:at]
-    passed = [trial for trial in outcome.trials if trial.reason is Reason.KEPT]
+    passed = [trial for trial in outcome.trials if trial.reason is StopReason.KEPT]
     fastest = min(passed, key=lambda trial: trial.measurement.seconds)
     assert (outcome.plan, outcome.best) == (fastest.plan, fastest.measurement)
-    assert outcome.verdicts[-1].reason is Reason.INTERRUPTED
+    assert outcome.verdicts[-1].reason is StopReason.INTERRUPTED
 
 
 def test_a_start_over_the_budget_is_said_and_nothing_tried() -> None:
     program = TableProgram({"a": {"native": 1.0}}, {"a": {"native": 1e-3}})
     outcome = tune(program, program.operators(), [], LADDER, 1e-5, noise=0.0)
     assert len(program.plans) == 1
-    assert outcome.verdicts[0].reason is Reason.START_OVER_BUDGET
+    assert outcome.verdicts[0].reason is StopReason.START_OVER_BUDGET
     assert not outcome.interrupted
 
 
@@ -131,7 +131,7 @@ def test_a_site_that_a_plan_makes_disappear_takes_no_time() -> None:
 
     outcome = tune(measure, [Operator("a", seconds=2.0)], [], LADDER, 0, noise=0.0)
     assert outcome.plan == {"a": "II"}
-    assert outcome.verdicts[0].reason is Reason.TOO_SHORT
+    assert outcome.verdicts[0].reason is StopReason.TOO_SHORT
 
 
 @pytest.mark.parametrize("kind", SEARCHES)
@@ -144,7 +144,7 @@ def test_a_product_that_no_level_suits_is_never_tried_and_says_why(kind: str) ->
     assert outcome.plan == {"a": "native", "b": "I"}
     assert all(plan["a"] == "native" for plan in program.plans)
     found = {verdict.operator.id: verdict for verdict in outcome.verdicts}
-    assert (found["a"].reason, found["a"].detail) == (Reason.UNSUITED, "integers")
+    assert (found["a"].reason, found["a"].detail) == (StopReason.UNSUITED, "integers")
 
 
 @pytest.mark.parametrize("kind", SEARCHES)
@@ -166,9 +166,9 @@ def test_less_is_lowered_until_the_plan_holds_elsewhere(kind: str) -> None:
     assert outcome.lowered
     assert outcome.plan == asked[-1]
     assert outcome.budget == 7
-    over = [trial for trial in outcome.trials if trial.reason is Reason.OVER_BUDGET]
+    over = [trial for trial in outcome.trials if trial.reason is StopReason.OVER_BUDGET]
     assert all(trial.measurement.error > 7 for trial in over)
-    elsewhere = [trial for trial in outcome.trials if trial.reason is Reason.HOLD_OUT]
+    elsewhere = [trial for trial in outcome.trials if trial.reason is StopReason.HOLD_OUT]
     assert all(trial.measurement.error <= 7 for trial in elsewhere)
     assert elsewhere
     runs = [tuple(sorted(plan.items())) for plan in program.plans]
@@ -182,4 +182,7 @@ def test_the_start_stays_where_nothing_holds_elsewhere(beyond: float) -> None:
         program, program.operators(), [], LADDER, 6, noise=0.0, excess=lambda plan: beyond
     )
     assert not outcome.lowered
-    assert {verdict.reason for verdict in outcome.verdicts} <= {Reason.HOLD_OUT, Reason.PREDICTED}
+    assert {verdict.reason for verdict in outcome.verdicts} <= {
+        StopReason.HOLD_OUT,
+        StopReason.PREDICTED,
+    }

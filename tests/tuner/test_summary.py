@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from mixpert_py.errors import visible
-from mixpert_py.tuner.records import Reason
+from mixpert_py.tuner.records import StopReason
 from mixpert_py.tuner.report import (
     MEANING,
     NO_GAIN,
@@ -14,7 +14,13 @@ from mixpert_py.tuner.report import (
     verified,
     whole_program,
 )
-from mixpert_py.tuner.tuning_record import Gain, InputEntry, Record, ValueEntry, VerificationEntry
+from mixpert_py.tuner.tuning_record import (
+    Gain,
+    InputEntry,
+    TuningRecord,
+    ValueEntry,
+    VerificationEntry,
+)
 from tests.tuner.sample_records import many, small
 
 FRESH = VerificationEntry(
@@ -29,12 +35,12 @@ FRESH = VerificationEntry(
 )
 
 
-def changed(record: Record, **values: object) -> Record:
+def changed(record: TuningRecord, **values: object) -> TuningRecord:
     return msgspec.structs.replace(record, **values)
 
 
 def test_every_reason_has_a_meaning() -> None:
-    assert set(MEANING) == set(Reason)
+    assert set(MEANING) == set(StopReason)
 
 
 GAIN = Gain(before=2.0, after=1.6, times=1.25, least=1.2, most=1.3, verdict="faster")

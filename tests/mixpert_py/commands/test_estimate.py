@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from mixpert_py.commands.estimate import Options
-from mixpert_py.tuner.prediction import Place
+from mixpert_py.commands.estimate import EstimateOptions
+from mixpert_py.tuner.prediction import PredictedGain
 from tests.mixpert_py.command import Shell
 
 RULE = """\
@@ -132,21 +132,23 @@ def test_a_notebook(sh: Shell) -> None:
 
 
 def command(
-    place: Place, *arguments: str, module: str | None = None, packages: tuple[str, ...] = ()
+    place: PredictedGain, *arguments: str, module: str | None = None, packages: tuple[str, ...] = ()
 ) -> str:
     script, *others = (None, *arguments) if module else arguments
-    options = Options(None, None, False, False, False, module, packages, script, tuple(others))
+    options = EstimateOptions(
+        None, None, False, False, False, module, packages, script, tuple(others)
+    )
     return options.next_command(place, "1e-4")
 
 
 def test_the_next_command() -> None:
-    here, gpu = Place(None, 2.0, 1.0, {}), Place("RTX 3090", 2.0, 1.0, {})
+    here, gpu = PredictedGain(None, 2.0, 1.0, {}), PredictedGain("RTX 3090", 2.0, 1.0, {})
     assert command(here, "s.py") == "mixpert tune --error 1e-4 s.py"
     assert command(here, "s.py", "8") == "mixpert tune --error 1e-4 s.py 8"
     assert command(here, "a b.py", "-n", "8") == "mixpert tune --error 1e-4 'a b.py' -- -n 8"
     assert command(gpu, "s.py") == "mixpert tune --error 1e-4 --device 'rtx 3090' s.py"
     assert command(here, "-n", module="pkg") == "mixpert tune --error 1e-4 -m pkg -n"
-    exact = Place(None, 2.0, 1.0, {"a": "exact", "b": "native"})
+    exact = PredictedGain(None, 2.0, 1.0, {"a": "exact", "b": "native"})
     assert command(exact, "s.py") == "mixpert run s.py"
     some = command(here, "s.py", packages=("sklearn", "scipy.l*"))
     assert some == "mixpert tune --error 1e-4 --package sklearn --package 'scipy.l*' s.py"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py.commands import tables
-from mixpert_py.tuner.prediction import Place
+from mixpert_py.tuner.prediction import PredictedGain
 from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
 
 PRODUCT = EstimatedProduct(
@@ -26,10 +26,10 @@ FOUND = Estimate(
     0.75,
     (PRODUCT,),
     (
-        Place(None, 1.5, 1.0, {"m": "float32"}, error=2e-7),
-        Place("H200", 1.05, 0.1, {"m": "int8x6"}, error=3e-7),
-        Place("A100", 1.2, 0.2, {"m": "int8x6"}, error=3e-7),
-        Place("T4", 1.0, 9.0, {}),
+        PredictedGain(None, 1.5, 1.0, {"m": "float32"}, error=2e-7),
+        PredictedGain("H200", 1.05, 0.1, {"m": "int8x6"}, error=3e-7),
+        PredictedGain("A100", 1.2, 0.2, {"m": "int8x6"}, error=3e-7),
+        PredictedGain("T4", 1.0, 9.0, {}),
     ),
     0.0,
 )
@@ -50,7 +50,7 @@ def estimates() -> dict[str, Estimate]:
         "a product of a library": of({"path": "shapes/deep.py"}),
         "a short run of which a part is unknown": of({}, unmeasured=0.25, seconds=0.05),
         "with child processes and no gain": of(
-            {}, children=0.5, places=(Place(None, 1.0, 1.0, {}),)
+            {}, children=0.5, places=(PredictedGain(None, 1.0, 1.0, {}),)
         ),
         "not faster": of(slower),
         "not measured": of(unknown),

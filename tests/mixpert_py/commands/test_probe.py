@@ -13,7 +13,7 @@ from mixpert_py.commands.probe import probe
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import probes
 from mixpert_py.runtime.model import device_model
-from mixpert_py.runtime.model.device_model import Kernel, load
+from mixpert_py.runtime.model.device_model import KernelCost, load
 from mixpert_py.runtime.probes.gpu import Gpu
 from tests.mixpert_py.command import Mixpert
 
@@ -94,7 +94,7 @@ def test_all_of_them_make_a_model_that_is_found_again(ran: list[str]) -> None:
     assert model.dram.copy == 4.2e12
     assert model.rates.int8 == 1.9e15
     assert model.accumulation == device_model.find("h200").accumulation  # of one capability
-    assert model.kernel == [Kernel("int8x6", 128, 64, 0.0, 2e-6, 1e-6)]
+    assert model.kernel == [KernelCost("int8x6", 128, 64, 0.0, 2e-6, 1e-6)]
 
 
 def test_a_file_instead(ran: list[str], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from mixpert_py import config
 from mixpert_py.execution.executor import usable_gpu
 from mixpert_py.launch.program import script
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.tuner.records import Reason
+from mixpert_py.tuner.records import StopReason
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
@@ -61,7 +61,7 @@ def test_products_of_cupy_are_tuned_on_the_ladder_of_the_gpu(dtype: str, budget:
         assert verdict.operator.local_errors.keys() == set(ladder_here(dtype)[1:])
     for trial in found.outcome.trials:
         assert trial.measurement.problem is None
-        assert trial.reason is not Reason.KEPT or trial.measurement.error <= budget
+        assert trial.reason is not StopReason.KEPT or trial.measurement.error <= budget
 
 
 MOVED = """\

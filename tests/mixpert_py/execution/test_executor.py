@@ -8,7 +8,7 @@ import pytest
 
 from mixpert_py.launch.program import script
 from mixpert_py.passes.pipeline import analyze
-from mixpert_py.tuner.records import Reason
+from mixpert_py.tuner.records import StopReason
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from tests.mixpert_py import forked_runs
@@ -91,10 +91,10 @@ def test_a_fault_breaks_its_run_only(fault: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason"), [("segfault", Reason.FAILED), ("not a number", Reason.OVER_BUDGET)]
+    ("fault", "reason"), [("segfault", StopReason.FAILED), ("not a number", StopReason.OVER_BUDGET)]
 )
 def test_a_fault_rejects_its_plan_only(
-    fault: str, reason: Reason, folder: Path, monkeypatch: pytest.MonkeyPatch
+    fault: str, reason: StopReason, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forked_runs.use(monkeypatch)
     (folder / "s.py").write_text(PROGRAM.replace("{fault}", FAULTS[fault][0]))

@@ -10,7 +10,7 @@ import pytest
 from mixpert_py import config, execution
 
 
-def ended(text: str, limit: float | None = 20) -> execution.Ended:
+def ended(text: str, limit: float | None = 20) -> execution.EndedProcess:
     return execution.run([sys.executable, "-c", text], config.child_environment(), limit)
 
 

@@ -10,7 +10,7 @@ import pytest
 from mixpert_py.commands.graph import (
     MAX_TEXT,
     Graph,
-    Operator,
+    GraphNode,
     as_json,
     dot,
     mermaid,
@@ -80,7 +80,7 @@ def test_what_is_not_printable_is_escaped_and_long_texts_are_cut() -> None:
 
 
 def test_texts_are_no_markup() -> None:
-    operator = Operator("p:f/matmul~0#0", "f", 100, 5, "a[b] @ c", cell=3)
+    operator = GraphNode("p:f/matmul~0#0", "f", 100, 5, "a[b] @ c", cell=3)
     said = text([Graph("[red].ipynb", (operator,))])
     assert said.startswith("[red].ipynb\n")
     assert ["1", "cell_3:100:5", "f", "a[b]", "@", "c"] in [
@@ -91,7 +91,7 @@ def test_texts_are_no_markup() -> None:
 def test_json_has_every_operator_and_edge() -> None:
     written = json.loads(as_json(GRAPHS))
     operators = [(one.path, operator) for one in GRAPHS for operator in one.operators]
-    assert [(entry.pop("path"), Operator(**entry)) for entry in written["operators"]] == operators
+    assert [(entry.pop("path"), GraphNode(**entry)) for entry in written["operators"]] == operators
     edges = [
         (one.path, one.operators[producer].id, one.operators[consumer].id)
         for one in GRAPHS

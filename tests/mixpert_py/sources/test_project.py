@@ -7,7 +7,7 @@ import pytest
 
 from mixpert_py import sources
 from mixpert_py.errors import SourceError
-from mixpert_py.sources import Settings, packages, settings
+from mixpert_py.sources import ProjectSettings, packages, settings
 
 
 def test_the_project_is_where_pyproject_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,10 +51,10 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_ours_is_read(file: Path) -> None:
-    assert settings(str(file.parent)) == Settings()
+    assert settings(str(file.parent)) == ProjectSettings()
     assert packages(str(file.parent)) == ()
     file.write_text("[tool.mixpert]\nexclude = ['a']\npackages = ['b']\n", "utf-8-sig")
-    assert settings(str(file.parent)) == Settings(exclude=["a"], packages=["b"])
+    assert settings(str(file.parent)) == ProjectSettings(exclude=["a"], packages=["b"])
     assert packages(str(file.parent)) == ("b",)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import plan
-from mixpert_py.tuner.records import Reason
+from mixpert_py.tuner.records import StopReason
 from tests.every_check import EVERY_CHECK
 from tests.mixpert_py.command import Mixpert
 
@@ -42,15 +42,15 @@ def test_products_of_workers_are_in_the_table(start: str, tmp_path: Path, mixper
     rows = [line.split() for line in said.out.splitlines()]
     (row,) = (row for row in rows if row[:1] == ["work"])
     assert row[1:5] == ["7", "a", "@", "a.T"]
-    assert row[5:] == ["–", "native", "–", "–", *Reason.ELSEWHERE.split()]
-    assert f"{Reason.ELSEWHERE}: Only processes that the program starts" in said.out
+    assert row[5:] == ["–", "native", "–", "–", *StopReason.ELSEWHERE.split()]
+    assert f"{StopReason.ELSEWHERE}: Only processes that the program starts" in said.out
     entries = {site.expression: site for site in plan.load(tmp_path / "s.mixpert.toml").site}
     assert entries["a @ a.T"].scheme == "native"
     assert entries["a @ a.T"].native_ms is None
     assert "native" not in (entries["a @ a"].scheme, entries["x.dot(x)"].scheme)
     ran = mixpert("run", "--backend", "reference", "s.py")
     assert (ran.code, ran.err) == (0, "")
-    assert Reason.ELSEWHERE in mixpert("report", "s.mixpert.toml").out
+    assert StopReason.ELSEWHERE in mixpert("report", "s.mixpert.toml").out
     checked = mixpert("verify", "s.mixpert.toml", "s.py", "--backend", "reference")
     assert "never ran" not in checked.out
 

@@ -6,7 +6,7 @@ import pytest
 
 from mixpert_py.launch.program import script
 from mixpert_py.passes.dataflow.graph import dependencies
-from mixpert_py.tuning.judge import Choice, choose
+from mixpert_py.tuning.judge import ComparedValues, choose
 from mixpert_py.tuning.options import TuningOptions, limits_from
 from mixpert_py.tuning.search import TuningResult
 from mixpert_py.tuning.verify import check_plan
@@ -50,13 +50,13 @@ for _ in range(5):
 """
 
 
-def chosen(source: str, ratios: dict[str, float], *named: str, **kinds: str) -> Choice:
+def chosen(source: str, ratios: dict[str, float], *named: str, **kinds: str) -> ComparedValues:
     """The choice for a source; all variables are floats but those in `kinds`."""
     flow = dependencies(source.encode(), "m")
     return choose(dict.fromkeys(flow.names, "f") | kinds, flow, ratios, named)
 
 
-def left_out(choice: Choice) -> tuple[set[str], set[str]]:
+def left_out(choice: ComparedValues) -> tuple[set[str], set[str]]:
     return set(choice.steps), set(choice.residuals)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mixpert_py.errors import BudgetError
 from mixpert_py.launch.program import script
-from mixpert_py.tuner.records import Reason
+from mixpert_py.tuner.records import StopReason
 from mixpert_py.tuning.options import UNCHANGED, TuningOptions, limits_from
 from mixpert_py.tuning.search import TuningResult
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
@@ -51,7 +51,7 @@ def test_a_product_that_changes_a_label_stays_native() -> None:
     achieved = {value.name: (value.metric, value.achieved) for value in found.plan.criterion}
     assert achieved["labels"] == ("differing", 0.0)
     assert achieved["gram"][0] == "frobenius"
-    refused = [trial for trial in found.outcome.trials if trial.reason is Reason.OVER_BUDGET]
+    refused = [trial for trial in found.outcome.trials if trial.reason is StopReason.OVER_BUDGET]
     assert 0.1 < max(trial.measurement.errors["labels"] for trial in refused) < 1
 
 

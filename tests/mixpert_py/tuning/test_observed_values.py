@@ -10,7 +10,7 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.errors import BudgetError, ProgramError
 from mixpert_py.launch.program import script
-from mixpert_py.tuner.records import Reason
+from mixpert_py.tuner.records import StopReason
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
 from mixpert_py.tuning.trials import Trials
@@ -77,7 +77,7 @@ def test_a_value_that_only_some_runs_show_rejects(program: Path) -> None:
     )
     found = tuned(Limits(None, {"loss": Limit(1e9), "logits": Limit(1.0)}))
     assert schemes(found) == {"matmul": "float32", "dot": "native"}
-    failed = [trial for trial in found.outcome.trials if trial.reason is Reason.FAILED]
+    failed = [trial for trial in found.outcome.trials if trial.reason is StopReason.FAILED]
     assert "no value 'loss' to judge" in str(failed[0].measurement.problem)
 
 

@@ -16,7 +16,7 @@ from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.launch.program import script
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuner.ratio import Pace, Ratio
-from mixpert_py.tuner.records import Reason
+from mixpert_py.tuner.records import StopReason
 from mixpert_py.tuner.report import MEANING, START_UP, UNCLEAR, verified
 from mixpert_py.tuning import prepare
 from mixpert_py.tuning import verify as module
@@ -30,12 +30,12 @@ from tests.mixpert_py.tuning.chain import CHAIN, tuned
 from tests.mixpert_py.tuning.chain import chain as chain
 
 FASTER, SLOWER = Ratio(0.5, 0.4, 0.6), Ratio(1.5, 1.4, 1.6)
-NONE = dict.fromkeys(("exact", "blas"), Reason.NOT_TAKEN)  # of float64 products
+NONE = dict.fromkeys(("exact", "blas"), StopReason.NOT_TAKEN)  # of float64 products
 WIDE = Ratio(0.9, 0.5, 1.5)
 SITES = [site.id for site in analyze(CHAIN.encode(), "chain")]
 
 
-def paired(path: Path, *ratios: Ratio | Reason, budget: float = 1e-4) -> TuningResult:
+def paired(path: Path, *ratios: Ratio | StopReason, budget: float = 1e-4) -> TuningResult:
     """The chain tuned by these ratios of its two products, each of which takes 10 s."""
     times = PairedTimes(
         dict.fromkeys(SITES, 10.0),
@@ -44,7 +44,7 @@ def paired(path: Path, *ratios: Ratio | Reason, budget: float = 1e-4) -> TuningR
     return tuned(path, budget, times)
 
 
-def reasons(found: TuningResult) -> dict[str, Reason]:
+def reasons(found: TuningResult) -> dict[str, StopReason]:
     return {verdict.operator.id: verdict.reason for verdict in found.outcome.verdicts}
 
 
@@ -63,7 +63,7 @@ def test_only_what_is_faster_for_certain_is_lowered(
     says(monkeypatch, FASTER)
     found = paired(chain, FASTER, WIDE)
     assert list(found.plan.schemes().values()) == ["float32", "native"]
-    assert reasons(found) == {SITES[0]: Reason.BOTTOM, SITES[1]: Reason.UNCLEAR}
+    assert reasons(found) == {SITES[0]: StopReason.BOTTOM, SITES[1]: StopReason.UNCLEAR}
     assert not found.unclear
     assert not found.predicted
     assert found.plan.provenance.gain == ""
@@ -96,13 +96,13 @@ def test_the_command_exits_with_1_and_the_plan_file_says_why(
     assert stopped.value.code == 1
     words = " ".join(capsys.readouterr().out.split())
     assert UNCLEAR in words
-    assert f"cannot tell: {MEANING[Reason.UNCLEAR]}" in words
+    assert f"cannot tell: {MEANING[StopReason.UNCLEAR]}" in words
     assert 'gain = "cannot tell"' in chain.with_name("chain.mixpert.toml").read_text("utf-8")
 
 
 def test_what_is_over_the_budget_anyway_needs_no_clock(chain: Path) -> None:
     found = paired(chain, WIDE, WIDE, budget=1e-15)
-    assert set(reasons(found).values()) == {Reason.PREDICTED}
+    assert set(reasons(found).values()) == {StopReason.PREDICTED}
     assert not found.unclear
 
 

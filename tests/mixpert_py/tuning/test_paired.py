@@ -7,7 +7,7 @@ import pytest
 from mixpert_py.execution.products import MeasuredProduct, ProductTimes
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.tuner.ratio import Ratio
-from mixpert_py.tuner.records import Reason
+from mixpert_py.tuner.records import StopReason
 from mixpert_py.tuning.clock import PairedTimes, site_ratio
 
 FAST, SLOW = Ratio(0.5, 0.4, 0.5 / 0.8), Ratio(1.5, 1.4, 1.5 * 15 / 14)
@@ -59,9 +59,9 @@ def test_a_shape_that_does_not_take_the_scheme_stays_native() -> None:
 
 
 def test_why_a_site_has_no_ratio() -> None:
-    assert site_ratio(trace(small=1), [], "float32") is Reason.UNCLEAR
-    assert site_ratio(trace(small=1), [product(SMALL, FAST)], "int8x6") is Reason.UNCLEAR
-    assert site_ratio(trace(small=1), [product(SMALL, None)], "float32") is Reason.NOT_TAKEN
+    assert site_ratio(trace(small=1), [], "float32") is StopReason.UNCLEAR
+    assert site_ratio(trace(small=1), [product(SMALL, FAST)], "int8x6") is StopReason.UNCLEAR
+    assert site_ratio(trace(small=1), [product(SMALL, None)], "float32") is StopReason.NOT_TAKEN
 
 
 def test_a_site_below_one_percent_is_not_timed() -> None:
@@ -69,9 +69,9 @@ def test_a_site_below_one_percent_is_not_timed() -> None:
     native = {"s": 2.0, "little": 0.01, "late": 0.1}
     cost = PairedTimes.of(native, sites, [product(SMALL, FAST)], ["float32"])
     slightly = PairedTimes(native, {"late": {"float32": Ratio(0.93, 0.9, 0.97)}})
-    assert slightly.excluded("late") == {"float32": Reason.TOO_LITTLE}  # saves 0.3 %
-    assert cost.excluded("little") == {"float32": Reason.NEGLIGIBLE}
-    assert cost.excluded("late") == {"float32": Reason.UNCLEAR}  # there was no time for it
+    assert slightly.excluded("late") == {"float32": StopReason.TOO_LITTLE}  # saves 0.3 %
+    assert cost.excluded("little") == {"float32": StopReason.NEGLIGIBLE}
+    assert cost.excluded("late") == {"float32": StopReason.UNCLEAR}  # there was no time for it
     assert cost("little", sites["little"], "float32") == 0.01
 
 
@@ -79,14 +79,14 @@ def test_a_site_below_one_percent_is_not_timed() -> None:
     ("ratio", "seconds", "reason"),
     [
         (FAST, 1.0, None),
-        (SLOW, 3.0, Reason.NOT_FASTER),
-        (Ratio(0.9, 0.5, 1.5), 1.8, Reason.UNCLEAR),
-        (Ratio(0.975, 0.95, 1.0), 1.95, Reason.NOT_FASTER),  # at most a little faster
-        (None, 2.0, Reason.NOT_TAKEN),
+        (SLOW, 3.0, StopReason.NOT_FASTER),
+        (Ratio(0.9, 0.5, 1.5), 1.8, StopReason.UNCLEAR),
+        (Ratio(0.975, 0.95, 1.0), 1.95, StopReason.NOT_FASTER),  # at most a little faster
+        (None, 2.0, StopReason.NOT_TAKEN),
     ],
 )
 def test_times_and_what_is_not_tried(
-    ratio: Ratio | None, seconds: float, reason: Reason | None
+    ratio: Ratio | None, seconds: float, reason: StopReason | None
 ) -> None:
     site = trace(small=1)
     cost = PairedTimes.of({"s": 2.0}, {"s": site}, [product(SMALL, ratio)], ["float32"])

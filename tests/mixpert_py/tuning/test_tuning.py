@@ -10,7 +10,7 @@ from mixpert_py.errors import ProgramError
 from mixpert_py.launch.program import script
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
-from mixpert_py.tuner.records import Reason
+from mixpert_py.tuner.records import StopReason
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
 from tests.mixpert_py.tuning.chain import CHAIN, tuned
@@ -100,7 +100,7 @@ def test_the_emulated_ladder_goes_by_slice_products(chain: Path) -> None:
 def test_float32_programs_are_judged_against_float64(chain: Path) -> None:
     chain.write_text(CHAIN.replace("(160, 160))", "(160, 160), dtype=np.float32)"))
     found = tuned(chain, 1e-15, float32_is_faster)
-    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.START_OVER_BUDGET}
+    assert {verdict.reason for verdict in found.outcome.verdicts} == {StopReason.START_OVER_BUDGET}
     assert 1e-8 < found.outcome.start.error < 1e-5
 
 
@@ -108,7 +108,7 @@ def test_a_scheme_that_takes_no_call_is_not_kept(chain: Path) -> None:
     chain.write_text(CHAIN.replace("(160, 160))", "(160, 160)).astype(np.longdouble)"))
     found = tuned(chain, 1e-4, lambda site, trace, scheme: 2.0 if scheme == "native" else 1.0)
     assert schemes(found) == ["native", "native"]
-    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.NOT_TAKEN}
+    assert {verdict.reason for verdict in found.outcome.verdicts} == {StopReason.NOT_TAKEN}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")

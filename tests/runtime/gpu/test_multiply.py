@@ -14,7 +14,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import plan_guard, worth
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.gpu import multiply as gpu_backend
-from mixpert_py.runtime.gpu.native import Gemm, gemm_of
+from mixpert_py.runtime.gpu.native import VendorGemm, gemm_of
 from mixpert_py.runtime.gpu.stacks import batches, is_one_stack, matrices, stack_sizes
 from mixpert_py.runtime.plan_guard import whole_error
 from mixpert_py.runtime.reasons import Reason
@@ -258,7 +258,7 @@ def by_columns(memory: Array, rows: int, columns: int, leading: int) -> Array:
     return np.array([memory[j * leading : j * leading + rows] for j in range(columns)]).T
 
 
-def called(gemm: Gemm, a: Array, b: Array) -> Array:
+def called(gemm: VendorGemm, a: Array, b: Array) -> Array:
     """What cuBLAS makes of a call, as CuPy's rows."""
     n, m, k = gemm.n, gemm.m, gemm.k
     left, right = a.ravel(order="K"), b.ravel(order="K")

@@ -10,13 +10,13 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels.compile import source_text
-from mixpert_py.runtime.model.device_model import Kernel, find
+from mixpert_py.runtime.model.device_model import KernelCost, find
 from mixpert_py.runtime.model.kernel_times import (
     HOPPER,
     PORTABLE,
-    Chip,
     Depth,
     KernelTimes,
+    TargetChip,
     Tile,
     candidates,
     is_grouped,
@@ -30,7 +30,7 @@ from tests.runtime.emulations import EMULATIONS
 from tests.runtime.kernels_on_host.host import library
 
 TIMES = KernelTimes(find("NVIDIA H200"))
-ROW = Kernel("int8x6", 128, 128, base=2e-6, tile=3e-6, step=1e-6)
+ROW = KernelCost("int8x6", 128, 128, base=2e-6, tile=3e-6, step=1e-6)
 
 
 def scheme(name: str) -> Scheme:
@@ -39,10 +39,10 @@ def scheme(name: str) -> Scheme:
     return entry
 
 
-def of_row(row: Kernel = ROW, **chip: int) -> tuple[KernelTimes, Tile]:
+def of_row(row: KernelCost = ROW, **chip: int) -> tuple[KernelTimes, Tile]:
     """Times by one row, and its tile; on a device of 100 multiprocessors."""
     model = msgspec.structs.replace(TIMES.model, kernel=[row])
-    times = KernelTimes(model, Chip(TIMES.chip.family, 100, TIMES.chip.shared))
+    times = KernelTimes(model, TargetChip(TIMES.chip.family, 100, TIMES.chip.shared))
     tiles = candidates(scheme(row.scheme), Depth(16, 1, 16), wide=False, chip=times.chip)
     return times, next(tile for tile in tiles if (tile.m, tile.n) == (row.m, row.n))
 
@@ -75,13 +75,17 @@ def test_a_scheme_that_no_tile_holds_is_an_error_that_says_so() -> None:
         TIMES.best(wide, 4096, 4096, 1, depth, True)
 
 
-H200 = Chip(HOPPER, 132, 232448)
-A100 = Chip(PORTABLE, 108, 163 * 1024)
-RTX = Chip(PORTABLE, 128, 99 * 1024)
+H200 = TargetChip(HOPPER, 132, 232448)
+A100 = TargetChip(PORTABLE, 108, 163 * 1024)
+RTX = TargetChip(PORTABLE, 128, 99 * 1024)
 
 
 def tiles(
-    name: str, chip: Chip = H200, wide: bool = False, blocks: int = 1, steps_per_block: int = 8
+    name: str,
+    chip: TargetChip = H200,
+    wide: bool = False,
+    blocks: int = 1,
+    steps_per_block: int = 8,
 ) -> tuple[Tile, ...]:
     depth = Depth(blocks * max(1, steps_per_block), blocks, steps_per_block)
     return candidates(scheme(name), depth, wide=wide, chip=chip)

@@ -3,7 +3,7 @@
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.model.device_model import Kernel
+from mixpert_py.runtime.model.device_model import KernelCost
 from mixpert_py.runtime.model.kernel_times import Tile
 from mixpert_py.runtime.probes import memory, resources
 from mixpert_py.runtime.probes import products as probe
@@ -31,8 +31,8 @@ def test_a_kernels_row_gives_its_times_back() -> None:
 
 
 def test_rates_are_those_of_the_quickest_kernels() -> None:
-    slow, quick = (Kernel("int8x3", 128, 64, 0.0, 0.0, step) for step in (3e-6, 1e-6))
-    half = Kernel("fp16", 64, 64, 0.0, 0.0, 1e-6)
+    slow, quick = (KernelCost("int8x3", 128, 64, 0.0, 0.0, step) for step in (3e-6, 1e-6))
+    half = KernelCost("fp16", 64, 64, 0.0, 0.0, 1e-6)
     assert rates([slow, quick, half], 10) == pytest.approx(
         {"int8": 10 * 3 * 2 * 128 * 64 * 64 / 1e-6, "float16": 10 * 2 * 64 * 64 * 32 / 1e-6}
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime import worth
-from mixpert_py.runtime.complex_product import Way, join, split
+from mixpert_py.runtime.complex_product import PartFunctions, join, split
 from mixpert_py.runtime.gpu import (
     device,
     prepared,
@@ -121,13 +121,15 @@ class FakeGpu:
         monkeypatch.setattr(worth, "MIN_K", 1)  # products of tests are small
         monkeypatch.setattr(worth, "SMALL_BYTES", 0)
         monkeypatch.setattr(worth, "SMALL_ELEMENTS", 0)
-        kernels = slices.Kernels(
+        kernels = slices.ProductSteps(
             cupy,
             self.pack,
             self.pack_one,
             self.gemm,
             self.repair,
-            lambda _: Way(cupy, wrapped(split), lambda products, out: join(products.x, out.x)),
+            lambda _: PartFunctions(
+                cupy, wrapped(split), lambda products, out: join(products.x, out.x)
+            ),
             self.multiply_tiny,
             self.guard,
         )
