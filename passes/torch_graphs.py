@@ -164,8 +164,8 @@ def _site(operator: str, place: _CallPlace) -> str:
 
 @lru_cache(maxsize=64)
 def _expressions(path: str) -> Mapping[tuple[int, int], tuple[str, str, int]]:
-    """Line and column of each expression of a file, as a `_CallPlace` has them → the qualified name of
-    its function, its text, and how many of the same text come before it there.
+    """Line and column of each expression of a file, as a `_CallPlace` has them → the qualified name
+    of its function, its text, and how many of the same text come before it there.
     """
     lines = linecache.getlines(path) if os.path.isfile(path) else []
     try:
