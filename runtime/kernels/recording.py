@@ -14,16 +14,14 @@ context in which it was built, which is the device's primary one.
 
 import ctypes
 import re
-from collections.abc import Iterable
-from struct import calcsize
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from struct import Struct, calcsize
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.kernels.kernel import ArgumentArray, ArgumentLayout, Kernel
-import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from struct import Struct
 
 Pointer = ctypes.c_void_p
 

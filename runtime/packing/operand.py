@@ -222,9 +222,9 @@ REDUCTIONS = 2 * 8 * MOST_THREADS  # bytes of shared memory that a block's reduc
 
 
 def strip_threads(sides: tuple[Side, ...]) -> int:
-    """The most threads of a block of the general kernel. Each has 128 registers of a block of 512,
-    and not all kernels can do with that. Tiles want small blocks, that wait for one another at
-    every segment of K.
+    """The most threads of a block of the general kernel. A multiprocessor is to have room for
+    MOST_THREADS, of 128 registers each, in smaller blocks where these are hardly enough. Tiles want
+    small blocks, that wait for one another at every segment of K.
     """
     if any(one.group > 1 for one in sides):
         return MOST_THREADS // 4

@@ -117,7 +117,8 @@ def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
 
     operands = [argument_types(side, types.uint8, integers=7) for side in (left, right)]
     found, signature = launched(kernel, *operands[0], *operands[1], *[types.int64] * 10)
-    found.launch_bounds = strip_threads((left, right)), 1
+    threads = strip_threads((left, right))
+    found.launch_bounds = threads, MOST_THREADS // threads
     return found, signature
 
 
