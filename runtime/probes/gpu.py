@@ -1,22 +1,21 @@
-"""The GPU that probes run on: kernels of this folder, launches and times.
+"""The GPU that probes run on, the size and speed of its chip, and times of calls.
 
 Times are measured with events: of calls, with a filled queue.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.gpu.device import Absent, Device, find
-from mixpert_py.runtime.kernels.compile import cuda_kernel
-from mixpert_py.runtime.kernels.kernel import Kernel
 
-PACKAGE = "mixpert_py.runtime.probes"
-MULTIPROCESSORS = 16  # cudaDeviceAttr
+CLOCK, MULTIPROCESSORS, SHARED_PER_BLOCK = 13, 16, 97  # cudaDeviceAttr
+DEVICE_TO_DEVICE = 3  # cudaMemcpyKind
+READ_BYTES = 1 << 32  # of DRAM, so that what the cache still holds does not show
 LEAD = 200e-6  # the device is kept busy that much longer than the host is thought to need
 SAMPLE = 1e-3  # seconds; a sample takes at least this, so that an event's own cost does not show
 MOST_CALLS = 64  # per sample: the driver's queue holds some 1,000 launches
@@ -44,7 +43,7 @@ class Gpu:
     device: Device
 
     @classmethod
-    def current(cls) -> "Gpu":
+    def current(cls) -> Self:
         """Raises DeviceError where there is none that can be used."""
         found = find()
         if isinstance(found, Absent):
@@ -61,27 +60,6 @@ class Gpu:
     def multiprocessors(self) -> int:
         return self.attribute(MULTIPROCESSORS)
 
-    def kernel(
-        self,
-        file: str,
-        name: str,
-        constants: Mapping[str, int | str] | None = None,
-        shared: int = 0,
-        package: str = PACKAGE,
-    ) -> Kernel:
-        """A kernel of a file in this folder, or in a package's; see `cuda_kernel`."""
-        found = cuda_kernel(file, name, tuple((constants or {}).items()), shared, package)
-        return replace(found, early=False)  # what is timed begins when what was before has ended
-
-    def words(self, count: int) -> Any:
-        """Memory of so many 64-bit integers, zeros."""
-        return self.cupy.zeros(count, "uint64")
-
-    def run(self, kernel: Kernel, grid: int, block: int, *words: int, shared: int = 0) -> None:
-        """Launch; does not wait."""
-        stream = self.cupy.cuda.get_current_stream().ptr
-        kernel.launch_words(grid, block, words, shared, stream)
-
     def seconds(self, call: Callable[[], Any]) -> float:
         """The time of a call on the device: the least of several, after one that is not timed."""
         call()
@@ -94,6 +72,39 @@ class Gpu:
             stop.synchronize()
             times.append(self.cupy.cuda.get_elapsed_time(start, stop) / 1e3)
         return min(times)
+
+
+def resources(gpu: Gpu) -> Tables:
+    """The size of the chip, its highest clock, and the versions of CUDA: the driver's, and ours."""
+    runtime = gpu.cupy.cuda.runtime
+    clock = 1e3 * gpu.attribute(CLOCK)
+    return {
+        "device": gpu.device.name,
+        "capability": gpu.device.capability,
+        "driver": version(runtime.driverGetVersion()),
+        "cuda": version(runtime.runtimeGetVersion()),
+        "chip": {"multiprocessors": gpu.multiprocessors, "clock": clock},
+        "shared": {"per_block": gpu.attribute(SHARED_PER_BLOCK)},
+    }
+
+
+def version(number: int) -> str:
+    """A version of CUDA: 13000 is 13.0."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def memory(gpu: Gpu) -> Tables:
+    """The bandwidth of the device's memory: of a sum of all that is read, and of copies."""
+    size = min(READ_BYTES, gpu.cupy.cuda.runtime.memGetInfo()[0] // 4)
+    words = gpu.cupy.arange(size // 4, dtype="float32")  # zeros would take less power
+    half, stream = size // 2, gpu.cupy.cuda.get_current_stream().ptr
+    copy = gpu.cupy.cuda.runtime.memcpyAsync
+    ends = words.data.ptr, words.data.ptr + half
+    read = size / gpu.seconds(words.sum)
+    copied = 2 * half / gpu.seconds(lambda: copy(*ends, half, DEVICE_TO_DEVICE, stream))
+    del words
+    gpu.cupy.get_default_memory_pool().free_all_blocks()
+    return {"dram": {"bandwidth": read, "copy": copied}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,10 @@ from numpy.typing import NDArray
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels.compile import cuda_kernel
-from mixpert_py.runtime.probes.gpu import Gpu
+from samples.papers.gpu import PACKAGE, Gpu
 
 Places = NDArray[np.int64]
 
-PACKAGE = "samples.papers"  # has fragments.cu
 LANES = 32
 SUMS = 4  # registers of C of an mma.sync
 DIGITS = 2  # in base 16, of an element of B: fragments.cu

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from mixpert_py.runtime.kernels import HOPPER
 from mixpert_py.runtime.kernels.abi import ELEMENTS
 from mixpert_py.runtime.model.device_model import Instruction
-from mixpert_py.runtime.probes.gpu import REPEATS, Gpu
+from mixpert_py.runtime.probes.gpu import REPEATS
+from samples.papers.gpu import Gpu
 
-PACKAGE = "samples.papers"  # has the kernels
 GROUP = 32  # instructions between two looks at a chain's loop, as in timing.cuh
 STEPS = 64  # of a chain on its own
 FULL_SECONDS = 4e-3  # of a full chip, so that what surrounds them does not show
@@ -150,10 +150,10 @@ class Timer:
         self.full = (gpu.multiprocessors, spec.threads)
         self._out = gpu.words(2 * gpu.multiprocessors)
         self._sink = gpu.words(gpu.multiprocessors * spec.threads)
-        self._alone = gpu.kernel(spec.file, "alone", spec.constants, spec.shared, PACKAGE)
+        self._alone = gpu.kernel(spec.file, "alone", spec.constants, spec.shared)
         full = {**spec.constants, **spec.full}
-        self._chain = gpu.kernel(spec.file, "chain", spec.constants, spec.shared, PACKAGE)
-        self._full = gpu.kernel(spec.file, "chain", full, spec.shared, PACKAGE)
+        self._chain = gpu.kernel(spec.file, "chain", spec.constants, spec.shared)
+        self._full = gpu.kernel(spec.file, "chain", full, spec.shared)
 
     def latency(self) -> float:
         """Cycles until the result of one can be used. Of REPEATS, as `cycles`."""

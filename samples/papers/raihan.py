@@ -7,7 +7,6 @@ from statistics import median
 
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.model.device_model import DeviceModel, find
-from mixpert_py.runtime.probes.gpu import Gpu
 from samples.papers import timed_products
 from samples.papers.exhibit import (
     Column,
@@ -19,6 +18,7 @@ from samples.papers.exhibit import (
     Row,
 )
 from samples.papers.fragments import fragments as found_by
+from samples.papers.gpu import Gpu
 from samples.papers.instructions import timings
 from samples.papers.place import Place
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mixpert_py.runtime.probes.gpu import Gpu
+from samples.papers.gpu import Gpu
 from samples.papers.instructions import GROUP, specs, timed, timings
 
 LATENCY, CHAIN, INTERVAL = 33.0, 20.0, 4.0  # cycles
@@ -41,7 +41,7 @@ class FakeChip:
         )
 
     def kernel(
-        self, file: str, name: str, constants: Mapping[str, Any], shared: int, package: str
+        self, file: str, name: str, constants: Mapping[str, Any], shared: int
     ) -> tuple[str, Mapping[str, Any]]:
         return name, constants
 

@@ -12,7 +12,6 @@ import pytest
 
 from mixpert_py.errors import MixPertError, PlanError
 from mixpert_py.runtime.model.device_model import find
-from mixpert_py.runtime.probes.gpu import Gpu
 from samples.papers import (
     baselines,
     markidis,
@@ -23,6 +22,7 @@ from samples.papers import (
 )
 from samples.papers.exhibit import Found, Missing
 from samples.papers.fragments import Fragment
+from samples.papers.gpu import Gpu
 from samples.papers.place import FP16, FP32, Place
 from tests.benchmarks import machine
 from tests.benchmarks.fake_bench import FakeClock, contender

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from mixpert_py.commands.probe import probe
+from mixpert_py.commands import probe as command
+from mixpert_py.commands.probe import measured_model, probe
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import probes
 from mixpert_py.runtime.model import device_model
 from mixpert_py.runtime.model.device_model import KernelCost, load
 from mixpert_py.runtime.probes.gpu import Gpu
@@ -59,7 +59,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def found(name: str) -> Any:
         return lambda gpu: names.append(name) or FOUND[name]
 
-    monkeypatch.setattr(probes, "PROBES", {name: found(name) for name in FOUND})
+    monkeypatch.setattr(command, "probes", lambda: {name: found(name) for name in FOUND})
     monkeypatch.setattr(Gpu, "current", lambda: SimpleNamespace())
     return names
 
@@ -115,7 +115,7 @@ def test_json_is_all_that_stands_on_stdout(ran: list[str], tmp_path: Path) -> No
 def test_what_is_missing_is_named() -> None:
     found = [one for name, one in FOUND.items() if name != "transfer"]
     with pytest.raises(DeviceError, match=r"what was probed.*'transfer\.staged': missing"):
-        probes.measured_model(found, TODAY)
+        measured_model(found, TODAY)
     broken = {"transfer": {"staged": -1.0}}
     with pytest.raises(DeviceError, match=r"no device model: Expected `float` > 0.*transfer"):
-        probes.measured_model([*FOUND.values(), broken], TODAY)
+        measured_model([*FOUND.values(), broken], TODAY)

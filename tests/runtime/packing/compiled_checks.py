@@ -69,7 +69,8 @@ def registers(ptx: str, folder: Path, shared: int = SHARED, spilled: int = 0) ->
 # Operands alike, or not, or A alone; either type in memory.
 STRIPS: list[tuple[str, str, str | None]] = [
     ("int8x6", "float32", "float32"),
-    ("fp16x3", "float64", "float64"),
+    ("fp16", "float64", "float64"),
+    *[("fp16x3", "float64", "float64")] * EVERY_CHECK,
     *[("mixpert-IV", "float32", "float64")] * EVERY_CHECK,
     *[("mixpert-II", "float32", None)] * EVERY_CHECK,
     *[("tf32x3", "float32", "float64")] * EVERY_CHECK,

@@ -5,9 +5,8 @@ import pytest
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model.device_model import KernelCost
 from mixpert_py.runtime.model.kernel_times import Tile
-from mixpert_py.runtime.probes import memory, resources
 from mixpert_py.runtime.probes import products as probe
-from mixpert_py.runtime.probes.gpu import Gpu
+from mixpert_py.runtime.probes.gpu import Gpu, memory, resources
 from mixpert_py.runtime.probes.products import WAVES, kernel_row, line, products, rates
 from tests.runtime.gpu.fake import FakeGpu
 
