@@ -84,7 +84,7 @@ def measured_model(found: "Iterable[Tables]", today: datetime.date) -> "DeviceMo
     import msgspec
 
     from mixpert_py.errors import DeviceError
-    from mixpert_py.runtime.model.device_model import FORMAT, DeviceModel, dumps, loads, model_of
+    from mixpert_py.runtime.model.device_model import FORMAT, DeviceModel, model_of
 
     tables: dict[str, Any] = {"format": FORMAT, "date": today, "origin": "measured"}
     for one in found:
@@ -95,6 +95,6 @@ def measured_model(found: "Iterable[Tables]", today: datetime.date) -> "DeviceMo
     if known.capability == tables.get("capability"):
         tables["accumulation"] = msgspec.to_builtins(known.accumulation)
     try:
-        return loads(dumps(msgspec.convert(tables, DeviceModel)), "what was probed")
+        return msgspec.convert(tables, DeviceModel)
     except msgspec.ValidationError as error:
         raise DeviceError(f"what was probed makes no device model: {error}") from None

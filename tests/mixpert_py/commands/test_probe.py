@@ -113,8 +113,8 @@ def test_json_is_all_that_stands_on_stdout(ran: list[str], tmp_path: Path) -> No
 
 
 def test_what_is_missing_is_named() -> None:
-    found = [one for name, one in FOUND.items() if name != "transfer"]
-    with pytest.raises(DeviceError, match=r"what was probed.*'transfer\.staged': missing"):
+    found = [one for name, one in FOUND.items() if name != "resources"]
+    with pytest.raises(DeviceError, match=r"no device model: .* missing required field `device`"):
         measured_model(found, TODAY)
     broken = {"transfer": {"staged": -1.0}}
     with pytest.raises(DeviceError, match=r"no device model: Expected `float` > 0.*transfer"):
