@@ -18,7 +18,6 @@ For pytest, which would warn that it is imported already: PYTEST_DONT_REWRITE.
 """
 
 import sys
-from _thread import LockType, allocate_lock, start_new_thread
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -96,27 +95,10 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name) or _EXTENSION.get(name)
     if home is None:
         raise AttributeError(f"module 'mixpert_py' has no attribute {name!r}")
-    try:
-        _load(name, home)
-    except RecursionError:  # a thread begins with no calls around it
-        done = allocate_lock()
-        done.acquire()
-        start_new_thread(_load, (name, home, done))
-        done.acquire()
-        if name not in globals():
-            raise
-    return globals()[name]  # where the next look-up does not come here
-
-
-def _load(name: str, home: str, done: LockType | None = None) -> None:
-    """Bind a public name to its object in this module. done: a lock that is released at the end."""
-    try:
-        value = getattr(import_module(home), name)
-        if home.startswith("mixpert_py.runtime"):
-            # The runtime knows no files and no environment; plans are found by the face.
-            import_module("mixpert_py.config").look_up_plans()
-            import_module("mixpert_py.compiled").follow()
-        globals()[name] = value
-    finally:
-        if done is not None:
-            done.release()
+    value = getattr(import_module(home), name)
+    if home.startswith("mixpert_py.runtime"):
+        # The runtime knows no files and no environment; plans are found by the face.
+        import_module("mixpert_py.config").look_up_plans()
+        import_module("mixpert_py.compiled").follow()
+    globals()[name] = value  # where the next look-up does not come here
+    return value

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py.runtime.gpu import device
-from tests.mixpert_py.command import IMPORTABLE, Mixpert, Said, Shell, called
+from tests.mixpert_py.command import IMPORTABLE, Mixpert, Said, Shell
 from tests.mixpert_py.commands.run_program import PRODUCT, python
 
 WORLD = """\
@@ -96,31 +96,6 @@ def without_numpys(text: str) -> list[str]:
     """Lines of an output without NumPy's own files, not all of which we call, and addresses."""
     lines = [line for line in text.splitlines() if "site-packages" not in line]
     return [line.partition(" at 0x")[0] for line in lines]
-
-
-DEEP = """\
-import numpy as np
-a = np.eye(3)
-
-def product(levels):
-    return a @ a if levels == 0 else product(levels - 1)
-
-def deepest():
-    for levels in range(1010, 0, -1):
-        try:
-            product(levels)
-        except RecursionError:
-            continue
-        return levels
-
-print(deepest())
-"""
-
-
-def test_the_first_product_takes_one_level_of_a_recursion(tmp_path: Path) -> None:
-    (tmp_path / "s.py").write_text(DEEP)
-    levels = int(python(tmp_path, "s.py").out)
-    assert levels - 2 <= int(called("mixpert_py", "run", "s.py", folder=tmp_path).out)
 
 
 ENDS = [
