@@ -16,7 +16,6 @@ from mixpert_py.errors import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 INK, SOFT, LINE, GROUND, OVER = "#000001", "#000002", "#000003", "#000004", "#000005"
@@ -67,15 +66,6 @@ def panels(count: int, height: float = HEIGHT) -> "tuple[Figure, Sequence[Axes]]
         axes.patch.set_alpha(0)
     figure.patch.set_alpha(0)
     return figure, found
-
-
-def plain_ticks(axis: "Axis") -> None:
-    """Mark a logarithmic axis at numbers such as 0.5, 1, 2, 5, 10."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_locator(NullLocator())
 
 
 def svg(figure: "Figure", title: str) -> str:
