@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -33,7 +33,7 @@ from mixpert_py.runtime.schemes import SCHEMES, get
 from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
 from mixpert_py.sources.notebook_file import rewrite_notebook
 from tests.benchmarks import machine
-from tests.benchmarks.arrays import Array, Numbers, narrow, wide
+from tests.benchmarks.arrays import Array, Numbers, narrow, of_parts, wide
 from tests.benchmarks.families import EVERYDAY, FAMILIES
 from tests.benchmarks.judgement import UNIT
 
@@ -44,6 +44,10 @@ TAME = ("normal", "uniform [0, 1)", "uniform [-1, 1)", "integers")
 NAMES = ("faithful", "crt", *(name for name, it in SCHEMES.items() if isinstance(it, Scheme)))
 LAYOUTS = ("C", "F", "strided", "negative", "offset", "repeated")
 SPECIALS = ("", "", "", "", "not finite", "zeros")
+COMPLEX = {"float32": "complex64", "float64": "complex128"}
+# Products of an operand with its own transpose, or conjugate transpose; x @ x of a symmetric x.
+MIRRORED = ("x @ x.T", "x.T @ x", "swapaxes", "einsum", "x @ x.conj().T", "x.conj().T @ x", "x @ x")
+EINSUM = "...ik,...jk->...ij"
 STACKS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     *(((), ()),) * 8,
     *(((3,), (3,)), ((4,), ()), ((), (5,)), ((2, 3), (3,)), ((0,), (0,))),
@@ -65,31 +69,6 @@ extern "C" __global__ void spin(long long nanoseconds) {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """backend: "reference" or "cuda". xp: NumPy or CuPy. largest: no dimension is above it."""
-
-    backend: str
-    xp: ModuleType
-    largest: int
-
-    def product(self, a: Array, b: Array, scheme: str, **given: Any) -> Array:
-        """a @ b under a scheme, without NumPy's warnings."""
-        with np.errstate(all="ignore"):
-            return mixpert_py.matmul(a, b, scheme=scheme, backend=self.backend, **given)
-
-    def stream(self) -> AbstractContextManager[Any]:
-        """A stream of its own for a thread."""
-        if self.backend == "cuda":
-            return self.xp.cuda.Stream(non_blocking=True)  # type: ignore[no-any-return]
-        return nullcontext()
-
-    def wait(self) -> None:
-        """Wait until the device has done all that was enqueued."""
-        if self.backend == "cuda":
-            self.xp.cuda.runtime.deviceSynchronize()
-
-
-@dataclass(frozen=True, slots=True)
 class Case:
     """One product (…, m, k) by (…, k, n), as its seed draws it."""
 
@@ -104,13 +83,53 @@ class Case:
     layouts: tuple[str, str]
     special: str
     into: bool  # an array that is given as `out`
+    mirrored: str = ""  # one of MIRRORED; "" of two arrays
 
     def __str__(self) -> str:
         stacks = f", stacks {self.stacks}" if self.stacks != ((), ()) else ""
         return (
             f"seed {self.seed}: {self.scheme}, {self.dtype} {self.m} × {self.k} × {self.n}{stacks}"
             f", {self.family}, {' by '.join(self.layouts)} {self.special}{' out' * self.into}"
+            f" {self.mirrored}".rstrip()
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """backend: "reference" or "cuda". xp: NumPy or CuPy. largest: no dimension is above it.
+    checked: kind of product → how many, and the largest error over what is allowed.
+    """
+
+    backend: str
+    xp: ModuleType
+    largest: int
+    checked: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def note(self, case: Case, ratio: float) -> None:
+        """Count a product of a kind, and keep its error over what is allowed if it is the most."""
+        kind = f"{case.dtype}, {case.mirrored or 'two arrays'}"
+        number, most = self.checked.get(kind, (0, 0.0))
+        self.checked[kind] = number + 1, max(most, ratio)
+
+    def product(self, a: Array, b: Array, scheme: str, **given: Any) -> Array:
+        """a @ b under a scheme, without NumPy's warnings."""
+        with np.errstate(all="ignore"):
+            return mixpert_py.matmul(a, b, scheme=scheme, backend=self.backend, **given)
+
+    def on_host(self, x: Array) -> Array:
+        """An array of this place as a NumPy array."""
+        return x.get() if self.backend == "cuda" else x
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """A stream of its own for a thread."""
+        if self.backend == "cuda":
+            return self.xp.cuda.Stream(non_blocking=True)  # type: ignore[no-any-return]
+        return nullcontext()
+
+    def wait(self) -> None:
+        """Wait until the device has done all that was enqueued."""
+        if self.backend == "cuda":
+            self.xp.cuda.runtime.deviceSynchronize()
 
 
 def draw(seed: int, largest: int) -> Case:
@@ -129,27 +148,57 @@ def draw(seed: int, largest: int) -> Case:
         dtype = "float32"
     family, special = rng.choice(tuple(ALL)), rng.choice(SPECIALS)
     layouts = rng.choice(LAYOUTS), rng.choice(LAYOUTS)
-    sizes = length(), length(), length()
-    return Case(seed, scheme, family, dtype, *sizes, stacks, layouts, special, rng.random() < 0.1)
+    m, k, n = length(), length(), length()
+    into, mirrored = rng.random() < 0.1, rng.choice(MIRRORED) if rng.random() < 0.4 else ""
+    if rng.random() < 0.3:
+        dtype = COMPLEX[dtype]
+    if mirrored:
+        stacks, n = stacks[:1] * 2, m
+        k = m if mirrored == "x @ x" else k
+        into = into and mirrored != "einsum"
+    return Case(seed, scheme, family, dtype, m, k, n, stacks, layouts, special, into, mirrored)
 
 
 def operands(case: Case, xp: ModuleType) -> tuple[Array, Array]:
     """The operands of a case."""
-    numbers = Numbers(xp, case.seed)
+    numbers = Numbers(np, case.seed)
     rng = random.Random(f"specials {case.seed}")
     made = []
     for side, (stack, layout) in enumerate(zip(case.stacks, case.layouts, strict=True)):
         size = int(np.prod(stack, dtype=int))
-        pairs = [ALL[case.family](numbers, case.m, case.k, case.n) for _ in range(max(size, 1))]
-        with np.errstate(all="ignore"):
-            x = narrow(xp.stack([pair[side] for pair in pairs]), np.dtype(case.dtype))[:size]
+        made_of = []
+        for _ in range(1 + (case.dtype in COMPLEX.values())):
+            pairs = [ALL[case.family](numbers, case.m, case.k, case.n) for _ in range(max(size, 1))]
+            both = np.stack([pair[side] for pair in pairs])
+            with np.errstate(all="ignore"):
+                made_of.append(narrow(both, precision(case))[:size])
+        x = of_parts(*made_of)
         x = x.reshape(*stack, *x.shape[1:])
+        if case.mirrored == "x @ x":  # the lower half, and its mirror image
+            x = np.tril(x) + np.tril(x, -1).swapaxes(-1, -2)
         if x.size and case.special == "not finite" and side == 0:
             x.reshape(-1)[rng.randrange(x.size)] = rng.choice((np.nan, np.inf, -np.inf))
         if x.size and case.special == "zeros":
             x[..., rng.randrange(x.shape[-2]), :] = 0
-        made.append(laid_out(x, layout, xp))
+        if case.mirrored:
+            return mirrored(xp.asarray(x), layout, case.mirrored, xp)
+        made.append(laid_out(xp.asarray(x), layout, xp))
     return made[0], made[1]
+
+
+def precision(case: Case) -> "np.dtype[Any]":
+    """The type of a case's real numbers."""
+    return np.dtype(np.dtype(case.dtype).char.lower())
+
+
+def mirrored(x: Array, layout: str, kind: str, xp: ModuleType) -> tuple[Array, Array]:
+    """The operands of a product of x (…, m, k) with itself."""
+    is_second = kind.endswith("@ x") and kind != "x @ x"
+    one = laid_out(x.swapaxes(-1, -2).copy() if is_second else x, layout, xp)
+    if kind == "x @ x":
+        return one, one
+    other = (one.conj() if "conj" in kind else one).swapaxes(-1, -2)
+    return (other, one) if is_second else (one, other)
 
 
 def laid_out(x: Array, layout: str, xp: ModuleType) -> Array:
@@ -178,53 +227,120 @@ def products(place: Place, seed: int) -> Iterator[Fault]:
     a, b = operands(case, place.xp)
     shape = (*np.broadcast_shapes(*case.stacks), case.m, case.n)
     out = place.xp.empty(shape, case.dtype) if case.into else None
-    value = place.product(a, b, case.scheme, **({} if out is None else {"out": out}))
+    value = multiplied(place, case, a, b, **({} if out is None else {"out": out}))
     if value.shape != shape or value.dtype != case.dtype:
         yield f"{case}: the result is {value.dtype} {value.shape}, to be {case.dtype} {shape}"
         return
     if out is not None and value is not out:
         yield f"{case}: the result is not in `out`"
-    if seed % 8 == 0 and not same_bits(value, place.product(a, b, case.scheme)):
+    if seed % 8 == 0 and not same_bits(value, multiplied(place, case, a, b)):
         yield f"{case}: another result when the product is made again"
-    left, right = (place.xp.broadcast_to(x, (*shape[:-2], *x.shape[-2:])) for x in (a, b))
+    image = (value.conj() if "conj" in case.mirrored else value).swapaxes(-1, -2)
+    is_mirrored = same_bits(value, image) if must_mirror(place, case) else True
+    if not is_mirrored and not (case.scheme == "crt" and is_native(place, case, a, b, value)):
+        yield f"{case}: the result is not symmetric"
+    x, y, value = map(place.on_host, (a, b, value))
+    left, right = (np.broadcast_to(one, (*shape[:-2], *one.shape[-2:])) for one in (x, y))
+    ratios = [0.0]
     for index in np.ndindex(*shape[:-2]):
-        for fault in faults(place.xp, case, left[index], right[index], value[index]):
+        for fault in faults(np, case, left[index], right[index], value[index], ratios):
             yield f"{case}: matrix {index}: {fault}"
+    place.note(case, max(ratios))
     is_digits = isinstance(it := get(case.scheme), Scheme) and isinstance(it.left, Digits)
     if place.backend == "cuda" and is_digits and case.family in TAME and not case.special:
-        wanted = mixpert_py.matmul(a.get(), b.get(), scheme=case.scheme, backend="reference")
-        if not same_bits(value.get(), wanted):
+        wanted = mixpert_py.matmul(x, y, scheme=case.scheme, backend="reference")
+        if not same_bits(value, wanted):
             yield f"{case}: not the bits of the reference backend"
 
 
-def faults(xp: ModuleType, case: Case, a: Array, b: Array, value: Array) -> Iterator[Fault]:
-    """The ways in which a product of two matrices is beyond what its scheme allows."""
+def multiplied(place: Place, case: Case, a: Array, b: Array, **given: Any) -> Array:
+    """a @ b, or the einsum that is."""
+    if case.mirrored != "einsum":
+        return place.product(a, b, case.scheme, **given)
+    given = {"scheme": case.scheme, "backend": place.backend, "native": place.xp.einsum}
     with np.errstate(all="ignore"):
-        left, right, made = wide(a), wide(b), wide(value)
+        return mixpert_py.einsum(EINSUM, a, b.swapaxes(-1, -2), **given)
+
+
+def must_mirror(place: Place, case: Case) -> bool:
+    """Whether C is its own transpose to the last bit, or its own conjugate transpose, unless `crt`
+    has taken the native product.
+    """
+    entry = get(case.scheme)
+    if case.mirrored in ("", "x @ x"):
+        return False
+    if entry.moduli if isinstance(entry, Scheme) else case.scheme == "crt":
+        return True  # sums are exact
+    is_alike = entry.left == entry.right if isinstance(entry, Scheme) else True
+    is_view = case.mirrored in ("x @ x.T", "x.T @ x", "swapaxes", "einsum")
+    is_real = np.dtype(case.dtype).kind == "f"
+    return is_view and is_real and is_alike and place.backend == "cuda"
+
+
+def is_native(place: Place, case: Case, a: Array, b: Array, value: Array) -> bool:
+    """Whether a product has the bits of the native one."""
+    with np.errstate(all="ignore"):
+        if case.mirrored == "einsum":
+            return same_bits(value, place.xp.einsum(EINSUM, a, b.swapaxes(-1, -2)))
+        return same_bits(value, place.xp.matmul(a, b))
+
+
+def in_reals(xp: ModuleType, a: Array, b: Array, value: Array) -> tuple[Array, Array, Array]:
+    """A complex product as [[Re A, −Im A], [Im A, Re A]] times [Re B; Im B], which has the rows of
+    Re C and then those of Im C; a real one as it is.
+    """
+    if a.dtype.kind != "c":
+        return a, b, value
+    rows = [a.real, -a.imag], [a.imag, a.real]
+    left = xp.concatenate([xp.concatenate(row, axis=1) for row in rows])
+    return left, *(xp.concatenate([x.real, x.imag]) for x in (b, value))
+
+
+def faults(
+    xp: ModuleType,
+    case: Case,
+    a: Array,
+    b: Array,
+    value: Array,
+    ratios: list[float] | None = None,
+) -> Iterator[Fault]:
+    """The ways in which a product of two matrices is beyond what its scheme allows.
+
+    ratios: takes the largest error over what is allowed.
+    """
+    dtype = precision(case)
+    with np.errstate(all="ignore"):
+        left, right, made = in_reals(xp, wide(a), wide(b), wide(value))
+        k = left.shape[1]
         rows, columns = xp.isfinite(left).all(axis=1), xp.isfinite(right).all(axis=0)
+        finite = (xp.where(xp.isfinite(x), x, 0.0) for x in (left, right))
+        largest = [_largest(x, axis) for x, axis in zip(finite, (1, 0), strict=True)]
         reached = ~(rows[:, None] & columns)
         native = left @ right
         if bool((xp.isfinite(made) != xp.isfinite(native))[reached].any()):
             yield "NaN or Inf stands at other places than in the native product"
         left, right = xp.where(rows[:, None], left, 0.0), xp.where(columns, right, 0.0)
         exact, absolute = left @ right, abs(left) @ abs(right)
-        holds = ~reached & (absolute < 0.9 * float(np.finfo(case.dtype).max))
+        holds = ~reached & (absolute < 0.9 * float(np.finfo(dtype).max))
         error = xp.where(holds, abs(made - exact), 0.0)
-        unit = UNIT64 if case.dtype == "float64" else UNIT
-        smallest = float(np.finfo(case.dtype).smallest_subnormal)
-        floor = 4 * (case.k + 16) * unit * absolute + (case.k + 1) * smallest
-        size = _largest(left, 1)[:, None] * _largest(right, 0)
-        if is_grouped(case):
+        unit = UNIT64 if dtype == np.float64 else UNIT
+        smallest = float(np.finfo(dtype).smallest_subnormal)
+        floor = 4 * (k + 16) * unit * absolute + (k + 1) * smallest
+        size = largest[0][:, None] * largest[1]
+        if is_grouped(case) or not has_range(case):
             size = size * 0 + _largest(size.reshape(1, -1), 1)
-        allowed = floor + ELEMENT_MARGIN * stated_error(case) * case.k * size
+        allowed = floor + ELEMENT_MARGIN * stated_error(case) * k * size
         beyond = ~(error <= allowed) & holds & (case.family in TAME or has_range(case))
+        if ratios is not None and bool(holds.any()):
+            tried = holds & (case.family in TAME or has_range(case)) & (allowed > 0)
+            ratios.append(float(xp.where(tried, error / allowed, 0.0).max()))
         if bool(beyond.any()):
             most = float((error / allowed)[beyond].max())
             yield f"{int(beyond.sum())} elements beyond the bound, by up to {most:.2e}×"
-        if case.family in TAME and case.k >= 16 and "repeated" not in case.layouts:
+        if case.family in TAME and k >= 16 and "repeated" not in case.layouts:
             norm = float((xp.where(holds, exact, 0.0) ** 2).sum()) ** 0.5
             off = float((error**2).sum()) ** 0.5
-            if off > NORM_MARGIN * (stated_error(case) + case.k * unit) * norm:
+            if off > NORM_MARGIN * (stated_error(case) + k * unit) * norm:
                 yield f"the error is {off / norm:.1e} of the product's norm"
 
 

@@ -1,9 +1,11 @@
 """Every kind of stress for some seconds, and that each notices what is wrong."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from tests.benchmarks import stress
+from tests.benchmarks import machine, random_products, stress
 from tests.benchmarks.stress import KINDS, Case, Place
 
 PLACE = Place("reference", np, 160)
@@ -41,3 +43,35 @@ def test_a_wrong_product_is_found(scheme: str) -> None:
     assert "1 elements beyond" in next(stress.faults(np, one, a, b, element))
     coarse = PLACE.product(a, b, "int8x3")
     assert list(stress.faults(np, one, a, b, coarse))
+
+
+class Skewed(Place):
+    """A backend that rounds one half of a result otherwise."""
+
+    def product(self, a: Any, b: Any, scheme: str, **given: Any) -> Any:
+        value = super().product(a, b, scheme, **given)
+        upper = np.triu(np.ones(value.shape[-2:], bool), 1)
+        with np.errstate(all="ignore"):
+            return np.where(upper, value * (1 + np.finfo(value.dtype).eps), value)
+
+
+def test_a_product_that_is_not_its_own_mirror_image_is_found() -> None:
+    found = [fault for seed in range(300) for fault in stress.products(PLACE, seed)]
+    assert found == []
+    skewed = Skewed("reference", np, 160)
+    found = [fault for seed in range(300) for fault in stress.products(skewed, seed)]
+    assert {"x @ x.T", "x.conj().T @ x"} <= {kind for kind in stress.MIRRORED if kind in str(found)}
+    assert all("not symmetric" in fault for fault in found if "x @ x.T" in fault)
+
+
+def test_processes_check_products_of_all_schemes() -> None:
+    found = []
+    for schemes in ((), ("crt14", "faithful")):
+        check = random_products.Check(2, 0, 1.5, 64, schemes, reference=True)
+        found += map(check, range(2))
+    result = random_products.joined(found)
+    assert result["faults"] == []
+    text = random_products.markdown({**result, "machine": machine.machine()})
+    count = sum(row["products"] for row in result["rows"])
+    assert count > 0
+    assert f"| all | {count:,} |" in text
