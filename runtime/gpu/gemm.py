@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.arrays import GpuArray
@@ -75,11 +75,13 @@ class KernelOperand(Protocol):
 
 class KernelChoice(NamedTuple):
     """family: the kernels to use, None for the device's best. tile: one of `candidates`, None for
-    the quickest.
+    the quickest. mirrors: of a complex product by residues, what C is its own of; half of it is
+    made.
     """
 
     family: Family | None = None
     tile: Tile | None = None
+    mirrors: Literal["", "transpose", "conjugate transpose"] = ""
 
 
 BEST = KernelChoice()
@@ -110,7 +112,7 @@ def gemm(
     """
     memory = out.data
     if scheme.moduli:
-        return residues.gemm(left, right, scheme, out, stream, choice.family, gate)
+        return residues.gemm(left, right, scheme, out, stream, choice, gate)
     how = _prepared_for(left, right, scheme, out, choice)
     parts = _zeros(how.part_words, stream) if how.part_words else None
     # Kernels make alpha · A·B + beta · C_in. Rows of C_in are 0 elements apart, or it is not read.

@@ -12,7 +12,8 @@ Up to 1024³ these launches take longer than the wider scheme alone, so all `fai
 these sizes use the wider scheme.
 
 The product of a large matrix with itself is enqueued also as one with its own transpose, of which
-half the tiles are made. A second word says whether the matrix is symmetric, bit for bit.
+half the tiles are made. A second word says whether the matrix is symmetric, bit for bit. Complex
+operands of residues are likewise compared, A's conjugate transpose with B.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +25,8 @@ from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
-from mixpert_py.runtime.packing import DevicePacked
+from mixpert_py.runtime.packing import DevicePacked, Operand
+from mixpert_py.runtime.packing.residues import reals
 from mixpert_py.runtime.scheme import Scheme
 
 ROWS_PER_OUTLIER = 256  # the wider scheme is used if there are more outliers than one in so many
@@ -33,6 +35,8 @@ WORD = 4  # bytes
 MIN_SQUARED = 4096  # rows of a matrix: to look whether it is symmetric then costs 1 % at most
 MIRRORED = 2  # the second word: 0 of a matrix that is not symmetric, 1 for the wider scheme
 MIRROR_BLOCKS, MIRROR_THREADS = 264, 1024  # which an H200 holds at a time
+MIN_HERMITIAN = 2048  # rows of complex operands: to compare them in vain then costs 1 % at most
+GENERAL, HERMITIAN = 1, 2  # the word of products by residues; 0: moduli do not suffice
 
 
 class Guard(NamedTuple):
@@ -88,6 +92,34 @@ def is_squared(left: DevicePacked, right: DevicePacked) -> bool:
         and min(a.form.row_stride, a.form.k_stride) == 1
         and left.splitter == right.splitter
     )
+
+
+def is_complex_pair(a: Operand, b: Operand) -> bool:
+    """Return whether both are complex, and B's columns lie in memory as A's rows do."""
+    return reals(a.form) == 2 and a.form == b.form
+
+
+def may_be_hermitian(a: Operand) -> bool:
+    """Return whether B of such a pair may be A's conjugate transpose, of which it would be worth to
+    know: A is large, and without gaps.
+    """
+    it = a.form
+    return (
+        it.rows >= MIN_HERMITIAN
+        and (it.row_stride, it.k_stride) in ((it.k, 1), (1, it.rows))
+        and it.batch_stride in (0, it.rows * it.k)
+    )
+
+
+def look_at_hermitian(a: Operand, b: Operand, word: int, stream: Stream) -> None:
+    """Enqueue that the int32 at the address `word` becomes GENERAL where it is HERMITIAN and B is
+    not A's conjugate transpose, bit for bit. Raises DeviceError if the kernel does not compile.
+    """
+    single = int(a.memory == "complex64")
+    count = a.batch * a.rows * a.k * (2 - single)
+    words = a.address, b.address, count, single, word, HERMITIAN, GENERAL
+    kernel = cuda_kernel("guard.cu", "conjugate", ())
+    kernel.launch_words(MIRROR_BLOCKS, MIRROR_THREADS, words, 0, stream)
 
 
 def outlier_guard(left: DevicePacked, right: DevicePacked, stream: Stream) -> Any:

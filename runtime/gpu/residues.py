@@ -21,7 +21,7 @@ from mixpert_py.runtime.schemes.integers import Integers, digits_of
 from mixpert_py.runtime.schemes.residues import theorem
 
 if TYPE_CHECKING:
-    from mixpert_py.runtime.gpu.gemm import KernelOperand
+    from mixpert_py.runtime.gpu.gemm import KernelChoice, KernelOperand
 
 RESULT: Final = "residue_result.cu"
 TILE_M, TILE_N = TILE["left"], TILE["right"]
@@ -75,18 +75,18 @@ def gemm(
     scheme: Scheme,
     out: GpuArray,
     stream: Stream,
-    family: Family | None = None,
-    gate: tuple[int, int] = (0, 0),
+    choice: "KernelChoice",
+    gate: tuple[int, int],
 ) -> Any:
     """Enqueue out = A·B on a stream of the current device; a scheme of residues has packed A and B.
 
     out: (m, n) or (batch, m, n), any strides but the last, which is one element; complex if A and
-    B are. If A and B are the same memory, C is symmetric: half of it is made, and mirrored. family:
-    see `prepare`. gate: see `gemm.gemm`. Does not wait for the device. Returns the memory of the
+    B are. If A and B are the same memory, C is symmetric: half of it is made, and mirrored. choice,
+    gate: see `gemm.gemm`. Does not wait for the device. Returns the memory of the
     residues of C, which a CUDA graph must keep alive; None if there are none. Raises DeviceError if
     a kernel does not compile.
     """
-    kernels = prepare(scheme, out.dtype.name, out.data.device_id, family)
+    kernels = prepare(scheme, out.dtype.name, out.data.device_id, choice.family)
     (m, n), size = out.shape[-2:], out.itemsize
     (rows, columns), parts = tiles(m, n), 2 if is_complex(out) else 1
     left_behind = scratch(scheme, m, n, parts=parts)
@@ -95,7 +95,7 @@ def gemm(
     each = 1 if kernels.result is None else len(scheme.moduli)
     how = kernels.how
     made, combined = -(-m // how.m) * -(-n // how.n), whole
-    symmetric = left.slices == right.slices
+    symmetric = left.slices == right.slices or choice.mirrors != ""
     if symmetric:
         made = tiles_to_diagonal(how.m, how.n, n)
         combined = tiles_to_diagonal(TILE_M, TILE_N, n)
@@ -120,7 +120,8 @@ def gemm(
         if kernels.result is None:
             continue
         place = address, m, n, leading, rows, columns, paired, combined * symmetric
-        words = residues, *scales, *place, *gate
+        hermitian = int(choice.mirrors == "conjugate transpose")
+        words = residues, *scales, *place, hermitian, *gate
         kernels.result.launch_words(units, RESULT_THREADS * parts, words, 0, stream)
     return memory
 

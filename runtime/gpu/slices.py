@@ -17,7 +17,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.arrays import GpuArray, name_of, shares_on_device
 from mixpert_py.runtime.complex_product import PartFunctions
 from mixpert_py.runtime.gpu.device import state_of
-from mixpert_py.runtime.gpu.gemm import UNGATED
+from mixpert_py.runtime.gpu.gemm import BEST, UNGATED
 from mixpert_py.runtime.gpu.guard import MIRRORED, WORD, Guard, is_squared, wider_of
 from mixpert_py.runtime.gpu.speculation import Watch
 from mixpert_py.runtime.gpu.stacks import Batch, batches, launches, matrices, stack_sizes
@@ -229,7 +229,7 @@ def _pack_multiply_repair(how: _Shared, piece: Piece) -> Enqueued:
     if used is not None:  # at once: a graph keeps what a failed attempt has enqueued, too
         used.append((left, right))
     if watch is not None:
-        watch.packed(left, is_both=left is right)
+        watch.packed(left, right, is_one=len(batch) == 1)
     if wider is not None:
         word, may_mirror = kernels.guard(left, right, stream), is_squared(left, right)
         if used is not None:
@@ -239,21 +239,22 @@ def _pack_multiply_repair(how: _Shared, piece: Piece) -> Enqueued:
         if used is not None:
             used.append(guard)
     for rows, columns, out, guarded in _launches(left, right, c, guard, batch):
-        gate = UNGATED if watch is None else watch.gate
+        ways = ((BEST, UNGATED),) if watch is None else watch.ways
         if guarded is not None:
             address = guarded.word.ptr
             packs = guarded.left, guarded.right
             kernels.gemm(*packs, guarded.scheme, out, gate=(address, 1), **given)
-            gate = address, 0
+            ways = ((BEST, (address, 0)),)
         if may_mirror:
-            gate = address + WORD, 0
+            ways = ((BEST, (address + WORD, 0)),)
             kernels.gemm(rows, rows, scheme, out, gate=(address + WORD, MIRRORED), **given)
-        work = kernels.gemm(rows, columns, scheme, out, gate=gate, **given)
-        if used is not None and work is not None:
-            used.append(work)
+        for choice, gate in ways:
+            work = kernels.gemm(rows, columns, scheme, out, gate=gate, choice=choice, **given)
+            if used is not None and work is not None:
+                used.append(work)
+            work = None  # free this memory before the next launch allocates as much
         if out.dtype.kind != "c":  # complex rows that leave the slices are not multiplied by them
             kernels.repair(rows, columns, out, guard=guarded, **given)
-        work = None  # free this memory before the next launch allocates as much
     return left, right, guard
 
 

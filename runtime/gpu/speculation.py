@@ -24,7 +24,14 @@ from typing import Final
 
 import numpy as np
 
-from mixpert_py.runtime.gpu.gemm import UNGATED
+from mixpert_py.runtime.gpu.gemm import BEST, UNGATED, KernelChoice
+from mixpert_py.runtime.gpu.guard import (
+    GENERAL,
+    HERMITIAN,
+    is_complex_pair,
+    look_at_hermitian,
+    may_be_hermitian,
+)
 from mixpert_py.runtime.kernels.recording import allocate
 from mixpert_py.runtime.packing import DevicePacked, Operand
 from mixpert_py.runtime.packing.residues import judge, look
@@ -37,6 +44,8 @@ STEADY, MAX_STEADY = 4, 64
 SAMPLED_ROWS, ALL_ROWS = 128, 1 << 62  # of each operand, that a look reads at most
 WORD: Final = 2 * RECORD  # where the device's judgement lies behind both records
 BYTES: Final = WORD + 4
+SYMMETRIC = KernelChoice(mirrors="transpose")
+CONJUGATE = KernelChoice(mirrors="conjugate transpose")
 
 BothBounds = tuple[Bounds | None, Bounds | None]
 
@@ -45,7 +54,8 @@ class Watch:
     """The records of both operands on the current device, filled on the current stream, and their
     copy on the host.
 
-    gate: of the GEMM, see `gemm.gemm`; closed if the moduli of packed operands do not suffice.
+    ways: kernels and gates of the GEMM, see `gemm.gemm`, of which the device runs one; none if the
+    moduli of packed operands do not suffice.
     """
 
     def __init__(self, xp: ModuleType) -> None:
@@ -53,7 +63,7 @@ class Watch:
         self._memory = allocate(BYTES, self._stream.ptr)
         self._memory.memset_async(BYTE, BYTES, self._stream)
         self.records = self._memory.ptr, self._memory.ptr + RECORD
-        self.gate = UNGATED
+        self.ways: tuple[tuple[KernelChoice, tuple[int, int]], ...] = ((BEST, UNGATED),)
         self._is_both = False
         host = xp.cuda.alloc_pinned_memory(2 * RECORD)
         self._seen = np.frombuffer(host, np.float64, 2 * RECORD // 8)
@@ -70,15 +80,22 @@ class Watch:
             look(a, b, records, self._stream.ptr, max_rows)
         self._copy()
 
-    def packed(self, now: DevicePacked, *, is_both: bool) -> None:
+    def packed(self, left: DevicePacked, right: DevicePacked, *, is_one: bool) -> None:
         """Enqueue the judgement and the copy of the records, after operands, or parts of them, have
-        been packed. now: one of these operands. is_both: whether it stands for both.
+        been packed. is_one: whether each matrix of A is multiplied by that of B at its place.
         """
-        self._is_both, self.gate = is_both, UNGATED
-        if not isinstance(now.splitter, Integers):
-            self.gate = self._memory.ptr + WORD, 1
-            records = self.records[:1] * 2 if is_both else self.records
-            judge(now, records, self.gate[0], self._stream.ptr)
+        self._is_both, self.ways = left is right, ((BEST, UNGATED),)
+        if not isinstance(left.splitter, Integers):
+            word, stream = self._memory.ptr + WORD, self._stream.ptr
+            is_pair = is_one and is_complex_pair(left.operand, right.operand)
+            is_same = is_pair and left.operand.address == right.operand.address
+            may_mirror = is_pair and not is_same and may_be_hermitian(left.operand)
+            records = self.records[:1] * 2 if self._is_both else self.records
+            judge(left, records, word, stream, HERMITIAN if may_mirror else GENERAL)
+            self.ways = ((SYMMETRIC if is_same else BEST, (word, GENERAL)),)
+            if may_mirror:
+                look_at_hermitian(left.operand, right.operand, word, stream)
+                self.ways = ((CONJUGATE, (word, HERMITIAN)), *self.ways)
         self._copy()
 
     def _copy(self) -> None:

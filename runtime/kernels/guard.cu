@@ -46,6 +46,31 @@ guard(const unsigned char *a, long long a_count, long long a_most, const unsigne
     if (mirrored) word[1] = word[0] ? 1 : (int)mirrored;
 }
 
+// *word = general, where it is `hermitian` and B is not A's conjugate, bit for bit: `count` words of each,
+// a number of complex64 or half of one of complex128.
+typedef unsigned long long u64;
+constexpr int AT_ONCE = 4;
+
+extern "C" __global__ void __launch_bounds__(1024)
+conjugate(const u64 *a, const u64 *b, long long count, long long single, int *word, long long hermitian,
+          long long general) {
+    follow();
+    const long long part = (long long)blockDim.x * AT_ONCE;
+    for (long long first = blockIdx.x * part; first < count; first += gridDim.x * part) {
+        const bool decided = threadIdx.x == 0 && *(volatile int *)word != hermitian;
+        bool differs = false;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            const long long at = first + i * blockDim.x + threadIdx.x;
+            const bool has_sign = single || at % 2;
+            if (at < count) differs |= (__ldg(a + at) ^ __ldg(b + at)) != (has_sign ? 1ull << 63 : 0);
+        }
+        if (!__syncthreads_or(decided || differs)) continue;
+        if (threadIdx.x == 0 && !decided) *word = (int)general;
+        return;
+    }
+}
+
 // word[1] = 0, where it is `mirrored` and x (n × n) is not its own transpose, bit for bit. leading: from
 // one row, or column, to the next. Blocks compare tiles with their images. One thread of a block reads
 // and writes the word: where all do, they take ten times as long as the comparison.

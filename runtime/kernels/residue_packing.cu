@@ -655,9 +655,11 @@ look(const void *a, long long a_rows, long long a_of_one, long long a_apart, lon
         record_row(record, (double)k, found[part][0], found[part][1], found[part][2], found[part][3]);
 }
 
-// least: the density that COUNT moduli need, as the bits of a double. word: 1 where it is there.
+// least: the density that COUNT moduli need, as the bits of a double. word: `enough` where it is
+// there, else 0.
 extern "C" __global__ void __launch_bounds__(32)
-judge(const double *left, const double *right, long long least, int *word) {
+judge(const double *left, const double *right, long long least, int *word, long long enough) {
     follow();
-    if (threadIdx.x == 0) *word = density(left, right) >= __longlong_as_double(least);
+    if (threadIdx.x != 0) return;
+    *word = density(left, right) >= __longlong_as_double(least) ? (int)enough : 0;
 }

@@ -3,6 +3,9 @@
 // A thread makes what one thread of the GEMM has left in 16 bytes of each modulus: see
 // `residue_tiles.cuh`. A block has 32 columns of 64 rows. Of a complex C, two neighbouring threads
 // make its real and its imaginary part; then one has both of every first row, and one those 8 below.
+//
+// triangle: the number of tiles that are made of a C that is its own transpose, or its own conjugate
+// transpose if it is `hermitian`; else 0.
 
 #ifndef COUNT
 #define COUNT 2
@@ -39,6 +42,15 @@ __device__ __forceinline__ Value unscaled(double x, int scale) {
     return value;
 }
 
+// 0 − x, of subnormal numbers, too.
+__device__ __forceinline__ double negative(double x) { return 0 - x; }
+__device__ __forceinline__ float negative(float y) {
+    const float x = 0;
+    float found;
+    asm("sub.rn.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
+    return found;
+}
+
 // A byte as 1 + byte / 256.
 template <int E> __device__ __forceinline__ double float_of(u32 word) {
     constexpr int shift = 12 - 8 * E;
@@ -51,7 +63,7 @@ constexpr int REALS = COMPLEX ? 2 : 1;  // of an element
 extern "C" __global__ void __launch_bounds__(128 * REALS)
 result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c, long long m,
        long long n, long long leading, long long tile_rows, long long tile_columns,
-       long long paired, long long triangle, const int *gate, long long wanted) {
+       long long paired, long long triangle, long long hermitian, const int *gate, long long wanted) {
     constexpr int GROUPS = TILE_M / 64;
     const int unit = blockIdx.x % UNITS, group = blockIdx.x / UNITS % GROUPS;
     const int index = blockIdx.x / (UNITS * GROUPS), thread = threadIdx.x / REALS;
@@ -75,7 +87,7 @@ result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c
         bytes[l] = __ldg(residues + l * stride);
     });
     const int of_rows[2] = {row < m ? a_scales[row] : 0, row + 8 < m ? a_scales[row + 8] : 0};
-    Value *image = c + column * leading + row;  // of a symmetric C
+    Value *image = c + (column * leading + row) * REALS;  // of a symmetric C
     c += (row * leading + column) * REALS;
     each<4>([&](auto quarter) {  // 8 columns each
         constexpr int q = decltype(quarter)::value;
@@ -105,15 +117,22 @@ result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c
             mine[i] = part_of_c ? low : high;
             others[i] = __shfl_xor_sync(~0u, part_of_c ? high : low, 1);
         }
-        if (row + 8 * part_of_c >= m) return;
-        Value *to = c + (8 * part_of_c * leading + q * 8) * 2;
+        const int its_row = row + 8 * part_of_c;
+        if (its_row >= m) return;
+        const int end = triangle ? min((int)n, its_row + 1) : (int)n;
+        auto put = [&](Value *to, const Pair &both) {
+            if (paired) *(Pair *)to = both;
+            else to[0] = both.x, to[1] = both.y;
+        };
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            if (at + i >= n) continue;
+            if (at + i >= end) continue;
             Pair both;
             both.x = part_of_c ? others[i] : mine[i], both.y = part_of_c ? mine[i] : others[i];
-            if (paired) ((Pair *)to)[i] = both;
-            else to[2 * i] = both.x, to[2 * i + 1] = both.y;
+            put(c + (8 * part_of_c * leading + q * 8 + i) * 2, both);
+            if (!triangle || at + i == its_row) continue;
+            if (hermitian) both.y = negative(both.y);
+            put(image + ((q * 8 + i) * leading + 8 * part_of_c) * 2, both);
         }
 #else
 #pragma unroll

@@ -164,15 +164,17 @@ def look(a: Operand, b: Operand, records: tuple[int, int], stream: Stream, max_r
     kernel.launch_words(sum(blocks), LOOK_THREADS, words, 0, stream)
 
 
-def judge(packed: DevicePacked, records: tuple[int, int], answer: int, stream: Stream) -> None:
-    """Enqueue that the int32 at the address `answer` becomes 1 if the moduli of a packed operand
-    are enough for operands of these records, else 0. Of fewer than FEWEST moduli, which somebody
-    chose, only as many decimals are wanted as they have.
+def judge(
+    packed: DevicePacked, records: tuple[int, int], answer: int, stream: Stream, enough: int = 1
+) -> None:
+    """Enqueue that the int32 at the address `answer` becomes `enough` if the moduli of a packed
+    operand are enough for operands of these records, else 0. Of fewer than FEWEST moduli, which
+    somebody chose, only as many decimals are wanted as they have.
     """
     splitter = packed.splitter
     assert isinstance(splitter, Residues)
     compiled = definitions(splitter, packed.operand.form.memory, recorded=True)
-    words = *records, word(least_density(max(splitter.count, FEWEST))), answer
+    words = *records, word(least_density(max(splitter.count, FEWEST))), answer, enough
     cuda_kernel(FILE, "judge", compiled).launch_words(1, 32, words, 0, stream)
 
 

@@ -11,6 +11,7 @@ import mixpert_py
 from mixpert_py.cli import main
 from mixpert_py.runtime.probes.gpu import EventClock, SampleClock, in_turn
 from tests.benchmarks import float64, machine
+from tests.benchmarks.arrays import parts
 from tests.benchmarks.machine import table
 from tests.benchmarks.timing import summary
 
@@ -28,7 +29,7 @@ def measure(
     """A row for each type, size and contender: seconds, over cuBLAS's, and the Frobenius error."""
     rows = []
     for (dtype, schemes), n in ((kind, n) for kind in SCHEMES.items() for n in sizes):
-        a, b = normal(xp, n, dtype), normal(xp, n, dtype, seed=1)
+        a, b = (normal(xp, (n, n), dtype, seed) for seed in (0, 1))
         wanted = float64.exact(xp, a, b)
         calls = {NATIVE: partial(xp.matmul, a, b)}
         calls |= {
@@ -52,11 +53,11 @@ def measure(
     return rows
 
 
-def normal(xp: Any, n: int, dtype: str, seed: int = 0) -> Any:
-    """A matrix (n, n) whose parts are normal numbers."""
-    rng, x = xp.random.default_rng(seed), xp.empty((n, n), dtype)
-    for part in (x.real, x.imag):
-        part[...] = rng.standard_normal((n, n))
+def normal(xp: Any, shape: tuple[int, int], dtype: str, seed: int = 0) -> Any:
+    """A matrix of normal numbers, or of which both parts are."""
+    rng, x = xp.random.default_rng(seed), xp.empty(shape, dtype)
+    for part in parts(x):
+        part[...] = rng.standard_normal(shape)
     return x
 
 
@@ -73,7 +74,7 @@ def markdown(result: Record) -> str:
     return (
         f"{table(['', '', *(f'{n}³' for n in sizes), 'error'], lines)}\n\n"
         "Complex products of normal numbers: milliseconds, and how many times as fast as cuBLAS; "
-        f"the largest error of a size. One {facts['device']}, {facts['date']}.\n"
+        f"the largest error of a size. {machine.text(facts)}\n"
     )
 
 

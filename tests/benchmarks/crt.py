@@ -65,7 +65,7 @@ def speeds(xp: Any, n: int) -> None:
 def command(most: int, on_host: bool) -> None:
     """Speed of `crt` beside cuBLAS FP64's or NumPy's."""
     cupy = machine.gpu()
-    click.echo(machine.text(machine.facts_of_gpu()))
+    click.echo(machine.text(machine.facts_of_gpu(), versions=True))
     for n in SIZES:
         if n <= (min(most, 8192) if on_host else most):
             speeds(np if on_host else cupy, n)

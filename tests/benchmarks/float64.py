@@ -93,7 +93,7 @@ def markdown(result: Record) -> str:
     return (
         f"{table(['', *(f'{n}³' for n in sizes), 'error'], lines)}\n\n"
         "TFLOP/s of float64 products of normal numbers, and how many times as fast as cuBLAS FP64; "
-        f"the largest error of a size. One {facts['device']}, {facts['date']}.\n"
+        f"the largest error of a size. {machine.text(facts)}\n"
     )
 
 

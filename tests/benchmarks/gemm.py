@@ -259,7 +259,7 @@ def levels_markdown(result: Record) -> str:
         "packing and casts included; the row *called in a loop* is `x = a @ x` by wall clock. "
         "Errors: relative Frobenius, against FP64, on normal data; the largest on "
         f"{len({row['family'] for row in judged})} families of operands. "
-        f"{machine.text(result['machine'])}\n"
+        f"{machine.text(result['machine'], versions=True)}\n"
     )
 
 
@@ -291,7 +291,7 @@ def speeds_markdown(result: Record) -> str:
         f"{table(columns, rows)}\n\n"
         "TFLOP/s of n³ products (and how many times cuBLAS FP32's speed), packing and casts "
         "included; relative Frobenius error on normal data; the grades held on every family of "
-        f"operands. {machine.text(result['machine'])}{left_out}\n\n"
+        f"operands. {machine.text(result['machine'], versions=True)}{left_out}\n\n"
         f"{table(loop_columns, looped)}\n\n"
         "The same machine, by wall clock: a step of a loop, medians.\n"
     )

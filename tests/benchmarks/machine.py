@@ -70,11 +70,15 @@ def facts_of_gpu() -> Record:
     return {**machine(), **device(gpu())}
 
 
-def text(facts: Record) -> str:
-    """A sentence that names the machine of a result, and its date."""
+def text(facts: Record, *, versions: bool = False) -> str:
+    """A sentence that names the machine of a result, and its date; with a GPU's libraries, too, if
+    `versions`.
+    """
     if "device" not in facts:
         host = f"{facts['cpu']}, {facts['cores']} cores"
         return f"A CPU ({host}), NumPy {facts['numpy']}, {facts['date']}."
+    if not versions:
+        return f"One {facts['device']}, {facts['date']}."
     return (
         f"One {facts['device']}, CUDA {facts['cuda']} (driver {facts['driver']}), "
         f"cuBLAS {facts['cublas']}, CuPy {facts['cupy']}, {facts['date']}."

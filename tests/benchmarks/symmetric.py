@@ -1,6 +1,6 @@
 """Symmetric products on a GPU: of an array with its own transpose, and as steps of an iteration."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from statistics import median
 from typing import Any
@@ -11,10 +11,11 @@ import mixpert_py
 from mixpert_py.cli import main
 from mixpert_py.runtime.probes.gpu import EventClock, in_turn
 from tests.benchmarks import machine
+from tests.benchmarks.complex_products import normal
 
 SIZES = (4096, 8192)
 GRAM = 65536, 4096
-SCHEMES = {"float32": ("faithful", "int8x6"), "float64": ("crt14",)}
+SCHEMES = {"float32": ("faithful", "int8x6"), "float64": ("crt14",), "complex128": ("crt14",)}
 STEPS = 10
 COEFFICIENTS = 3.4445, -4.775, 2.0315  # of Newton and Schulz's iteration, as Muon has them
 ROUNDS = 3
@@ -36,25 +37,30 @@ def newton_schulz(product: Product, x: Any) -> Any:
 
 def cases(cupy: Any, dtype: str) -> Iterator[tuple[str, str, dict[str, Callable[[], Any]]]]:
     """What is multiplied, by which scheme, and the ways to do it."""
-    rng, ours = cupy.random.default_rng(0), partial(mixpert_py.matmul, site=SITE)
-    kinds = [("x @ x.T", n, n, scheme) for scheme in SCHEMES[dtype] for n in SIZES]
-    for what, m, k, scheme in (*kinds, ("x.T @ x", *GRAM, None)):
-        x = rng.standard_normal((m, k), dtype)
-        a, b = (x, x.T) if what == "x @ x.T" else (x.T, x)
+    is_complex, ours = dtype == "complex128", partial(mixpert_py.matmul, site=SITE)
+    own = "x @ x.conj().T" if is_complex else "x @ x.T"
+    kinds = [(own, n, n, scheme) for scheme in SCHEMES[dtype] for n in SIZES]
+    gram = () if is_complex else (("x.T @ x", *GRAM, None),)
+    for what, m, k, scheme in (*kinds, *gram):
+        x, y = (normal(cupy, (m, k), dtype, seed) for seed in (0, 1))
+        a, b = (x.T, x) if what == "x.T @ x" else (x, x.conj().T)
+        other = y if what == "x.T @ x" else y.T
         product = partial(ours, scheme=scheme)
-        calls = partial(cupy.matmul, a, b), partial(product, a, b.copy("K")), partial(product, a, b)
+        calls = partial(cupy.matmul, a, b), partial(product, a, other), partial(product, a, b)
         shape = f"{m}²" if m == k else f"{m} × {k}"
         yield f"`{what}`, {shape}", scheme or "default", dict(zip(WAYS, calls, strict=True))
-    x = rng.standard_normal((SIZES[-1],) * 2, dtype)
+    if is_complex:
+        return
+    x = normal(cupy, (SIZES[-1],) * 2, dtype)
     x /= cupy.linalg.norm(x)
     native, made = (partial(newton_schulz, f, x) for f in (cupy.matmul, ours))
     yield f"Newton–Schulz, {len(x)}²", "default", {"native": native, "one array": made}
 
 
-def measure(cupy: Any) -> Iterator[Record]:
+def measure(cupy: Any, dtypes: Iterable[str]) -> Iterator[Record]:
     """A row for each case, with the seconds of each way."""
     clock = EventClock(cupy)
-    for dtype in SCHEMES:
+    for dtype in dtypes:
         for what, scheme, calls in cases(cupy, dtype):
             samples = in_turn(clock, calls, ROUNDS)
             seconds = {way: median(one.device for one in found) for way, found in samples.items()}
@@ -71,17 +77,19 @@ def markdown(result: Record) -> str:
         lines.append(
             [row["what"], f"{row['dtype']}, {row['scheme']}", *shown, f"{1e3 * times[2]:.3g}"]
         )
-    facts = result["machine"]
-    return f"{machine.table(columns, lines)}\n\nOne {facts['device']}, {facts['date']}.\n"
+    return f"{machine.table(columns, lines)}\n\n{machine.text(result['machine'])}\n"
 
 
 @click.command()
+@click.option("--only", type=click.Choice(list(SCHEMES)), help="Others stay as they were kept.")
 @machine.save_option
-def command(save: bool) -> None:
+def command(only: str | None, save: bool) -> None:
     """Symmetric products beside those of two arrays, and natively."""
     facts, cupy = machine.facts_of_gpu(), machine.gpu()
-    result: Record = {"machine": facts, "rows": []}
-    for row in measure(cupy):
+    before = machine.load("symmetric") if only else None
+    rows = [row for row in before["rows"] if row["dtype"] != only] if before else []
+    result: Record = {"machine": facts, "rows": rows}
+    for row in measure(cupy, [only] if only else SCHEMES):
         result["rows"].append(row)
         if save:
             machine.save("symmetric", result)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.gpu import guard
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import emulate
 from mixpert_py.runtime.request import Product
@@ -95,3 +96,33 @@ def test_graphs_and_operands_that_kernels_cannot_read(gpu: FakeGpu) -> None:
     assert isinstance(product, Product)
     assert gpu.launches != ONE
     np.testing.assert_allclose(product.value.get(), a @ b, atol=1e-11)
+
+
+def turned(x: Any, *, conjugate: bool) -> Any:
+    """The transpose of a fake array: a view, or of a conjugated copy."""
+    return ndarray(np.conj(x.x)).swapaxes(-1, -2) if conjugate else x.swapaxes(-1, -2)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("scheme", ["crt14", "crt"])
+def test_half_of_a_product_with_ones_own_transpose_is_made(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, scheme: str, order: Any
+) -> None:
+    """With the bits that two arrays have, also where B is nearly the conjugate transpose."""
+    monkeypatch.setattr(guard, "MIN_HERMITIAN", 1)
+    a = np.asarray(operands("alike")[0], order=order)
+    stack = np.stack([a, a[::-1]])
+    for x in (a, a.T, stack):
+        for conjugate, nearly in ((False, False), (True, False), (True, True)):
+            y = turned(ndarray(x), conjugate=True) if conjugate else None
+            left = ndarray(x)
+            right = left.swapaxes(-1, -2) if y is None else y
+            if nearly:
+                right.x[..., 2, 3] *= 1 + 1e-15j
+            gpu.mirrored.clear()
+            product = multiplied(left, right, scheme)
+            assert isinstance(product, Product)
+            wanted = emulate(left.x, right.x.copy(), scheme)
+            np.testing.assert_array_equal(product.value.get(), wanted)
+            kind = "conjugate transpose" if conjugate else "transpose"
+            assert gpu.mirrored == ([] if nearly else [kind] * (x.size // a.size))

@@ -94,6 +94,31 @@ def test_a_long_k_stacks_and_two_types() -> None:
         check(stack, stack.conj().transpose(0, 2, 1), scheme, cupy.asarray(stack), turned)
 
 
+@pytest.mark.usefixtures("gemm_kernel")
+@pytest.mark.parametrize("dtype", ["complex128", "complex64"])
+@pytest.mark.parametrize("shape", [(2100, 130), (130, 2100), (2, 2050, 60)], ids=str)
+def test_products_with_ones_own_transpose_and_conjugate(shape: Any, dtype: str) -> None:
+    """To the bit what is made of two arrays in other layouts, and of one that differs in a bit."""
+    x = cupy.asarray(drawn("normal", (*shape[-2:], 1), "alike", dtype)[0])
+    x = cupy.stack([x, x[::-1]]) if len(shape) == 3 else x
+    product = partial(matmul, scheme="crt14", backend="cuda")
+    for one in (x, cupy.asfortranarray(x)):
+        for conjugated in (False, True):
+            other = one.conj() if conjugated else one
+            other = other.swapaxes(-1, -2)
+            for a, b in ((one, other), (other, one)):
+                value = product(a, b)
+                apart = cupy.zeros((*b.shape[:-1], b.shape[-1] + 1), dtype)[..., :-1]
+                apart[...] = b
+                cupy.testing.assert_array_equal(value, product(a, apart))
+                image = value.swapaxes(-1, -2)
+                cupy.testing.assert_array_equal(value, image.conj() if conjugated else image)
+                nearly = b.copy("K")
+                nearly.imag[..., 5, 7] = cupy.nextafter(nearly.imag[..., 5, 7], 9)
+                apart[...] = nearly
+                cupy.testing.assert_array_equal(product(a, nearly), product(a, apart))
+
+
 @pytest.mark.parametrize("scheme", some(["crt14", "crt"], 2))
 def test_results_go_where_they_are_wanted(scheme: str) -> None:
     a, b = drawn("normal", (90, 90, 90), "alike", "complex128")

@@ -42,6 +42,25 @@ def test_a_matrix_is_compared_with_its_mirror_image(tmp_path: Path) -> None:
         assert words.tolist() == [7, after]
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_operands_are_compared_with_conjugates(dtype: str, tmp_path: Path) -> None:
+    kernel = kernels("guard.cu", (), tmp_path / "guard.so")["conjugate"]
+    x = np.random.default_rng(0).standard_normal((150, 140)).astype(dtype)
+    x.imag, x[3, 4] = x.real[:, ::-1], complex(np.nan, -np.inf)
+    single, general, hermitian = int(dtype == "complex64"), guard.GENERAL, guard.HERMITIAN
+    for part, place in ((None, 0), ("real", 0), ("imag", 70), ("imag", 149), ("real", 149)):
+        for before in (0, hermitian):
+            other, word = x.conj(), np.array([before, 7], np.int32)
+            if part is not None:
+                numbers = getattr(other, part)
+                numbers[place, 5] = np.nextafter(numbers[place, 5], 9)
+            count = other.nbytes // 8
+            given = x.ctypes.data, other.ctypes.data, count, single, word.ctypes.data
+            kernel.launch_words(4, guard.MIRROR_THREADS, (*given, hermitian, general), 0, None)
+            assert word.tolist() == [before if part is None else min(before, general), 7]
+
+
 def array(*shape: int) -> Any:
     return SimpleNamespace(shape=shape, size=int(np.prod(shape)))
 

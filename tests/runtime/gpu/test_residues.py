@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.gpu import residues as products
-from mixpert_py.runtime.gpu.gemm import gemm
+from mixpert_py.runtime.gpu.gemm import BEST, KernelChoice, gemm
 from mixpert_py.runtime.kernels.abi import LARGE, NONFINITE, STEP
 from mixpert_py.runtime.packing import by_columns, by_rows, pack
 from mixpert_py.runtime.packing import residues as packed_residues
@@ -534,6 +534,38 @@ def test_half_of_a_symmetric_product_is_made_and_mirrored(
         values.append(np.full((n, n + 3), np.nan)[:, :n].view(HostArray))
         gemm(left, right, made, values[-1])
     np.testing.assert_array_equal(*values)
+
+
+@pytest.mark.parametrize(
+    ("chip", "dtype", "mirrors"),
+    [
+        (None, "complex128", "conjugate transpose"),
+        (None, "complex64", "transpose"),
+        ("Ada", "complex64", "conjugate transpose"),
+        ("Ada", "complex128", "transpose"),
+    ],
+)
+def test_half_of_a_product_with_ones_own_conjugate_is_made(
+    chip: str | None,
+    dtype: str,
+    mirrors: Any,
+    wgmma: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(products, "cuda_kernel", wgmma)
+    if chip is not None:
+        monkeypatch.setitem(sys.modules, "cupy", on_a(*PORTABLE_CHIPS[chip]))
+    scheme, n = emulation_of("crt7"), 270
+    x = np.random.default_rng(0).standard_normal((n, 8)).view("D").astype(dtype)
+    x[n // 2] *= 2.0**-140  # whose square is subnormal in complex64
+    y = x.conj() if "conjugate" in mirrors else x
+    left, right = pack(by_rows(x.view(HostArray)), by_columns(y.T.view(HostArray)), scheme)
+    values = []
+    for width, choice in ((n, BEST), (n + 3, KernelChoice(mirrors=mirrors))):
+        values.append(np.full((n, width), np.nan, dtype)[:, :n].view(HostArray))
+        gemm(left, right, scheme, values[-1], choice=choice)
+    np.testing.assert_array_equal(*values)
+    np.testing.assert_allclose(values[0], x @ y.T, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("chip", [None, "Ada"])

@@ -20,7 +20,8 @@ from mixpert_py.runtime.gpu import (
     speculation,
 )
 from mixpert_py.runtime.gpu import multiply as gpu_backend
-from mixpert_py.runtime.gpu.guard import Guard
+from mixpert_py.runtime.gpu.gemm import BEST, KernelChoice
+from mixpert_py.runtime.gpu.guard import GENERAL, HERMITIAN, Guard
 from mixpert_py.runtime.kernels.tiny_block import EDGE
 from mixpert_py.runtime.packing import Operand, readers
 from mixpert_py.runtime.packing.operand import layout
@@ -85,7 +86,8 @@ class FakeGpu:
 
     looks: how many rows of operands of `crt` were looked at before. packs: schemes by which both
     operands were packed. launches: (batch, m, n) of every product made; tiny: of those in FP32.
-    freed: how often the memory pool was emptied. locked: address → bytes of memory of the host that
+    mirrored: what matrices of which half was made are their own of. freed: how often the memory
+    pool was emptied. locked: address → bytes of memory of the host that
     is page-locked.
     """
 
@@ -100,6 +102,7 @@ class FakeGpu:
     looks: list[int] = field(default_factory=list)
     packs: list[str] = field(default_factory=list)
     launches: list[tuple[int, int, int]] = field(default_factory=list)
+    mirrored: list[str] = field(default_factory=list)
     tiny: list[tuple[int, int, int]] = field(default_factory=list)
     freed: int = 0
     held: int = 0
@@ -138,6 +141,7 @@ class FakeGpu:
         monkeypatch.setattr(speculation, "allocate", lambda size, stream: Block(size))
         monkeypatch.setattr(speculation, "look", self.look)
         monkeypatch.setattr(speculation, "judge", self.judge)
+        monkeypatch.setattr(speculation, "look_at_hermitian", self.look_at_hermitian)
         return cupy
 
     def asarray(self, x: Any) -> ndarray:
@@ -223,14 +227,27 @@ class FakeGpu:
         for x, record in zip((a, b), records, strict=True):
             record_rows(x, record, most=most)
 
-    def judge(self, packed: FakePacked, records: tuple[int, int], answer: int, stream: int) -> None:
+    def judge(
+        self,
+        packed: FakePacked,
+        records: tuple[int, int],
+        answer: int,
+        stream: int,
+        enough: int,
+    ) -> None:
         assert stream == Stream.here.ptr
         left, right = (
             Rows.of(np.frombuffer((ctypes.c_byte * RECORD).from_address(one)).tolist())
             for one in records
         )
         is_enough = density(left, right) >= least_density(max(packed.splitter.count, FEWEST))
-        ctypes.c_int32.from_address(answer).value = is_enough
+        ctypes.c_int32.from_address(answer).value = enough * is_enough
+
+    def look_at_hermitian(self, a: Operand, b: Operand, word: int, stream: int) -> None:
+        assert stream == Stream.here.ptr
+        answer = ctypes.c_int32.from_address(word)
+        if answer.value == HERMITIAN and (entries(a).conj() != entries(b)).any():
+            answer.value = GENERAL
 
     def multiply_tiny(self, a: Operand, b: Operand, out: Any, *, stream: int) -> None:
         """Of as many matrices as `out`, or of one that all share."""
@@ -252,6 +269,7 @@ class FakeGpu:
         *,
         stream: int,
         gate: tuple[int, int] = (0, 0),
+        choice: KernelChoice = BEST,
     ) -> None:
         """The slices' product, which is 0 in rows and columns with NaN or Inf."""
         assert stream == Stream.here.ptr
@@ -265,6 +283,10 @@ class FakeGpu:
         self.launches.append(out.shape if out.ndim == 3 else (1, *out.shape))
         for a, b, value in matrices(left, right, out):
             value[...] = slices_product(a, b, scheme, value.dtype)
+            if choice.mirrors:
+                self.mirrored.append(choice.mirrors)
+                image = value.conj() if "conjugate" in choice.mirrors else value
+                value[...] = np.tril(value) + np.tril(image, -1).T
 
     def guard(self, left: FakePacked, right: FakePacked, stream: int) -> Any:
         """One that tells of more than a quarter of outliers."""
