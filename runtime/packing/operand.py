@@ -216,21 +216,9 @@ def side(splitter: Splitter, memory: str, result: str) -> Side:
 SLACK = 32 * 1024  # a tile may read past the last row
 ITEM = 8  # elements that a thread takes at a time
 DEPTH = 2  # items that a thread reads before it uses them
-MOST_THREADS = 512
+MOST_THREADS = 512  # of a block of the general kernel; each has 128 registers
 CACHE_LANES = 256  # threads whose elements lie side by side in shared memory
 REDUCTIONS = 2 * 8 * MOST_THREADS  # bytes of shared memory that a block's reductions take
-
-
-def strip_threads(sides: tuple[Side, ...]) -> int:
-    """The most threads of a block of the general kernel. A multiprocessor is to have room for
-    MOST_THREADS, of 128 registers each, in smaller blocks where these are hardly enough. Tiles want
-    small blocks, that wait for one another at every segment of K.
-    """
-    if any(one.group > 1 for one in sides):
-        return MOST_THREADS // 4
-    lean = sides[0] == sides[-1] and sides[0].wide == "float32"
-    return MOST_THREADS if lean else MOST_THREADS // 2
-
 
 # Of operands whose rows are contiguous: rows that blocks take together, and a thread, and threads
 # next to each other; from some rows to the next in shared memory, no two in one bank.

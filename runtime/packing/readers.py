@@ -26,7 +26,6 @@ from mixpert_py.runtime.packing.operand import (
     VECTOR,
     Form,
     Side,
-    strip_threads,
     up,
 )
 from mixpert_py.runtime.splitter import Digits
@@ -147,7 +146,7 @@ def _strip_threads(
     share_log = (-(-place.padded_block // ITEM) - 1).bit_length()
     height = max(heights)
     if not threads:
-        most = strip_threads(task.sides)
+        most = _most_threads(task.sides)
         if height * place.k * itemsize <= _half_of(shared):  # two blocks find room
             most = min(most, MOST_THREADS // 2)
         items = place.spans * height * place.padded_block // ITEM
@@ -161,6 +160,16 @@ def _strip_threads(
     group = DEPTH * ITEM * max(threads, CACHE_LANES) * itemsize
     cached = min(cached, (shared - REDUCTIONS) // group)
     return StripThreads(threads, share_log, cached * DEPTH, cached * group)
+
+
+def _most_threads(sides: tuple[Side, ...]) -> int:
+    """The most threads of a block. Tiles want small blocks, that wait for one another at every
+    segment of K.
+    """
+    if any(one.group > 1 for one in sides):
+        return MOST_THREADS // 4
+    lean = sides[0] == sides[-1] and sides[0].wide == "float32"
+    return MOST_THREADS if lean else MOST_THREADS // 2
 
 
 def _half_of(shared: int) -> int:

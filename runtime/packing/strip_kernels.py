@@ -50,14 +50,7 @@ from mixpert_py.runtime.packing.digits import (
     unit_of,
 )
 from mixpert_py.runtime.packing.floats import finest_of, float_item, leaves_by_span
-from mixpert_py.runtime.packing.operand import (
-    CACHE_LANES,
-    DEPTH,
-    ITEM,
-    MOST_THREADS,
-    Side,
-    strip_threads,
-)
+from mixpert_py.runtime.packing.operand import CACHE_LANES, DEPTH, ITEM, MOST_THREADS, Side
 from mixpert_py.runtime.packing.parts import argument_types, load_strip
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
@@ -117,8 +110,7 @@ def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
 
     operands = [argument_types(side, types.uint8, integers=7) for side in (left, right)]
     found, signature = launched(kernel, *operands[0], *operands[1], *[types.int64] * 10)
-    threads = strip_threads((left, right))
-    found.launch_bounds = threads, MOST_THREADS // threads
+    found.launch_bounds = MOST_THREADS, 1
     return found, signature
 
 
