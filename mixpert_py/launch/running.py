@@ -32,6 +32,7 @@ from mixpert_py.launch.program import Program, compiled, folder_of_project, scri
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.backends import require_backend
 from mixpert_py.runtime.context import Context, Modules, SchemeUse, set_default
+from mixpert_py.runtime.gpu.start import start
 from mixpert_py.runtime.modules import covered_for
 from mixpert_py.runtime.program_frames import is_ours
 from mixpert_py.sources import in_memory
@@ -92,6 +93,7 @@ def run(
         modules=Modules(),
         finds_plans=config.has_plans,
     )
+    start.waits = sources.is_reproducible(hook.folder)
     takes_small = any(it is not None for it in (plan, scheme, trace))
     return run_to_end(program, rewritten, context, hook, takes_small=takes_small)
 

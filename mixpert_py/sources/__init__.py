@@ -56,6 +56,7 @@ class ProjectSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     error: int | float | str | list[int | float | str] = []
     criterion: Texts = []
     compare: Texts = []
+    reproducible: bool = False
 
 
 class _Tools(msgspec.Struct, frozen=True):
@@ -89,6 +90,11 @@ def packages(start: str | None) -> tuple[str, ...]:
     Raises SourceError if pyproject.toml is wrong.
     """
     return () if start is None else _texts(settings(folder_of(start)).packages)
+
+
+def is_reproducible(start: str | None) -> bool:
+    """`[tool.mixpert] reproducible` of a folder's project; see `packages`."""
+    return start is not None and settings(folder_of(start)).reproducible
 
 
 def _texts(value: object) -> tuple[str, ...]:

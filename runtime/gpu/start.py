@@ -1,6 +1,7 @@
 """Whether NumPy arrays are moved to a GPU: never before CuPy, CUDA and the kernels have started.
 
-A thread starts them while products of NumPy arrays stay native, so that no product waits.
+A thread starts them while products of NumPy arrays stay native, so that no product waits, unless
+the project asks for the same bits in every run.
 """
 
 import atexit
@@ -53,9 +54,13 @@ class Start:
 
     A thread imports CuPy once half of the time is lost from which a start is worth it; that costs
     little, and ends with the process. Another thread starts CUDA, which cannot be broken off.
+
+    waits: whether the product that begins it waits until CUDA has started. Then the same products
+    are moved in every run.
     """
 
     def __init__(self) -> None:
+        self.waits = False
         self._lost = 0.0  # seconds that a GPU would have saved
         self._threads: list[Thread] = []
         self._has_begun = False  # CUDA
@@ -72,6 +77,8 @@ class Start:
         if self._lost > worth.STARTING and not self._has_begun:
             self._has_begun, self._reason = True, Reason.STARTING
             self._begin(_like(request))
+            if self.waits:
+                self.wait()
         elif self._lost > worth.STARTING / 2 and not self._threads:
             self._begin(None)
         return self._reason

@@ -53,6 +53,14 @@ def test_child_processes_rewrite_the_modules_of_the_project(sh: Shell) -> None:
     sh("run --scheme float32 s.py", out="True\n")
 
 
+def test_a_project_may_ask_for_the_same_bits_in_every_run(sh: Shell) -> None:
+    text = "from mixpert_py.runtime.gpu.start import start\nprint(start.waits)\n"
+    sh.write({"s.py": text})
+    sh("run s.py", out="False\n")
+    sh.write({"pyproject.toml": "[tool.mixpert]\nreproducible = true\n"})
+    sh("run s.py", out="True\n")
+
+
 def test_modules_of_the_project_are_in_the_profile(sh: Shell) -> None:
     sh.write({**PACKAGE, "s.py": f"{USES_NEAR}np.ones((2, 2)) @ np.ones((2, 2))\n"})
     near = str(sh.folder / "pkg" / "near.py")

@@ -79,6 +79,14 @@ def test_products_are_native_until_all_has_started(gpu: FakeGpu, cupy: Installed
     assert cupy.imports == 1
 
 
+def test_products_that_are_to_be_reproducible_wait_for_the_start(
+    gpu: FakeGpu, cupy: Installed
+) -> None:
+    starts.start.waits = True
+    cupy.word.set()
+    assert [how(), how()] == [("faithful", None)] * 2
+
+
 def test_a_start_is_worth_as_much_as_was_lost(
     gpu: FakeGpu, cupy: Installed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
