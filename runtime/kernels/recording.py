@@ -3,13 +3,13 @@
 A product is a few launches. From call to call of one layout only the addresses in their parameters
 change. So the launches are recorded once: a `Recording` takes the place of the stream, and the
 operands, the result and the workspace have base addresses that no device has. A `Replay` replaces
-these by real addresses and launches, from its second call on as one CUDA graph. Memory pools return
-the same few blocks in turn, so addresses soon come again: for a few of them it keeps a graph each.
+these by real addresses and launches. Memory pools return the same few blocks in turn, so addresses
+soon come again: those that have come often are launched as one CUDA graph.
 
-Beside an H200, three launches take the host 11 to 17 µs and eight 29 to 45. A graph takes 2 to 5,
-and another 1 to 1.5 for each launch whose addresses have changed. Graphs are built of nodes, and
-not captured: a capture would make other threads' synchronizations fail. A graph runs in the CUDA
-context in which it was built, which is the device's primary one.
+Beside an H200, three launches take the host 11 to 17 µs and eight 29 to 45, a graph 2 to 5. But to
+build a graph takes some 2 ms. Graphs are built of nodes, and not captured: a capture would make
+other threads' synchronizations fail. A graph runs in the CUDA context in which it was built, which
+is the device's primary one.
 """
 
 import ctypes
@@ -42,10 +42,6 @@ class KernelNode(NamedTuple):
         given = ctypes.byref(node), graph, *_list_of(before)
         return int(driver.cuGraphAddKernelNode_v2(*given, self.parameters))
 
-    def update(self, driver: ctypes.CDLL, ready: Pointer, node: Pointer) -> int:
-        """Give the launch in a finished graph the arguments that are in memory now."""
-        return int(driver.cuGraphExecKernelNodeSetParams_v2(ready, node, self.parameters))
-
 
 class MemsetNode(NamedTuple):
     """Bytes that are set to zero. address: the cell that holds the address of the first one."""
@@ -55,18 +51,11 @@ class MemsetNode(NamedTuple):
 
     def add(self, driver: ctypes.CDLL, graph: Pointer, before: Pointer, node: Pointer) -> int:
         """Add this node to a graph, as `KernelNode.add` does."""
-        given = ctypes.byref(node), graph, *_list_of(before)
-        return int(driver.cuGraphAddMemsetNode(*given, *self._parameters(driver)))
-
-    def update(self, driver: ctypes.CDLL, ready: Pointer, node: Pointer) -> int:
-        """Give this node in a finished graph its address of now."""
-        given = self._parameters(driver)
-        return int(driver.cuGraphExecMemsetNodeSetParams(ready, node, *given))
-
-    def _parameters(self, driver: ctypes.CDLL) -> tuple[bytes, Pointer]:
         context = ctypes.c_void_p()
         driver.cuCtxGetCurrent(ctypes.byref(context))
-        return MEMSET_NODE.pack(self.address.value, 0, 0, 1, self.size, 1), context
+        parameters = MEMSET_NODE.pack(self.address.value, 0, 0, 1, self.size, 1)
+        given = ctypes.byref(node), graph, *_list_of(before)
+        return int(driver.cuGraphAddMemsetNode(*given, parameters, context))
 
 
 Node = KernelNode | MemsetNode
@@ -83,19 +72,12 @@ class LaunchGraph:
     The driver does not allow two threads to use it at the same time.
     """
 
-    __slots__ = ("__weakref__", "_driver", "_nodes", "_ready")
+    __slots__ = ("__weakref__", "_driver", "_ready")
 
-    def __init__(
-        self, driver: ctypes.CDLL, graph: Pointer, ready: Pointer, nodes: list[tuple[Node, Pointer]]
-    ) -> None:
-        self._driver, self._ready, self._nodes = driver, ready, nodes
+    def __init__(self, driver: ctypes.CDLL, graph: Pointer, ready: Pointer) -> None:
+        self._driver, self._ready = driver, ready
         weakref.finalize(self, _destroy, driver, graph, ready).atexit = False
         _graphs.add(self)
-
-    def update(self) -> bool:
-        """Take over the arguments that are in memory now; return whether the driver did."""
-        with relaxed(self._driver):
-            return not any(node.update(self._driver, self._ready, it) for node, it in self._nodes)
 
     def launch(self, stream: int) -> bool:
         """Return whether the driver launched it; if not, nothing was enqueued."""
@@ -124,11 +106,12 @@ def _destroy(driver: ctypes.CDLL, graph: Pointer, ready: Pointer) -> None:
 
 
 def built(driver: ctypes.CDLL, nodes: Sequence[Node]) -> LaunchGraph | None:
-    """The graph of nodes, one after another; None where the driver refuses it, or has many."""
+    """The graph of nodes, one after another, with the arguments that are in memory now; None where
+    the driver refuses it, or has many.
+    """
     if len(nodes) < FEWEST or len(_graphs) >= MOST_IN_ALL:
         return None
     graph, ready, last = (ctypes.c_void_p() for _ in range(3))
-    added = []
     with relaxed(driver):
         if driver.cuGraphCreate(ctypes.byref(graph), 0):
             return None
@@ -136,12 +119,11 @@ def built(driver: ctypes.CDLL, nodes: Sequence[Node]) -> LaunchGraph | None:
             node = ctypes.c_void_p()
             if each.add(driver, graph, last, node):
                 break
-            added.append((each, node))
             last = node
-        if len(added) == len(nodes):
+        else:
             driver.cuGraphInstantiateWithFlags(ctypes.byref(ready), graph, 0)
     if ready:
-        return LaunchGraph(driver, graph, ready, added)
+        return LaunchGraph(driver, graph, ready)
     _destroy(driver, graph, ready)
     return None
 
@@ -156,7 +138,8 @@ UNIT: Final = 512  # bytes: the alignment of allocations, as in CuPy's memory po
 STREAM_OFFSET: Final = 32  # bytes, to the stream in the driver's launch configuration
 
 
-MOST: Final = 16  # arguments and graphs of one recording
+MOST: Final = 64  # graphs of one recording
+USES: Final = 256  # of the same addresses, from which a graph is worth its building
 
 Addresses = tuple[int, ...]
 
@@ -255,13 +238,12 @@ def clear(address: int, size: int, stream: Stream) -> None:
 class _Bound:
     """The arguments of all launches, in memory, with the addresses of the last call.
 
-    calls: for each launch, a function of the driver and its arguments; nodes: the same for a graph,
-    until that is built; graph: None where there is none.
+    calls: for each launch, a function of the driver and its arguments; nodes: the same for a graph.
     addresses: of the arrays, in the order of BASES, and of the stream; cells: where the arguments
-    hold them. keep: owns the memory that the arguments point to. is_used: whether it has launched.
+    hold them. keep: owns the memory that the arguments point to.
     """
 
-    __slots__ = ("addresses", "calls", "cells", "graph", "is_used", "keep", "nodes")
+    __slots__ = ("addresses", "calls", "cells", "keep", "nodes")
 
     def __init__(self, steps: Iterable[_Launch | _Clear], driver: Any) -> None:
         found: dict[int, list[tuple[Any, int]]] = {base: [] for base in (*BASES, 0)}
@@ -292,19 +274,15 @@ class _Bound:
             self.nodes.append(KernelNode(KERNEL_NODE.pack(*values)))
         self.cells = tuple(tuple(found[base]) for base in (*BASES, 0))
         self.addresses = [-1] * len(self.cells)
-        self.graph: LaunchGraph | None = None
-        self.is_used = False
 
     def move(self, addresses: Iterable[int]) -> None:
-        """Put the addresses of a call into the arguments, and into the graph."""
+        """Put the addresses of a call into the arguments."""
         last = self.addresses
         for index, address in enumerate(addresses):
             if address != last[index]:
                 last[index] = address
                 for cell, offset in self.cells[index]:
                     cell.value = address + offset
-        if self.graph is not None and not self.graph.update():
-            self.graph = None
 
 
 class Replay:
@@ -313,13 +291,14 @@ class Replay:
     Several threads may call at once: each takes arguments that no other thread is using.
     """
 
-    __slots__ = ("_driver", "_idle", "_seen", "_steps", "bytes")
+    __slots__ = ("_driver", "_graphs", "_idle", "_steps", "_uses", "bytes")
 
     def __init__(self, recording: Recording, driver: Any) -> None:
         self._steps = tuple(recording.steps)
         self._driver = driver
-        self._idle: dict[Addresses, _Bound] = {}  # by their addresses, the last used one last
-        self._seen: set[Addresses] = set()
+        self._graphs: dict[Addresses, LaunchGraph] = {}  # the last used one last
+        self._idle: list[_Bound] = []
+        self._uses: dict[Addresses, int] = {}
         self.bytes = recording.bytes
 
     def enqueue(self, addresses: Addresses, stream: int, *, as_graph: bool = True) -> None:
@@ -329,33 +308,38 @@ class Replay:
         graph, which a stream that is being captured does not accept. Does not wait for the device.
         Raises CuPy's CUDADriverError.
         """
-        bound = self._idle.pop(addresses, None) or self._at(addresses)
-        if as_graph and bound.is_used and bound.graph is None:
-            bound.graph, bound.nodes = built(self._driver, bound.nodes), []  # nobody tries again
-        if not (as_graph and bound.graph is not None and bound.graph.launch(stream)):
-            bound.move((*addresses, stream))
-            for function, arguments in bound.calls:
-                if status := function(*arguments):
-                    import cupy
+        graph = self._graphs.pop(addresses, None) if as_graph else None
+        if graph is not None and graph.launch(stream):
+            self._graphs[addresses] = graph
+            return
+        try:
+            bound = self._idle.pop()
+        except IndexError:
+            bound = _Bound(self._steps, self._driver)
+        bound.move((*addresses, stream))
+        for function, arguments in bound.calls:
+            if status := function(*arguments):
+                import cupy
 
-                    raise cupy.cuda.driver.CUDADriverError(status)
-        bound.is_used = True
-        self._idle[addresses] = bound
+                raise cupy.cuda.driver.CUDADriverError(status)
+        if as_graph and self._are_frequent(addresses):
+            self._keep(addresses, built(self._driver, bound.nodes))
+        self._idle.append(bound)
 
-    def _at(self, addresses: Addresses) -> _Bound:
-        """Arguments with these addresses, which no other thread uses: of their own for addresses
-        that come again, else those that were not used for the longest time.
-        """
-        idle = list(self._idle)
-        bound = None
-        if idle and (addresses not in self._seen or len(idle) >= MOST):
-            bound = self._idle.pop(idle[0], None)
-        if len(self._seen) >= 4 * MOST:
-            self._seen.clear()
-        self._seen.add(addresses)
-        bound = bound or _Bound(self._steps, self._driver)
-        bound.move(addresses)
-        return bound
+    def _are_frequent(self, addresses: Addresses) -> bool:
+        """Count a use of addresses without a graph; return whether they are to have one now."""
+        if len(self._uses) >= 4 * MOST:  # many that do not come again
+            self._uses.clear()
+        uses = self._uses[addresses] = self._uses.get(addresses, 0) + 1
+        return uses == USES
+
+    def _keep(self, addresses: Addresses, graph: LaunchGraph | None) -> None:
+        """Keep a graph in the place of the one that was not used for the longest time."""
+        kept = list(self._graphs)
+        if len(kept) >= MOST:
+            self._graphs.pop(kept[0], None)
+        if graph is not None:
+            self._graphs[addresses] = graph
 
 
 def parted(value: float) -> tuple[int, int]:

@@ -50,12 +50,9 @@ class Driver:
         return call
 
     def _change(self, name: str, first: Any, *given: Any) -> None:
-        """Make or destroy a graph, add a node to one, or change a node."""
+        """Make or destroy a graph, or add a node to one."""
         if name.endswith("Destroy"):
             del self.graphs[first.value]
-            return
-        if "Params" in name:
-            self.graphs[first.value][given[0].value] = self._launch(given[1])
             return
         self._made += 1
         first._obj.value = self._made
