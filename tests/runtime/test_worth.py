@@ -15,6 +15,7 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, matmul_shape
 from mixpert_py.runtime.worth import (
     figures,
+    is_small_anywhere,
     moving_saves,
     tiny_pays,
     why_not_on_device,
@@ -95,6 +96,18 @@ def test_a_product_with_its_own_transpose_pays_earlier() -> None:
     for b, wanted in ((x.T, None), (x.T + 1, Reason.TOO_SMALL)):
         call = Call(np.matmul, x, b, (), None, matmul_shape)
         assert why_not_on_device(call, "crt", "NVIDIA H200", by_default=True) is wanted
+
+
+def test_thin_products_of_float32_are_native_but_not_stacks_of_tiny_ones() -> None:
+    def is_small(a: tuple[int, ...], b: tuple[int, ...], dtype: str = "float32") -> bool:
+        a_, b_ = (SimpleNamespace(shape=shape, dtype=dtype) for shape in (a, b))
+        return is_small_anywhere(Call(np.matmul, a_, b_, (), None, matmul_shape))
+
+    for thin in ((15000, 5000), (5000, 64)), ((64, 5000), (5000, 15000)), ((5000, 5000), (5000,)):
+        assert is_small(*thin)
+        assert not is_small(*thin, "float64")
+    assert not is_small((15000, 5000), (5000, 65))
+    assert not is_small((100000, 16, 16), (100000, 16, 16))
 
 
 def test_a_compiler_asks_by_shapes_and_types() -> None:

@@ -123,6 +123,7 @@ class FakeGpu:
         monkeypatch.setattr(result_memory, "_locked", [])
         monkeypatch.setattr(worth, "MIN_K", 1)  # products of tests are small
         monkeypatch.setattr(worth, "SMALL_BYTES", 0)
+        monkeypatch.setattr(worth, "THIN", 0)
         monkeypatch.setattr(worth, "SMALL_ELEMENTS", 0)
         kernels = slices.ProductSteps(
             cupy,
