@@ -29,7 +29,7 @@ if sys.version_info < (3, 12):
     SCOPES |= {ast.ListComp: "<listcomp>", ast.SetComp: "<setcomp>", ast.DictComp: "<dictcomp>"}
 FRAME = re.compile(r'  File "(?P<path>.+)", line (?P<line>\d+), in (?P<function>.+)')
 
-Node = Any  # torch.fx.Node
+FxNode = Any  # torch.fx.Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class GraphProduct:
     call site.
     """
 
-    node: Node
+    node: FxNode
     name: str
     site: str
     settings: Mapping[str, Any]
@@ -52,7 +52,7 @@ class GraphProduct:
     expression: str
 
     @property
-    def operands(self) -> tuple[Node, Node]:
+    def operands(self) -> tuple[FxNode, FxNode]:
         """Both operands at this time: other products may have been replaced."""
         first = OPERATORS[operator_of(self.node) or ""]
         a, b = self.node.args[first : first + 2]
@@ -83,7 +83,7 @@ def products(graph: Any, own_folders: tuple[str, ...], caller: str) -> Iterator[
         )
 
 
-def operator_of(node: Node) -> str | None:
+def operator_of(node: FxNode) -> str | None:
     """The name of the product that a node makes, a key of OPERATORS; None for any other node."""
     if node.op != "call_function":
         return None
@@ -110,11 +110,11 @@ def replace(graph: Any, product: GraphProduct, operator: Callable[..., Any], *mo
 
 def _call(
     graph: Any,
-    like: Node,
+    like: FxNode,
     target: Callable[..., Any],
     arguments: tuple[Any, ...],
     named: dict[str, Any] | None = None,
-) -> Node:
+) -> FxNode:
     """A new node with the shape, type and source of another."""
     made = graph.call_function(target, arguments, named or {})
     made.meta.update(like.meta)

@@ -46,7 +46,7 @@ PART: Final = 1 << 22  # elements of an operand that are widened at a time
 STRIDE: Final = 40503  # by which entries move from turn to turn: coprime to most sizes
 
 # Parts of the exact product and of the made one, from A, B, the made one, and a number.
-Part = Callable[[ModuleType, Any, Any, Any, int], tuple[Any, Any]]
+ErrorParts = Callable[[ModuleType, Any, Any, Any, int], tuple[Any, Any]]
 
 
 def floor_of(scheme: str) -> float:
@@ -133,7 +133,7 @@ def whole_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> float
 
 
 def _parts(
-    part: Part, a: AnyArray, b: AnyArray, product: AnyArray, turn: int
+    part: ErrorParts, a: AnyArray, b: AnyArray, product: AnyArray, turn: int
 ) -> tuple[Array, Array] | None:
     """Parts of a product as NumPy arrays; a, b, product: arrays of one library, on one device.
 

@@ -42,7 +42,7 @@ from mixpert_py.runtime.request import (
 )
 from mixpert_py.runtime.signatures import NATIVE, Known, device_of
 
-Backend = Callable[[Request], Product | Reason]
+MultiplyFunction = Callable[[Request], Product | Reason]
 
 CASTS = ("float32", "float64")
 ON_HOST = (*CASTS, "blas")
@@ -95,7 +95,7 @@ class Selection(NamedTuple):
     operands are, where later calls of the signature can be prepared.
     """
 
-    backend: Backend
+    backend: MultiplyFunction
     request: Request
     scope: Callable[[], Any] | None = None
     give_back: Callable[[Any], Any] | None = None
@@ -165,7 +165,7 @@ def _on_host(
     call: Call, request: Request, backend: str | None, is_chosen: bool
 ) -> Selection | Declined:
     """The selection for operands that are on no GPU."""
-    multiply: Backend = exact_integers.multiply
+    multiply: MultiplyFunction = exact_integers.multiply
     known = None
     is_tensor = type(call.a) in device_of and type(call.b) in device_of and takes_tensors(call)
     if is_tensor and (arrays := exact_integers.as_arrays(call.a, call.b)) is not None:

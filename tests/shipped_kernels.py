@@ -297,7 +297,7 @@ def compile_one(kernel: Kernel) -> bytes:
 
 def write(made: dict[str, bytes]) -> None:
     """Write the archive, the same bytes for the same content."""
-    places: dict[str, shipped.Place] = {}
+    places: dict[str, shipped.ArchivePlace] = {}
     content = {}
     for member, some in kernels().items():
         start, codes = 0, []

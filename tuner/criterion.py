@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mixpert_py.errors import MixPertError, ProgramError, ShapeError
 
 Array = npt.NDArray[Any]
-Criterion = Callable[[npt.ArrayLike, npt.ArrayLike], float]
+ErrorMeasure = Callable[[npt.ArrayLike, npt.ArrayLike], float]
 
 # Elements at a time: enough to hide the loop, small enough to stay in cache.
 CHUNK = 1 << 16
@@ -83,7 +83,7 @@ def differing(reference: npt.ArrayLike, value: npt.ArrayLike) -> float:
     return float(different.mean()) if different.size else 0.0
 
 
-CRITERIA: dict[str, Criterion] = {
+CRITERIA: dict[str, ErrorMeasure] = {
     "frobenius": frobenius,
     "max": maximum,
     "max-relative": max_relative,
@@ -92,7 +92,7 @@ CRITERIA: dict[str, Criterion] = {
 }
 
 
-def resolve(name: str) -> Criterion:
+def resolve(name: str) -> ErrorMeasure:
     """The criterion with this name. Raises MixPertError, which lists the names, for others."""
     if name not in CRITERIA:
         raise MixPertError(f"unknown criterion {name!r}; known: {', '.join(CRITERIA)}")
@@ -102,7 +102,7 @@ def resolve(name: str) -> Criterion:
 def errors(
     reference: Mapping[str, npt.ArrayLike],
     value: Mapping[str, npt.ArrayLike],
-    criteria: Mapping[str, Criterion],
+    criteria: Mapping[str, ErrorMeasure],
 ) -> dict[str, float]:
     """The error of every observed value, by its own criterion.
 

@@ -22,7 +22,7 @@ WORTH = 1.2  # the least gain that is worth anyone's time
 LARGEST = 100.0  # gains beyond it are written as this
 MAX_FRONT = 256  # choices that are kept for the next kind
 
-Rows = Sequence[Sequence[float]]
+NumberRows = Sequence[Sequence[float]]
 
 
 class ErrorModel:
@@ -119,7 +119,9 @@ class TimeModel:
         return start * (1 - SAVED_BY_A_RUNG) ** max(rungs, 0)
 
 
-def choose(values: Rows, weights: Rows, *capacities: float) -> list[tuple[int, ...] | None]:
+def choose(
+    values: NumberRows, weights: NumberRows, *capacities: float
+) -> list[tuple[int, ...] | None]:
     """Choose one option of each kind, with the least values, whose weights fit a capacity.
 
     values, weights: kind → option → number ≥ 0. Returns the options' numbers for each capacity,

@@ -17,7 +17,7 @@ LARGEST = 1e300  # error or budget: pictures have room for powers of ten around 
 Size = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class JsonObject(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON object: immutable, and tolerant of the keys of a later version."""
 
 
@@ -52,7 +52,7 @@ class OperatorEntry(Profile, frozen=True, kw_only=True):
         return f"{self.path}:{self.line}" if self.path else str(self.line)
 
 
-class TrialEntry(Entry, frozen=True, kw_only=True):
+class TrialEntry(JsonObject, frozen=True, kw_only=True):
     """A plan that was run. changed: site → level where the plan differs from the incumbent at
     that time.
     """
@@ -66,7 +66,7 @@ class TrialEntry(Entry, frozen=True, kw_only=True):
     reason: str
 
 
-class Gain(Entry, frozen=True, kw_only=True):
+class Gain(JsonObject, frozen=True, kw_only=True):
     """The time of the program before and after, in the unit of the record.
 
     verdict: a `Pace`, or "predicted", or "" where nothing was lowered or verified. times: how many
@@ -82,7 +82,7 @@ class Gain(Entry, frozen=True, kw_only=True):
     verdict: Literal["", "predicted", "faster", "not faster", "cannot tell"] = ""
 
 
-class VerificationEntry(Entry, frozen=True, kw_only=True):
+class VerificationEntry(JsonObject, frozen=True, kw_only=True):
     """Measurements in fresh processes, in seconds; `lowered`: time in the lowered products.
 
     least, most: the interval of its ratio to the native time, `native_lowered`.
@@ -98,7 +98,7 @@ class VerificationEntry(Entry, frozen=True, kw_only=True):
     most: float | None = None
 
 
-class ValueEntry(Entry, frozen=True, kw_only=True):
+class ValueEntry(JsonObject, frozen=True, kw_only=True):
     """An observed value: its error measure, its budget, and its error under the plan."""
 
     name: str
@@ -107,14 +107,14 @@ class ValueEntry(Entry, frozen=True, kw_only=True):
     error: Size | None
 
 
-class InputEntry(Entry, frozen=True, kw_only=True):
+class InputEntry(JsonObject, frozen=True, kw_only=True):
     """A hold-out input: its arguments, and the plan's error on it."""
 
     arguments: str
     error: Size | None
 
 
-class TuningRecord(Entry, frozen=True, kw_only=True):
+class TuningRecord(JsonObject, frozen=True, kw_only=True):
     """A search and its plan.
 
     criterion: None where the values have limits of their own: all errors that are not one value's

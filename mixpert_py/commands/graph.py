@@ -56,7 +56,7 @@ class GraphNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class FileGraph:
     """The graph of a file, or the `problem` why there is none.
 
     operators: in source order, a product after those in its operands. edges: sorted pairs (p, s): a
@@ -69,7 +69,7 @@ class Graph:
     problem: str | None = None
 
 
-def of_source(source: bytes, path: str, module: str) -> Graph:
+def of_source(source: bytes, path: str, module: str) -> FileGraph:
     """The graph of a source text, or of a notebook if `path` is one.
 
     Raises SourceError, naming `path`, if it does not parse.
@@ -82,12 +82,12 @@ def of_source(source: bytes, path: str, module: str) -> Graph:
         return _graph(path, sites, dependencies(source, module))
 
 
-def of_file(path: str) -> Graph:
+def of_file(path: str) -> FileGraph:
     """The graph of a file. A file that cannot be read has a `problem`."""
     try:
         return of_source(sources.read(path), path, config.module_name(Path(path)))
     except MixPertError as error:
-        return Graph(path, problem=str(error))
+        return FileGraph(path, problem=str(error))
 
 
 def shown(text: str) -> str:
@@ -96,7 +96,9 @@ def shown(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
-def _graph(path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Dependencies) -> Graph:
+def _graph(
+    path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Dependencies
+) -> FileGraph:
     """The graph of sites, each with its cell in a notebook."""
     rewritten = [(site, cell) for site, cell in sites if site.reason is None]
     # `a @ b` before `a @ b @ c`
@@ -113,10 +115,12 @@ def _graph(path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Depend
         )
         for site, cell in rewritten
     )
-    return Graph(path, operators, tuple(sorted((position[p], position[s]) for p, s in flow.edges)))
+    return FileGraph(
+        path, operators, tuple(sorted((position[p], position[s]) for p, s in flow.edges))
+    )
 
 
-def text(graphs: Sequence[Graph]) -> str:
+def text(graphs: Sequence[FileGraph]) -> str:
     """For each file with operators a table with a line for each operator, and their number."""
     stream = io.StringIO()
     console = Console(file=stream, width=WIDTH, color_system=None, markup=False, emoji=False)
@@ -131,7 +135,7 @@ def text(graphs: Sequence[Graph]) -> str:
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
-def as_json(graphs: Sequence[Graph]) -> str:
+def as_json(graphs: Sequence[FileGraph]) -> str:
     """Operators and edges; a site id is unique within its path. cell: None but in a notebook."""
     operators = [
         {"path": graph.path, **asdict(operator)} for graph in graphs for operator in graph.operators
@@ -148,7 +152,7 @@ def as_json(graphs: Sequence[Graph]) -> str:
     return json.dumps({"operators": operators, "edges": edges}, indent=2) + "\n"
 
 
-def dot(graphs: Sequence[Graph]) -> str:
+def dot(graphs: Sequence[FileGraph]) -> str:
     """Graphviz text: a cluster for each file, a box for each operator.
 
     Its tooltip has its id and the whole expression.
@@ -167,7 +171,7 @@ def dot(graphs: Sequence[Graph]) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def mermaid(graphs: Sequence[Graph]) -> str:
+def mermaid(graphs: Sequence[FileGraph]) -> str:
     """A Mermaid flowchart: a subgraph for each file, a box for each operator."""
 
     def box(name: str, operator: GraphNode) -> str:
@@ -182,7 +186,7 @@ def mermaid(graphs: Sequence[Graph]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _named(graphs: Sequence[Graph]) -> Iterator[tuple[int, Graph, list[str]]]:
+def _named(graphs: Sequence[FileGraph]) -> Iterator[tuple[int, FileGraph, list[str]]]:
     """The graphs with operators, each with its number and the names of its operators."""
     names = count(1)
     for number, graph in enumerate(graphs):
@@ -190,7 +194,7 @@ def _named(graphs: Sequence[Graph]) -> Iterator[tuple[int, Graph, list[str]]]:
             yield number, graph, [f"n{next(names)}" for _ in graph.operators]
 
 
-FORMATS: dict[str, Callable[[Sequence[Graph]], str]] = {
+FORMATS: dict[str, Callable[[Sequence[FileGraph]], str]] = {
     "text": text,
     "dot": dot,
     "mermaid": mermaid,
@@ -207,7 +211,7 @@ def _entities(value: str) -> str:
     )
 
 
-def _table(graph: Graph) -> Table:
+def _table(graph: FileGraph) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", justify="right")
     for name in ("line", "function", "expression", "feeds"):

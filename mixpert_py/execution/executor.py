@@ -33,7 +33,7 @@ from mixpert_py.tuner.records import Measurement
 MOST_BYTES = 1 << 28  # that are copied for a run
 MOST_ENTRIES = 20_000  # files and folders that are looked at
 
-State = dict[str, tuple[int, int]]
+FolderState = dict[str, tuple[int, int]]
 SCHEME = "int8x6"  # represents the schemes that products on a GPU are tuned towards
 STILL_RUNNING = "still running after"  # in the problem of a run that took longer than it may
 
@@ -197,9 +197,9 @@ class WorkFolder:
         return self._here
 
 
-def folder_state(folder: str) -> State | None:
+def folder_state(folder: str) -> FolderState | None:
     """Path → time of change and size, of everything in a folder; None: more than MOST_ENTRIES."""
-    found: State = {}
+    found: FolderState = {}
     for entry in _entries(folder):
         if len(found) == MOST_ENTRIES:
             return None

@@ -194,7 +194,7 @@ def _errors(found: Sequence[MeasuredProduct]) -> dict[str, float]:
     return {scheme: largest(errors) for scheme, errors in by_scheme.items()}
 
 
-Times = dict[str, dict[str, float]]
+SiteTimes = dict[str, dict[str, float]]
 """Site → scheme → seconds of its calls."""
 
 
@@ -203,7 +203,7 @@ def _times(
     measured: Mapping[str, Sequence[MeasuredProduct]],
     emulations: Sequence[str],
     casts: Sequence[str],
-) -> dict[str | None, Times]:
+) -> dict[str | None, SiteTimes]:
     """Machine → the times of the products: measured here (None), predicted for known GPUs."""
     taken = {
         scheme
@@ -213,7 +213,7 @@ def _times(
         if t
     }
     schemes = (*emulations, "exact") if taken.intersection(emulations) else casts
-    here: Times = {}
+    here: SiteTimes = {}
     for site, trace in result.sites.items():
         ratios = {scheme: site_ratio(trace, measured[site], scheme) for scheme in schemes}
         here[site] = {"native": trace.seconds} | {
@@ -221,7 +221,7 @@ def _times(
             for scheme, ratio in ratios.items()
             if isinstance(ratio, Ratio)
         }
-    places: dict[str | None, Times] = {None: here}
+    places: dict[str | None, SiteTimes] = {None: here}
     for name in device_model.names():
         try:
             cost = DeviceCost.of(name)
@@ -238,7 +238,7 @@ def _products(
     program: Program,
     result: Result,
     errors: Mapping[str, Mapping[str, float]],
-    by_place: Mapping[str | None, Times],
+    by_place: Mapping[str | None, SiteTimes],
     unsuited: Mapping[str, str],
 ) -> list[EstimatedProduct]:
     """The call sites, longest first. In a notebook, lines are counted in a cell."""

@@ -26,7 +26,7 @@ from mixpert_py.execution.worker import SINKS
 from mixpert_py.launch.program import Program
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.tuner import criterion
-from mixpert_py.tuner.criterion import Criterion
+from mixpert_py.tuner.criterion import ErrorMeasure
 from mixpert_py.tuning.options import Limits, TuningOptions, listed
 from mixpert_py.tuning.project_sites import LIBRARY
 
@@ -262,7 +262,7 @@ class Comparison:
         return replace(self, names=choice.compared, sinks=sinks, choice=choice)
 
 
-def resolve(name: str, folder: str) -> Criterion:
+def resolve(name: str, folder: str) -> ErrorMeasure:
     """The criterion of that name; the module of `module:function` is searched in `folder` first.
 
     Raises MixPertError for an unknown name. A module is imported when it is first used.

@@ -45,7 +45,7 @@ class Begun(msgspec.Struct, frozen=True, tag="tuning"):
     begun: str
 
 
-class Array(msgspec.Struct, frozen=True):
+class StoredArray(msgspec.Struct, frozen=True):
     """A value that a run ended with."""
 
     name: str
@@ -63,7 +63,7 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
     error: float = nan
     worst: str = ""
     errors: dict[str, float] = {}
-    values: list[Array] = []
+    values: list[StoredArray] = []
     problem: str | None = None
 
 
@@ -74,7 +74,7 @@ class EndedTuning(msgspec.Struct, frozen=True, tag="record"):
     record: dict[str, Any]
 
 
-Entry = Begun | Run | EndedTuning
+StoredLine = Begun | Run | EndedTuning
 
 
 def beside(plan: Path) -> Path | None:
@@ -140,7 +140,7 @@ class Trials:
         self._path = self._place = path
         self._resume = resume
         self._say = say
-        self._first: list[Entry] = []  # lines that are written with the first run
+        self._first: list[StoredLine] = []  # lines that are written with the first run
         self._made: dict[tuple[str, str], deque[Run]] = defaultdict(deque)
         self.has_runs = False
 
@@ -152,7 +152,7 @@ class Trials:
         begun = Begun(
             VERSION, json.dumps(subject, sort_keys=True), datetime.now(UTC).isoformat(" ")
         )
-        entries: list[Entry] = []
+        entries: list[StoredLine] = []
         if self._path is not None and os.path.lexists(self._path):
             try:
                 if not self._path.is_file():  # reading a pipe would block
@@ -190,7 +190,7 @@ class Trials:
         """Store a run on disk before this returns; one with too large values is made again."""
         if sum(array.nbytes for array in run.values.values()) <= MAX_BYTES:
             values = [
-                Array(name, array.dtype.str, list(array.shape), array.tobytes())
+                StoredArray(name, array.dtype.str, list(array.shape), array.tobytes())
                 for name, array in run.values.items()
             ]
             errors = dict(run.errors)
@@ -217,7 +217,7 @@ class Trials:
         except (OSError, MixPertError) as error:
             self._give_up(error)
 
-    def _take_over(self, path: Path, subject: str, entries: list[Entry]) -> None:
+    def _take_over(self, path: Path, subject: str, entries: list[StoredLine]) -> None:
         begun = next((entry for entry in entries if isinstance(entry, Begun)), None)
         is_finished = entries and isinstance(entries[-1], EndedTuning) and entries[-1].finished
         if begun is None or begun.subject != subject or is_finished:
@@ -248,12 +248,12 @@ class Trials:
         self._made.clear()
 
 
-def _replace(path: Path, entries: list[Entry]) -> None:
+def _replace(path: Path, entries: list[StoredLine]) -> None:
     # The values of a program's results are for nobody else.
     files.replace(path, b"".join(map(_line, entries)), 0o600)
 
 
-def _append(path: Path, entry: Entry) -> None:
+def _append(path: Path, entry: StoredLine) -> None:
     with path.open("ab") as file:
         file.write(_line(entry))
         file.flush()
@@ -264,21 +264,21 @@ def _text_of(plan: Mapping[str, str]) -> str:
     return json.dumps(plan, sort_keys=True)
 
 
-def _line(entry: Entry) -> bytes:
+def _line(entry: StoredLine) -> bytes:
     # json and not msgspec: names need not be valid Unicode, and errors may be NaN.
     return json.dumps(msgspec.to_builtins(entry)).encode() + b"\n"
 
 
-def _read(path: Path) -> list[Entry]:
+def _read(path: Path) -> list[StoredLine]:
     """The whole lines of a file. Raises MixPertError if it is not a file of trials."""
     text = path.read_bytes()
     lines = text.split(b"\n")[:-1]  # what follows the last end of a line is nothing, or torn
-    entries: list[Entry] = []
+    entries: list[StoredLine] = []
     try:
         if text and not lines:
             raise ValueError("it has no whole line")
         for line in lines:
-            entries.append(msgspec.convert(json.loads(line), Entry))
+            entries.append(msgspec.convert(json.loads(line), StoredLine))
     except (ValueError, RecursionError) as error:
         raise MixPertError(
             f"{path}: not a file of trials (line {len(entries) + 1}: {one_line(error)}); move it "

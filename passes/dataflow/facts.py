@@ -77,7 +77,7 @@ class Object(int):
 
 
 Objects = frozenset[Object]
-Sites = frozenset[str]
+SiteIds = frozenset[str]
 Variable = tuple[Scope, str]
 State = dict[Variable, Objects]  # the definitions of each variable that reach a point
 # The place of an element is a constant, or ANY; that of an attribute is its name, in a tuple.
@@ -108,11 +108,11 @@ class FlowFacts:
 
     scopes: Scopes
     operators: Mapping[ast.AST, FoundProduct]
-    imported: Mapping[str, Sites]
+    imported: Mapping[str, SiteIds]
     by_call: bool
     max_work: int
     grown: bool = False
-    held: dict[Object, Sites] = field(default_factory=dict)
+    held: dict[Object, SiteIds] = field(default_factory=dict)
     stored: dict[Object, dict[Key, Objects]] = field(default_factory=dict)
     containers: set[Object] = field(default_factory=set)
     bases: dict[Object, Objects] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class FlowFacts:
         self._objects: dict[tuple[ast.AST, str, ast.AST | None], Object] = {}
         self._contents: dict[Object, Objects] = {}
         self._reached: dict[Objects, Objects] = {}
-        self._sites: dict[Objects, Sites] = {}
+        self._sites: dict[Objects, SiteIds] = {}
         # The owner of attributes of values that are not known at all.
         self.unknown = self.object_at(self.scopes.module.node)
         self.methods: dict[str, Objects] = {}  # of all classes, by name
@@ -190,7 +190,7 @@ class FlowFacts:
             self._reached[objects] = frozenset(found)
         return self._reached[objects]
 
-    def sites(self, objects: Objects) -> Sites:
+    def sites(self, objects: Objects) -> SiteIds:
         """The call sites whose results a value may hold."""
         if objects not in self._sites:
             reached = self.reach(objects)
@@ -199,13 +199,13 @@ class FlowFacts:
             self._sites[objects] = frozenset().union(*held)
         return self._sites[objects]
 
-    def put(self, objects: Iterable[Object], sites: Sites) -> None:
+    def put(self, objects: Iterable[Object], sites: SiteIds) -> None:
         """Change objects in place by a value that was computed from the results of these sites."""
         for changed in objects if sites else ():
             self.spend(1)
             self.gain(self.held, changed, sites)
 
-    def feed(self, sites: Sites, consumer: str) -> None:
+    def feed(self, sites: SiteIds, consumer: str) -> None:
         self.edges |= {(site, consumer) for site in sites}
 
     def family(self, definition: Object) -> list[Object]:
@@ -230,7 +230,7 @@ class FlowFacts:
                 found |= {owner} if owners and not own else NOTHING
         return found
 
-    def reached(self, name: str) -> Sites:
+    def reached(self, name: str) -> SiteIds:
         """The sites that a call of an imported function or class may reach, by its dotted name."""
         while name.strip(".") and name not in self.imported:
             name = name.rpartition(".")[0]

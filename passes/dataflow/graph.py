@@ -19,7 +19,7 @@ from mixpert_py.passes.dataflow.facts import (
     FlowFacts,
     Key,
     Objects,
-    Sites,
+    SiteIds,
     TooComplexError,
 )
 from mixpert_py.passes.dataflow.interpreter import Interpreter
@@ -31,7 +31,7 @@ from mixpert_py.passes.source import parse, refusing_depth
 # Some million units of work take a second.
 MAX_WORK = 1_000_000
 WORK_PER_SITE = 50_000
-NOTHING_IMPORTED: Mapping[str, Sites] = MappingProxyType({})
+NOTHING_IMPORTED: Mapping[str, SiteIds] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Dependencies:
 
 
 def dependencies(
-    source: bytes, module: str, imported: Mapping[str, Sites] = NOTHING_IMPORTED
+    source: bytes, module: str, imported: Mapping[str, SiteIds] = NOTHING_IMPORTED
 ) -> Dependencies:
     """The flow of values between the rewritten products of a file; others are expressions.
 
@@ -73,7 +73,7 @@ def _graph(
     tree: ast.Module,
     scopes: Scopes,
     products: Iterable[FoundProduct],
-    imported: Mapping[str, Sites],
+    imported: Mapping[str, SiteIds],
 ) -> Dependencies:
     operators = {product.node: product for product in products}
     ids = list(dict.fromkeys(product.site.id for product in operators.values()))
@@ -167,7 +167,7 @@ def _sinks(ids: Sequence[str], edges: frozenset[tuple[str, str]]) -> tuple[str, 
     return tuple(site for site in ids if cycles.graph["mapping"][site] in last)
 
 
-def _holding(facts: FlowFacts, end: Interpreter) -> dict[str, Sites]:
+def _holding(facts: FlowFacts, end: Interpreter) -> dict[str, SiteIds]:
     """Maps module-level variables to the sites whose results they may hold, if any; sorted."""
     module = facts.scopes.module
     held = {}

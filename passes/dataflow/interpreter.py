@@ -21,7 +21,7 @@ from mixpert_py.passes.dataflow.facts import (
     Key,
     Object,
     Objects,
-    Sites,
+    SiteIds,
     State,
     Variable,
 )
@@ -31,7 +31,7 @@ from mixpert_py.passes.scopes import ARRAY_MODULES, FUNCTIONS, Scope, written_na
 BUILTINS = frozenset(dir(builtins))
 ARRAYS = tuple(f"{module}." for module in ARRAY_MODULES)
 # The arguments of a call by position or keyword. Those at ANY are starred, or follow starred ones.
-Arguments = Mapping[Key, Objects]
+CallArguments = Mapping[Key, Objects]
 
 
 def joined(one: State | None, other: State | None) -> State | None:
@@ -143,7 +143,7 @@ class Interpreter:
         name = f"?.{word}" if isinstance(function, ast.Attribute) else "unknown"
         return self.library(node, name, receiver, arguments).union(result or ())
 
-    def arguments(self, node: ast.Call) -> Arguments:
+    def arguments(self, node: ast.Call) -> CallArguments:
         given: dict[Key, Objects] = {}
         for number, argument in enumerate(node.args):
             # What follows a starred argument has no place that is known, either.
@@ -409,7 +409,7 @@ class Interpreter:
             created |= self.own_code(node, callees, NOTHING, {0: created}) or NOTHING
         self.assign_name(self.scope(node), node.name, created)
 
-    def new(self, node: ast.AST, sites: Sites) -> Objects:
+    def new(self, node: ast.AST, sites: SiteIds) -> Objects:
         """The array that a node creates, which holds the results of these sites."""
         created = frozenset({self.facts.object_at(node, "", self.context)})
         self.facts.put(created, sites)
@@ -426,7 +426,7 @@ class Interpreter:
         return created
 
     def own_code(
-        self, node: ast.AST, callees: Objects, receiver: Objects, arguments: Arguments
+        self, node: ast.AST, callees: Objects, receiver: Objects, arguments: CallArguments
     ) -> Objects | None:
         """Call the callees that this module defines; None if there are none."""
         results = []
@@ -439,7 +439,7 @@ class Interpreter:
                 results.append(self.call_method(node, {callee}, "__call__", arguments))
         return NOTHING.union(*results) if results else None
 
-    def construct(self, node: ast.AST, definition: Object, arguments: Arguments) -> Objects:
+    def construct(self, node: ast.AST, definition: Object, arguments: CallArguments) -> Objects:
         """Make an instance; without an `__init__`, arguments are the fields of a dataclass."""
         created = frozenset({self.facts.object_at(node, "instance", self.context)})
         self.facts.class_of.update(dict.fromkeys(created, definition))
@@ -452,7 +452,7 @@ class Interpreter:
         return created
 
     def enter(
-        self, call: ast.AST, function: ast.AST, arguments: Arguments, receiver: Objects
+        self, call: ast.AST, function: ast.AST, arguments: CallArguments, receiver: Objects
     ) -> Objects:
         """Call a function: its parameters gain the arguments, a method's first one the receiver."""
         assert isinstance(function, FUNCTIONS)
@@ -489,7 +489,7 @@ class Interpreter:
         return self.facts.returned.get(activation, NOTHING)
 
     def call_method(
-        self, node: ast.AST, owners: Iterable[Object], name: str, arguments: Arguments
+        self, node: ast.AST, owners: Iterable[Object], name: str, arguments: CallArguments
     ) -> Objects:
         """Call a method of those objects that are instances of a class with this method."""
         returned = NOTHING
@@ -500,7 +500,7 @@ class Interpreter:
                     returned |= self.enter(node, method.node, arguments, itself)
         return returned
 
-    def builtin(self, node: ast.AST, name: str, arguments: Arguments) -> Objects:
+    def builtin(self, node: ast.AST, name: str, arguments: CallArguments) -> Objects:
         if name in effects.BUILTINS_WITHOUT_ARRAYS:
             return NOTHING
         values = NOTHING.union(*arguments.values())
@@ -516,7 +516,9 @@ class Interpreter:
         created = self.container(node, {**arguments, ANY: elements})
         return created | elements | values | self.new(node, self.facts.sites(values))
 
-    def library(self, node: ast.AST, name: str, receiver: Objects, arguments: Arguments) -> Objects:
+    def library(
+        self, node: ast.AST, name: str, receiver: Objects, arguments: CallArguments
+    ) -> Objects:
         """Call a function or method of other code.
 
         name: the function's dotted name; a method's name begins with `?.`.
@@ -556,7 +558,7 @@ class Interpreter:
         returned = NOTHING
         for function in functions:
             others = (values - functions) | self.facts.returned.get((function.node, node), NOTHING)
-            arguments: Arguments = {ANY: others | self.facts.load(others)}
+            arguments: CallArguments = {ANY: others | self.facts.load(others)}
             returned |= self.enter(node, function.node, arguments, NOTHING)
         return returned
 

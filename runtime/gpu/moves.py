@@ -16,9 +16,9 @@ import numpy as np
 from mixpert_py.runtime.arrays import AnyArray, Array, GpuArray
 from mixpert_py.runtime.gpu import result_memory, staging
 from mixpert_py.runtime.gpu.device import state_of
-from mixpert_py.runtime.gpu.staging import Job, Place, Stager, lacking_memory, pieces, stager
+from mixpert_py.runtime.gpu.staging import CopyPlace, Job, Stager, lacking_memory, pieces, stager
 
-Work = Callable[[Stager, Iterator[Place]], None]
+Work = Callable[[Stager, Iterator[CopyPlace]], None]
 
 
 class Moves:
@@ -54,7 +54,7 @@ class Moves:
         self._begun.callback(_wait_for, events)
         free = self._there.record()
 
-        def put(one: Stager, places: Iterator[Place]) -> None:
+        def put(one: Stager, places: Iterator[CopyPlace]) -> None:
             one.stream.wait_event(free)
             one.put(target, stored, places)
             events.append(one.stream.record())
@@ -67,7 +67,7 @@ class Moves:
             x.get(stream=self._back, out=target, blocking=False)
             return Fetched(x, self._back.record().synchronize)
 
-        def get(one: Stager, places: Iterator[Place]) -> None:
+        def get(one: Stager, places: Iterator[CopyPlace]) -> None:
             one.get(target, x, places)
 
         return Fetched(x, self._job(get, x.shape, x.dtype).end)
@@ -78,7 +78,7 @@ class Moves:
         self._begun.callback(job.stop)  # before the job begins: an interrupt may come in between
         return job.begin()
 
-    def _staged(self, work: Work, places: Iterator[Place]) -> None:
+    def _staged(self, work: Work, places: Iterator[CopyPlace]) -> None:
         if get_ident() == self._thread:
             work(self._own, places)
             return

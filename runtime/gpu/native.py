@@ -29,7 +29,7 @@ AMPERE: Final = 80
 MOST: Final = 1024  # layouts of operands, after which the table begins anew
 
 Dims = tuple[int, ...]
-Layouts = tuple[Dims, Dims, Dims, Dims, np.dtype[Any], np.dtype[Any]]
+ProductLayouts = tuple[Dims, Dims, Dims, Dims, np.dtype[Any], np.dtype[Any]]
 
 
 class VendorGemm(NamedTuple):
@@ -117,7 +117,7 @@ def _direct(cupy: ModuleType, linalg: Any) -> Callable[..., None] | None:
 
 
 def _product(empty: type, call: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    gemms: dict[Layouts, VendorGemm | None] = {}
+    gemms: dict[ProductLayouts, VendorGemm | None] = {}
 
     def product(a: AnyArray, b: AnyArray) -> Any:
         """A·B, or None if CuPy's own operator has to make it. b may be anything."""

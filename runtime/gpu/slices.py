@@ -30,7 +30,7 @@ from mixpert_py.runtime.scheme import Scheme
 PANEL = 128  # rows or columns: one matrix is divided at multiples of it
 ONE = batches((), (), ())  # one launch, operands as they are
 
-Packed = Any  # as packing.pack gives it
+DeviceOperand = Any  # as packing.pack gives it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class ProductSteps:
     """
 
     xp: ModuleType
-    pack: Callable[..., tuple[Packed, Packed]]
-    pack_one: Callable[..., Packed]
+    pack: Callable[..., tuple[DeviceOperand, DeviceOperand]]
+    pack_one: Callable[..., DeviceOperand]
     gemm: Callable[..., Any]
     repair: Callable[..., None]
     complex: Callable[[Stream], PartFunctions]
@@ -59,7 +59,7 @@ class Operands(NamedTuple):
 
     a: GpuArray
     b: GpuArray
-    right: Packed | None = None
+    right: DeviceOperand | None = None
 
 
 class SliceProduct(NamedTuple):
@@ -71,13 +71,13 @@ class SliceProduct(NamedTuple):
 
     value: GpuArray
     scheme: Scheme
-    left: Packed | None
-    right: Packed | None
+    left: DeviceOperand | None
+    right: DeviceOperand | None
     guard: Guard | None
 
 
 # Both packed operands of a product, and its guard.
-Enqueued = tuple[Packed | None, Packed | None, Guard | None]
+Enqueued = tuple[DeviceOperand | None, DeviceOperand | None, Guard | None]
 IN_PARTS: Enqueued = None, None, None
 
 
@@ -186,7 +186,7 @@ class Piece(NamedTuple):
     b: GpuArray
     c: GpuArray
     batch: tuple[Batch, ...]
-    right: Packed | None
+    right: DeviceOperand | None
 
 
 def _parts(piece: Piece) -> list[Piece]:
@@ -259,19 +259,21 @@ def _pack_multiply_repair(how: _Shared, piece: Piece) -> Enqueued:
 
 
 def _launches(
-    left: Packed,
-    right: Packed,
+    left: DeviceOperand,
+    right: DeviceOperand,
     c: GpuArray,
     guard: Guard | None,
     batch: tuple[Batch, ...],
-) -> Iterable[tuple[Packed, Packed, Any, Guard | None]]:
+) -> Iterable[tuple[DeviceOperand, DeviceOperand, Any, Guard | None]]:
     """The operands of each launch, the matrices of C that it makes, and the guard with its
     packed operands.
     """
     if len(batch) == 1:
         return ((left, right, c, guard),)
 
-    def parts(x: Packed, y: Packed, some: Batch) -> tuple[Packed, Packed]:
+    def parts(
+        x: DeviceOperand, y: DeviceOperand, some: Batch
+    ) -> tuple[DeviceOperand, DeviceOperand]:
         return (
             part(x, some.a, 1 if some.shares_a else some.count),
             part(y, some.b, 1 if some.shares_b else some.count),

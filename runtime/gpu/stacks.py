@@ -12,7 +12,7 @@ import numpy as np
 from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.request import result_shape
 
-Sizes = tuple[int, ...]
+Extents = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def as_matmul(value: GpuArray, a: GpuArray, b: GpuArray) -> Any:
     return value.reshape(result_shape(a, b)) if a.ndim == 1 or b.ndim == 1 else value
 
 
-def stack_sizes(x: GpuArray) -> Sizes:
+def stack_sizes(x: GpuArray) -> Extents:
     """The sizes of x's stack axes, 1 for axes along which it repeats itself."""
     return tuple(
         1 if stride == 0 else size
@@ -107,7 +107,7 @@ def _some(x: GpuArray, start: int, count: int) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def batches(a: Sizes, b: Sizes, c: Sizes) -> tuple[Batch, ...]:
+def batches(a: Extents, b: Extents, c: Extents) -> tuple[Batch, ...]:
     """The launches that multiply stacks of these axes into one of c's, all matrices in C order.
 
     a, b: axes of the operands' stacks, 1 where an operand is shared along one. Runs of axes in
@@ -151,5 +151,5 @@ def batches(a: Sizes, b: Sizes, c: Sizes) -> tuple[Batch, ...]:
     return tuple(found)
 
 
-def _padded(sizes: Sizes, like: Sizes) -> Sizes:
+def _padded(sizes: Extents, like: Extents) -> Extents:
     return (1,) * (len(like) - len(sizes)) + sizes

@@ -24,7 +24,7 @@ from mixpert_py.runtime.gpu.device import state_of
 SLOT_BYTES = 1 << 22  # half or twice as much is slower, with 8 threads on 16 cores
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
 
-Place = tuple[Any, ...]
+CopyPlace = tuple[Any, ...]
 
 
 class Stager:
@@ -51,7 +51,7 @@ class Stager:
         self._used[self._turn] = event = self.stream.record()
         return event
 
-    def put(self, target: AnyArray, x: Array, places: Iterator[Place]) -> None:
+    def put(self, target: AnyArray, x: Array, places: Iterator[CopyPlace]) -> None:
         """Begin to copy parts of a NumPy array to one of the device."""
         for place in places:
             part = target[place]
@@ -60,7 +60,7 @@ class Stager:
             part.set(held, stream=self.stream)
             self.use()
 
-    def get(self, target: Array, x: AnyArray, places: Iterator[Place]) -> None:
+    def get(self, target: Array, x: AnyArray, places: Iterator[CopyPlace]) -> None:
         """Copy parts of an array of the device to a NumPy array."""
         end = None
         for place in places:
@@ -111,7 +111,7 @@ def lacking_memory(xp: ModuleType) -> Iterator[None]:
         raise xp.cuda.memory.OutOfMemoryError(0, 0) from None
 
 
-def pieces(shape: tuple[int, ...], most: int) -> Iterator[Place]:
+def pieces(shape: tuple[int, ...], most: int) -> Iterator[CopyPlace]:
     """Indices of contiguous parts of an array in C order, each of at most `most` elements."""
     each = prod(shape[1:])
     if 0 in shape:
@@ -127,7 +127,7 @@ def pieces(shape: tuple[int, ...], most: int) -> Iterator[Place]:
 
 MOST_COPIERS = 6  # enough for the memory's bandwidth; other cores are left to the program
 
-Part = Any
+CopyPart = Any
 
 
 class Job:
@@ -136,7 +136,9 @@ class Job:
     work: is called in each thread with an iterator over parts, which the threads share.
     """
 
-    def __init__(self, work: Callable[[Iterator[Part]], None], parts: Iterable[Part]) -> None:
+    def __init__(
+        self, work: Callable[[Iterator[CopyPart]], None], parts: Iterable[CopyPart]
+    ) -> None:
         self._work = work
         self._parts = deque(parts)
         self._helping: set[int] = set()
@@ -149,7 +151,7 @@ class Job:
             _copiers.call(self, len(self._parts))
         return self
 
-    def _taken(self) -> Iterator[Part]:
+    def _taken(self) -> Iterator[CopyPart]:
         while True:
             try:
                 part = self._parts.popleft()
@@ -199,7 +201,7 @@ class Job:
         self._work = _nothing  # frees the arrays that the function refers to
 
 
-def _nothing(parts: Iterator[Part]) -> None:
+def _nothing(parts: Iterator[CopyPart]) -> None:
     pass
 
 

@@ -43,7 +43,9 @@ ARCHITECTURES: Final[Mapping[str, str]] = {
 UNREADABLE: Final = (BadZipFile, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 Sources = Mapping[str, Mapping[str, str]]  # module → path below the runtime → digest
-Place = tuple[str, int, int]  # a member of the archive, and where in it a kernel begins and ends
+ArchivePlace = tuple[
+    str, int, int
+]  # a member of the archive, and where in it a kernel begins and ends
 
 
 class Archive(NamedTuple):
@@ -51,7 +53,7 @@ class Archive(NamedTuple):
 
     file: ZipFile
     sources: Sources
-    places: Mapping[str, Place]
+    places: Mapping[str, ArchivePlace]
 
 
 def ptx(module: str, factory: str, constants: tuple[Any, ...], capability: str) -> bytes | None:

@@ -31,7 +31,7 @@ extern "C" __global__ void spin(unsigned long long nanoseconds) {
 }
 """
 
-Call = Callable[[], Any]
+TimedCall = Callable[[], Any]
 Tables = Mapping[str, Any]  # a part of the device model, which a probe finds
 
 
@@ -122,7 +122,7 @@ class Sample:
 class SampleClock(Protocol):
     """An EventClock, or any other object that times calls."""
 
-    def sample(self, call: Call, calls: int, lead: float) -> Sample:
+    def sample(self, call: TimedCall, calls: int, lead: float) -> Sample:
         """Time `calls` calls in a row, which the device begins `lead` seconds after the first
         request.
         """
@@ -137,7 +137,7 @@ class EventClock:
         self._spin = cupy.RawKernel(SPIN, "spin")
         self._nanoseconds = cupy.uint64
 
-    def sample(self, call: Call, calls: int, lead: float) -> Sample:
+    def sample(self, call: TimedCall, calls: int, lead: float) -> Sample:
         start, stop = self._event(), self._event()
         self._spin((1,), (1,), (self._nanoseconds(1e9 * lead),))
         start.record()
@@ -151,7 +151,9 @@ class EventClock:
         return Sample(self._elapsed(start, stop) / 1e3 / calls, host / calls, ahead)
 
 
-def in_turn(clock: SampleClock, calls: Mapping[str, Call], rounds: int) -> dict[str, list[Sample]]:
+def in_turn(
+    clock: SampleClock, calls: Mapping[str, TimedCall], rounds: int
+) -> dict[str, list[Sample]]:
     """One sample of each call per round, so that a slow device affects all calls alike."""
     plans = {name: _warm_up(clock, call) for name, call in calls.items()}
     samples: dict[str, list[Sample]] = {name: [] for name in calls}
@@ -162,7 +164,7 @@ def in_turn(clock: SampleClock, calls: Mapping[str, Call], rounds: int) -> dict[
     return samples
 
 
-def _warm_up(clock: SampleClock, call: Call) -> tuple[int, float]:
+def _warm_up(clock: SampleClock, call: TimedCall) -> tuple[int, float]:
     """The number of calls per sample, and the lead that the host needs for them."""
     clock.sample(call, 1, LEAD)  # compiles
     last = clock.sample(call, 1, LEAD)

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from mixpert_py.runtime.probes.gpu import Call, in_turn
+from mixpert_py.runtime.probes.gpu import TimedCall, in_turn
 from samples.papers.columns import (
     MAX,
     MAX_EXACT,
@@ -59,7 +59,7 @@ def batched(place: Place) -> Found:
         a, b = (
             narrow(source.uniform(-1.0, 1.0, (count, EDGE, EDGE)), np.float32) for _ in range(2)
         )
-        calls: dict[str, Call] = {}
+        calls: dict[str, TimedCall] = {}
         for name in BATCHED:
             try:
                 call = place.contenders[name].prepare(a, b).whole

@@ -7,7 +7,7 @@ from statistics import geometric_mean
 
 from mixpert_py.runtime.model.kernel_times import HOPPER, Tile
 from mixpert_py.runtime.model.prediction import depth_of
-from mixpert_py.runtime.probes.gpu import Call, in_turn
+from mixpert_py.runtime.probes.gpu import TimedCall, in_turn
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from samples.papers import timed_products
@@ -53,7 +53,7 @@ def tiles_headline(rows: Sequence[Row]) -> str:
     )
 
 
-def by_stages(place: Place, n: int) -> tuple[Tile, dict[int, Call]]:
+def by_stages(place: Place, n: int) -> tuple[Tile, dict[int, TimedCall]]:
     """The model's tile for an N × N × N product, and the kernel alone by its number of stages."""
     from mixpert_py.runtime.gpu.gemm import KernelChoice, gemm, kernel_times
     from mixpert_py.runtime.packing import by_columns, by_rows, pack

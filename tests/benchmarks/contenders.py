@@ -12,7 +12,7 @@ import mixpert_py
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.packing import by_columns, by_rows
-from mixpert_py.runtime.probes.gpu import Call
+from mixpert_py.runtime.probes.gpu import TimedCall
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.trace import Trace
@@ -23,9 +23,9 @@ from tests.benchmarks.arrays import Array, wide
 class Parts:
     """A product ready to be called. packing, gemm: its two parts alone, where it has them."""
 
-    whole: Call
-    packing: Call | None = None
-    gemm: Call | None = None
+    whole: TimedCall
+    packing: TimedCall | None = None
+    gemm: TimedCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Contender:
     prepare: Callable[[Array, Array], Parts]
 
 
-def calls(parts: dict[str, Parts]) -> dict[str, Call]:
+def calls(parts: dict[str, Parts]) -> dict[str, TimedCall]:
     """Every call there is, by "name", "name packing" and "name gemm"."""
     found: dict[str, Any] = {}
     for name, part in parts.items():
@@ -74,7 +74,7 @@ def ran(a: Array, b: Array, name: str) -> str:
     return f"{scheme} ({', '.join(site.reasons)})" if site.reasons else scheme
 
 
-def _scheme_parts(a: Array, b: Array, name: str) -> tuple[Call, Call] | tuple[()]:
+def _scheme_parts(a: Array, b: Array, name: str) -> tuple[TimedCall, TimedCall] | tuple[()]:
     """The calls that pack both operands and that multiply them packed; none without a GPU."""
     scheme = get(name)
     if not isinstance(scheme, Scheme) or isinstance(a, np.ndarray):

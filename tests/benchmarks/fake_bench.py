@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mixpert_py.runtime.probes.gpu import Call, Sample
+from mixpert_py.runtime.probes.gpu import Sample, TimedCall
 from tests.benchmarks.arrays import Array
 from tests.benchmarks.contenders import Contender, Parts
 from tests.benchmarks.gemm import Bench
@@ -15,15 +15,15 @@ class FakeClock:
 
     def __init__(self, seconds: float = 1e-3) -> None:
         self.seconds = seconds
-        self.taken: list[Call] = []
+        self.taken: list[TimedCall] = []
 
-    def sample(self, call: Call, calls: int, lead: float) -> Sample:
+    def sample(self, call: TimedCall, calls: int, lead: float) -> Sample:
         self.taken.append(call)
         call()
         return Sample(self.seconds * getattr(call, "weight", 1.0), 1e-5, True)
 
 
-def weighted(call: Call, weight: float) -> Call:
+def weighted(call: TimedCall, weight: float) -> TimedCall:
     """The same call, which the clock finds so much slower."""
 
     def weighed() -> object:

@@ -9,7 +9,7 @@ import pytest
 
 from mixpert_py.commands.graph import (
     MAX_TEXT,
-    Graph,
+    FileGraph,
     GraphNode,
     as_json,
     dot,
@@ -21,11 +21,11 @@ from mixpert_py.commands.graph import (
 from tests.mixpert_py.command import ROOT, Mixpert, called
 
 
-def graph(source: str) -> Graph:
+def graph(source: str) -> FileGraph:
     return of_source(f"import numpy as np\n{source}".encode(), "p.py", "p")
 
 
-def hard_to_write() -> Graph:
+def hard_to_write() -> FileGraph:
     """Names and texts that every format has to escape somehow."""
     return of_source(
         'x = {"a\\"<&>\'\x01\\\\": 1}\ndef größe(x):\n'
@@ -81,7 +81,7 @@ def test_what_is_not_printable_is_escaped_and_long_texts_are_cut() -> None:
 
 def test_texts_are_no_markup() -> None:
     operator = GraphNode("p:f/matmul~0#0", "f", 100, 5, "a[b] @ c", cell=3)
-    said = text([Graph("[red].ipynb", (operator,))])
+    said = text([FileGraph("[red].ipynb", (operator,))])
     assert said.startswith("[red].ipynb\n")
     assert ["1", "cell_3:100:5", "f", "a[b]", "@", "c"] in [
         line.split() for line in said.splitlines()
