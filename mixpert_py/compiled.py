@@ -29,7 +29,6 @@ PASS = "post_grad_custom_pre_pass"  # the place in Inductor's settings: before i
 COMPILER = "torch._dynamo"
 
 Graph = Any
-Compile = Callable[[Any, Any, dict[str, Any]], Callable[..., Any]]
 
 
 def backend(

@@ -48,12 +48,16 @@ def trim(error: BaseException) -> None:
     """
     if sys.flags.dev_mode:
         return
-    traceback = error.__traceback__
-    while traceback is not None and is_ours(traceback.tb_frame):
-        traceback = traceback.tb_next
-    error.__traceback__ = traceback
+    error.__traceback__ = behind_ours(error.__traceback__)
     while (context := error.__context__) is not None and _begins_in_ours(context.__traceback__):
         error.__context__ = context.__context__
+
+
+def behind_ours(traceback: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame on that is not ours; None if all are."""
+    while traceback is not None and is_ours(traceback.tb_frame):
+        traceback = traceback.tb_next
+    return traceback
 
 
 def trimmed(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

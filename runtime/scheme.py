@@ -16,9 +16,6 @@ from mixpert_py.runtime.splitter import (
     Splitter,
 )
 
-UNIT32 = 2.0**-24
-UNIT64 = 2.0**-53
-
 # FP32 BLAS adds products of two digits, |d| ≤ 2^7, without error while the sum stays within 2^24:
 # terms · chunk · 2^14 ≤ 2^24, with at most four terms in one accumulator. Balanced digits reach
 # −128, so that 2^14 is reached.

@@ -33,12 +33,12 @@ def doctor(as_json: bool) -> int:
     else:
         from rich.table import Table
 
-        from mixpert_py.commands.tables import console
+        from mixpert_py.commands.tables import TableConsole
 
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         for what, found in findings.items():
             table.add_row(what, found, style="bold" if found == MISSING else None)
-        console().print(table)
+        TableConsole().print(table)
     return 2 if MISSING in findings.values() else 0
 
 

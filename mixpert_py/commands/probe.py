@@ -45,12 +45,7 @@ def probes() -> "dict[str, Callable[[Gpu], Tables]]":
     from mixpert_py.runtime.probes.gpu import memory, resources
     from mixpert_py.runtime.probes.products import products, transfer
 
-    return {
-        "resources": resources,
-        "memory": memory,
-        "transfer": transfer,
-        "products": products,
-    }
+    return {"resources": resources, "memory": memory, "transfer": transfer, "products": products}
 
 
 def _lines(tables: "Tables") -> Iterator[str]:

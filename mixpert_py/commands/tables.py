@@ -78,7 +78,7 @@ MIN_SPEEDUP = 1.02  # over native: a level with less is shown as "not faster"
 Records = Sequence[dict[str, Any]]
 
 
-class _Console(Console):
+class TableConsole(Console):
     """A console that prints texts as they are, without markup, and leaves it to its caller what a
     closed pipe means.
 
@@ -98,11 +98,6 @@ class _Console(Console):
         raise  # the BrokenPipeError that is being handled
 
 
-def console() -> Console:
-    """The console that tables are printed on."""
-    return _Console()
-
-
 @contextmanager
 def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[str], None]]:
     """A line on stderr while runs go on; yields the callback for a run that is about to start.
@@ -114,7 +109,7 @@ def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[s
         BarColumn(24),  # pulses: how many runs the search will need is not known before
         TimeElapsedColumn(),
     )
-    console = _Console(stderr=True)
+    console = TableConsole(stderr=True)
     hidden = quiet or verbose or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("starting", total=None)
@@ -132,7 +127,7 @@ def print_tuned(
     record: TuningRecord, runs: str = "fresh processes", console: Console | None = None
 ) -> None:
     """Print the result of a tuning: headline, operators, verification. runs: of the latter."""
-    console = console or _Console()
+    console = console or TableConsole()
     console.print(summary(record, console.width))
     console.print()
     if said := verified(record, runs):
@@ -144,12 +139,9 @@ def print_tuned(
         console.print(note)
 
 
-def print_report(record: TuningRecord) -> None:
+def print_report(record: TuningRecord, console: Console | None = None) -> None:
     """Print the summary of `mixpert report`: the result of a tuning, and every plan that ran."""
-    _print_report(record, _Console())
-
-
-def _print_report(record: TuningRecord, console: Console) -> None:
+    console = console or TableConsole()
     print_tuned(record, console=console)
     console.print()
     console.print(trials(record, console.width))
@@ -160,9 +152,9 @@ def report_page(record: TuningRecord) -> str:
 
     The page loads nothing, and its content security policy forbids browsers to load anything.
     """
-    console = _Console(file=io.StringIO(), record=True)
+    console = TableConsole(file=io.StringIO(), record=True)
     console.width = PAGE_WIDTH
-    _print_report(record, console)
+    print_report(record, console)
     return visible(console.export_html(code_format=PAGE, inline_styles=True))
 
 
@@ -179,7 +171,7 @@ def print_budgets(records: Sequence[TuningRecord]) -> None:
         )
         for record in records
     ]
-    console = _Console()
+    console = TableConsole()
     console.print(fitted(columns, rows, console.width))
     console.print()
     for note in dict.fromkeys(note for record in records for note in record.notes):
@@ -195,7 +187,7 @@ def print_profile(
     another one, lines come with their file's name; cells of a notebook have none.
     """
     # The program may have put something else in the place of sys.stderr.
-    console = _Console(file=file or sys.__stderr__)
+    console = TableConsole(file=file or sys.__stderr__)
     if not records:
         console.print("no rewritten product was called in this process")
         return
@@ -284,7 +276,7 @@ def print_estimate(found: "Estimate", budget: str, script: str) -> None:
 
     script: the program's file. If a product is in another file, lines are shown with their file.
     """
-    out = console()
+    out = TableConsole()
     unit = clock_unit((found.seconds,))
     out.print(
         f"Program: {unit.quantity(found.seconds)}, of which products "
@@ -306,7 +298,7 @@ def print_estimate(found: "Estimate", budget: str, script: str) -> None:
 
 def print_verdict(sentence: str, command: str | None) -> None:
     """Print the verdict, and the next command on a line of its own, which is never cut."""
-    out = console()
+    out = TableConsole()
     out.print(sentence)
     if command is not None:
         out.print(f"Next: {command}", soft_wrap=True)
@@ -314,7 +306,7 @@ def print_verdict(sentence: str, command: str | None) -> None:
 
 def _print_products(found: "Estimate", script: str) -> None:
     """Print the products that take most of the time, with the fastest level here."""
-    out = console()
+    out = TableConsole()
     shown = [one for one in found.products if one.seconds >= NEGLIGIBLE * found.seconds]
     shown = shown[:MOST_PRODUCTS]
     several = not {one.path for one in shown} <= {script, ""}

@@ -34,7 +34,7 @@ from mixpert_py.runtime.backends import require_backend
 from mixpert_py.runtime.context import Context, Modules, SchemeUse, set_default
 from mixpert_py.runtime.gpu.start import start
 from mixpert_py.runtime.modules import covered_for
-from mixpert_py.runtime.program_frames import is_ours
+from mixpert_py.runtime.program_frames import behind_ours
 from mixpert_py.sources import in_memory
 from mixpert_py.sources.modules import require
 
@@ -296,11 +296,7 @@ def report(error: BaseException) -> int:
 
 def trim(error: BaseException) -> None:
     """Take the frames that ran the program off an error's traceback; one of ours alone stays."""
-    traceback = error.__traceback__
-    while traceback is not None and is_ours(traceback.tb_frame):
-        traceback = traceback.tb_next
-    if traceback is not None:
-        error.__traceback__ = traceback
+    error.__traceback__ = behind_ours(error.__traceback__) or error.__traceback__
 
 
 def wait_for_threads() -> None:

@@ -9,7 +9,6 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import multiply
 from mixpert_py.runtime.reference.residues import rows_of
 from mixpert_py.runtime.request import Request
-from mixpert_py.runtime.scheme import UNIT64
 from mixpert_py.runtime.schemes.crt import FEWEST, LEAST, UNFIT, density, moduli_for
 from mixpert_py.runtime.schemes.residues import MODULI
 from mixpert_py.runtime.splitter import Residues
@@ -18,6 +17,7 @@ from tests.runtime.families import EVERYDAY, FAMILIES
 
 ALL = {**FAMILIES, **EVERYDAY}
 M, K, N = 40, 1000, 30
+UNIT64 = 2.0**-53
 
 # How many moduli operands of K = 1000 take; all others are multiplied natively.
 NEEDED = {
