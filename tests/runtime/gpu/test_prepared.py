@@ -11,6 +11,7 @@ import pytest
 
 from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, Modules, current, use
+from mixpert_py.runtime.kernels import recording
 from mixpert_py.runtime.modules import is_in_place, modules_covered, precision
 from mixpert_py.runtime.products.tensors import torch_call
 from mixpert_py.runtime.signatures import NATIVE
@@ -19,6 +20,12 @@ from mixpert_py.runtime.tracing.trace import Trace
 pytestmark = pytest.mark.gpu
 
 SCHEMES = ("faithful", "int8x1", "int8x6", "int8x10", "fp16x3", "bf16x6", "egemm", "mixpert-II")
+
+
+@pytest.fixture(autouse=True)
+def graphs_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Addresses that come again have a graph at once."""
+    monkeypatch.setattr(recording, "USES", 2)
 
 
 def random(shape: tuple[int, ...], seed: int, dtype: str = "float32") -> Any:
