@@ -345,7 +345,11 @@ def scheme_on_device(
     if is_default and is_free and worth.is_small_anywhere(call):
         return Reason.TOO_SMALL
     if placement.library == "torch":  # before CuPy is imported, which takes half a second
-        needed = foreign.needed_by_torch(sys.modules["torch"], call.a, call.b)
+        torch = sys.modules["torch"]
+        needed = foreign.needed_by_torch(torch, call.a, call.b)
+        if needed is None and is_default and is_free and "cupy" not in sys.modules:
+            name = torch.cuda.get_device_name(placement.device)
+            needed = worth.why_not_on_device(call, scheme, name, by_default=True)
         if needed is not None:
             return needed
     found = device.find(placement.device)

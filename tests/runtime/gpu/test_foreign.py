@@ -11,6 +11,8 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.gpu import device
+from mixpert_py.runtime.gpu.device import Absent
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.signatures import NATIVE
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, pays_from
@@ -97,6 +99,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     fake.cuda = SimpleNamespace(
         current_stream=lambda device: SimpleNamespace(cuda_stream=77, synchronize=wait),
         is_current_stream_capturing=lambda: False,
+        get_device_name=lambda device: "NVIDIA H200",
     )
     monkeypatch.setitem(sys.modules, "torch", fake)
     figures = pays_from(8**3, 2.0)
@@ -181,6 +184,17 @@ def test_tensors_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     a = tensor(8, 8)
     assert ran(a, a, "int8x6") == ("native", Reason.NO_TENSOR_CORE)
     assert ran(a, a) == ("native", None)
+
+
+def test_what_pays_is_known_without_cupy(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "cupy")
+    looks: list[int] = []
+    absent = Absent(Reason.NO_TENSOR_CORE, "")
+    monkeypatch.setattr(device, "find", lambda number: looks.append(number) or absent)
+    for size, count in ((4, 0), (9, 1)):
+        a = tensor(size, size)
+        assert ran(a, a) == ("native", None)
+        assert len(looks) == count
 
 
 def test_a_tensor_in_name_only_says_nothing_of_others(torch: Any) -> None:
