@@ -16,7 +16,7 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime import warned
-from mixpert_py.runtime.arrays import PRECISION, name_of
+from mixpert_py.runtime.arrays import PRECISION, AnyArray, name_of
 from mixpert_py.runtime.backends import is_on_gpu, require_backend
 from mixpert_py.runtime.context import Choice, Context, current, innermost, passes
 from mixpert_py.runtime.execute import execute
@@ -110,15 +110,9 @@ def matmul(
                     ):
                         return a @ b if native is None else native(a, b)
                 else:
-                    value = kept_product(context, site, matmul_shape, native is None, a, b)
+                    value = kept_product(context, site, matmul_shape, native, a, b)
                     if value is NATIVE:
-                        quicker = native_product_of.get(type(a))
-                        value = None
-                        if quicker is not None and (native is None or native in native_functions):
-                            value = quicker(a, b)
-                        if value is None:
-                            return a @ b if native is None else native(a, b)
-                        return value
+                        return a @ b if native is None else native(a, b)
                     if value is not None:
                         return value
             except RuntimeWarning as warning:
@@ -126,7 +120,7 @@ def matmul(
         elif _passes(a, b, site, options):
             return warned.call(_function(native), a, b, *rest, **options)
         elif type(a) in device_of:
-            value = _kept_out(a, b, rest, options, site, matmul_shape, native is None)
+            value = _kept_out(native, a, b, rest, options, site, matmul_shape)
             if value is NATIVE:
                 return _function(native)(a, b, *rest, **options)
             if value is not None:
@@ -175,13 +169,9 @@ def dot(
                     ):
                         return native(a, b)
                 else:
-                    value = kept_product(context, site, dot_shape, False, a, b)
+                    value = kept_product(context, site, dot_shape, native, a, b)
                     if value is NATIVE:
-                        quicker = native_product_of.get(type(a))
-                        value = None
-                        if quicker is not None and native in native_functions:
-                            value = quicker(a, b)
-                        return native(a, b) if value is None else value
+                        return native(a, b)
                     if value is not None:
                         return value
             except RuntimeWarning as warning:
@@ -189,7 +179,7 @@ def dot(
         elif _passes(a, b, site, options):
             return warned.call(native, a, b, *rest, **options)
         elif type(a) in device_of:
-            value = _kept_out(a, b, rest, options, site, dot_shape)
+            value = _kept_out(native, a, b, rest, options, site, dot_shape)
             if value is NATIVE:
                 return native(a, b, *rest, **options)
             if value is not None:
@@ -226,11 +216,9 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
                     ):
                         return a.dot(b)
                 else:
-                    value = kept_product(context, site, dot_shape, False, a, b)
+                    value = kept_product(context, site, dot_shape, warned.call_method, a, b)
                     if value is NATIVE:
-                        quicker = native_product_of.get(type(a))
-                        value = None if quicker is None else quicker(a, b)
-                        return a.dot(b) if value is None else value
+                        return a.dot(b)
                     if value is not None:
                         return value
             except RuntimeWarning as warning:
@@ -238,7 +226,7 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
         elif _passes(a, b, site, options):
             return warned.call(warned.call_method, a, b, *rest, **options)
         elif type(a) in device_of:
-            value = _kept_out(a, b, rest, options, site, dot_shape)
+            value = _kept_out(warned.call_method, a, b, rest, options, site, dot_shape)
             if value is NATIVE:
                 return a.dot(b, *rest, **options)
             if value is not None:
@@ -282,13 +270,13 @@ def _passes(a: object, b: object, site: str | None, options: Iterable[str]) -> b
 
 
 def _kept_out(
-    a: object,
-    b: object,
+    native: Native | None,
+    a: AnyArray,
+    b: AnyArray,
     rest: tuple[Any, ...],
     options: dict[str, Any],
     site: str | None,
     shape_of: object,
-    takes_tensors: bool = False,
 ) -> Any:
     """Return `out` with the product in it, made as by `kept_product`; `out` is the only argument
     besides the operands.
@@ -297,10 +285,15 @@ def _kept_out(
     """
     if len(rest) + len(options) != 1 or not options.keys() <= {"out"}:
         return None
-    value = kept_product(innermost.get().context, site, shape_of, takes_tensors, a, b)
+    function = None if native is None else _kept_out  # for which there is no quicker one
+    value = kept_product(innermost.get().context, site, shape_of, function, a, b)
     out = rest[0] if rest else options["out"]
-    if value is None or value is NATIVE or out is None:
+    if value is None or out is None:
         return value
+    if value is NATIVE:
+        quicker = native_product_of.get(type(a)) if native in native_functions else None
+        is_product = shape_of is matmul_shape or b.ndim < 3
+        return quicker(a, b, out) if quicker is not None and is_product else NATIVE
     ask = device_of.get(type(out))
     if ask is None or type(out) is not type(value) or ask(out) != ask(value):
         return None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # The decision for a signature: NATIVE, or a function. The function returns the product, or NATIVE
 # if these operands must be multiplied natively, or None if it cannot decide this time. A signature
 # has the device of its left operand alone: the right one's takes as long to ask as a small product.
-Known = Callable[[Any, Any], Any]
+Known = Callable[..., Any]
 
 
 def NATIVE(a: Any, b: Any) -> None:  # noqa: N802 — a constant, and no function that anybody calls
@@ -61,10 +61,13 @@ is_tracing: Callable[[], bool] = bool
 
 DEVICE_OF_CUPY: Final[Callable[[Any], int]] = attrgetter("data.device_id")
 
-# By type: the native `a @ b` of two such arrays, quicker than the operator and than the library's
-# `native_functions`; it returns None where it cannot make that. See `gpu.native`.
-native_product_of: dict[type, Callable[[Any, Any], Any]] = {}
+# By type of CuPy's arrays: their native product (a, b, out=None), with the bits of `@` and of the
+# library's `native_functions`, and quicker; it returns NATIVE where it cannot make that. See
+# `gpu.native`.
+native_product_of: dict[type, Callable[..., Any]] = {}
 native_functions: list[Any] = []
+# What `torch.matmul` makes of two stacks of as many matrices, some µs later.
+product_of_stacks: Callable[[Any, Any], Any] = NATIVE
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
     # A child knows nothing: CUDA does not survive a fork.
@@ -74,12 +77,13 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
 
 def ask_torch() -> None:
     """Make `count_modes` and `is_tracing` ask PyTorch, if it is imported, and know its types."""
-    global count_modes, of_integers, is_tracing
+    global count_modes, of_integers, is_tracing, product_of_stacks
     torch: Any = sys.modules.get("torch")
     core = getattr(torch, "_C", None)
     of_integers = frozenset(getattr(torch, name, None) for name in INTEGERS)
     count_modes = getattr(core, "_len_torch_function_stack", count_modes)
     is_tracing = getattr(core, "_is_tracing", is_tracing)
+    product_of_stacks = getattr(torch, "bmm", NATIVE)
     for kind in () if torch is None else (torch.Tensor, torch.nn.Parameter):
         worth.size_of[kind], device_of[kind] = torch.Tensor.numel, torch.Tensor.get_device
 
@@ -110,14 +114,16 @@ def kept_product(
     context: "Context",
     site: str | None,
     shape_of: object,
-    takes_tensors: bool,
+    native: object,
     a: Any,
     b: Any,
     is_below: bool = False,
 ) -> Any:
-    """The product by the cached launches for a call; NATIVE if the call is known to be native; None
-    if nothing is known, or the launches cannot be made.
+    """The product by the cached launches for a call, or by `native_product_of` if the call is known
+    to be native; NATIVE if the program's own function has to make it; None if nothing is known, or
+    the launches cannot be made.
 
+    native: the function that the program called; None for `@`, and for functions of tensors.
     is_below: whether this is called inside `below_modes`.
     """
     kind = type(a)
@@ -125,54 +131,56 @@ def kept_product(
     try:
         if ask is None or (type(b) is not kind and ask is not device_of.get(type(b))):
             # Operands that are on no GPU have no launches.
-            return context.known.get((site, takes_tensors, kind, type(b)))
-        # Vectors take as long as they are read. One branch for both libraries, by `size_of`, would
-        # cost more than these two.
+            return context.known.get((site, native is None, kind, type(b)))
+        # Vectors take as long as they are read. One branch for both libraries would cost more.
+        known: Any = None
         if ask is DEVICE_OF_CUPY:
             left, right = a.ndim, b.ndim
-            if (
-                left < 3
-                and right < 3
-                and site in context.passing
-                and (
-                    left == 1
-                    or right == 1
-                    or (a.size <= worth.SMALL_ELEMENTS and b.size <= worth.SMALL_ELEMENTS)
+            if site in context.passing and (
+                left == 1
+                or right == 1
+                or (
+                    left + right < 5
+                    and a.size <= worth.SMALL_ELEMENTS
+                    and b.size <= worth.SMALL_ELEMENTS
                 )
             ):
-                return NATIVE
-            device = a.data.device_id
+                known = NATIVE
         else:
             if count_modes() and not is_below:
                 with below_modes():
-                    return kept_product(context, site, shape_of, takes_tensors, a, b, True)
-            if is_tracing():
-                return NATIVE
+                    return kept_product(context, site, shape_of, native, a, b, True)
             left, right = a.dim(), b.dim()
+            passes = site in context.passing
+            if (passes and (left == 1 or right == 1)) or is_tracing():
+                return NATIVE
             if (
-                left < 3
-                and right < 3
-                and site in context.passing
-                and (
-                    left == 1
-                    or right == 1
-                    or (a.numel() <= worth.SMALL_ELEMENTS and b.numel() <= worth.SMALL_ELEMENTS)
-                )
+                passes
+                and left + right < 5
+                and a.numel() <= worth.SMALL_ELEMENTS
+                and b.numel() <= worth.SMALL_ELEMENTS
             ):
                 return NATIVE
-            device = a.get_device()
-        key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, device
-        known = context.known.get(key)
-        if known is NATIVE:
-            return NATIVE
         if known is None:
-            if site in context.passing and (left == 1 or right == 1 or worth.is_small(a, b)):
+            key = site, shape_of, native is None, a.shape, b.shape, a.dtype, b.dtype, ask(a)
+            known = context.known.get(key)
+            if known is None:
+                is_native = left == 1 or right == 1 or worth.is_small(a, b)
+                if not (is_native and site in context.passing):
+                    return None
+                known = NATIVE
                 keep(context, key, NATIVE)
-                return NATIVE
-            return None
     except (AttributeError, RuntimeError, TypeError):
         return None  # arrays in name only, types that cannot be hashed
-    return known(a, b)
+    value = NATIVE if known is NATIVE else known(a, b)
+    if value is not NATIVE or is_below or (right > 2 and shape_of is not matmul_shape):
+        return value
+    if ask is not DEVICE_OF_CUPY:
+        is_bmm = left == right == 3 and native is None and key[3][0] == key[4][0]
+        return product_of_stacks(a, b) if is_bmm else NATIVE
+    quicker = native_product_of.get(kind)
+    is_one = native is None or native in native_functions
+    return quicker(a, b) if quicker is not None and is_one and left + right > 2 else NATIVE
 
 
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
@@ -218,19 +226,10 @@ def signature_of_contraction(
     return tuple(found)
 
 
-def is_native(context: "Context", signature: object) -> bool:
-    """Return whether all calls of a signature are known to be native; False for None."""
-    return signature is not None and context.known.get(signature) is NATIVE
-
-
-def keep_native(context: "Context", signature: object) -> None:
-    """Make later calls of a signature native at once; None has no effect."""
-    if signature is not None:
-        keep(context, signature, NATIVE)
-
-
 def keep(context: "Context", signature: object, known: Known) -> None:
-    """Cache a decision for later calls of a signature."""
+    """Cache a decision for later calls of a signature; None has no effect."""
+    if signature is None:
+        return
     if len(context.known) >= MOST:
         context.known.clear()
     context.known[signature] = known

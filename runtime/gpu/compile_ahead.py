@@ -1,9 +1,9 @@
 """Compiles or loads the kernels of a product in parallel at its first call."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.arrays import GpuArray
@@ -33,27 +33,23 @@ class _Unpacked(NamedTuple):
     scales: int = 0
 
 
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS)
-
-
 @contextmanager
 def compiling_ahead(request: Request) -> Iterator[None]:
     """Context manager: other threads compile the kernels that the product inside it will use.
 
-    The product waits only for the kernel that it needs next. After an interrupt the threads begin
-    no further kernel. request: of two-dimensional arrays on the current device; nothing is compiled
-    for others. Errors are ignored here: the product asks for the same kernel, and raises them.
+    The product waits only for the kernel that it needs next. After it, or an interrupt, the threads
+    begin no further kernel, and end. request: of two-dimensional arrays on the current device;
+    nothing is compiled for others. Errors are ignored here: the product asks for the same kernel,
+    and raises them.
     """
-    waiting: list[Future[None]] = []
+    pool = ThreadPoolExecutor(THREADS)
     with suppress(RuntimeError):  # no thread can be started, as while the interpreter ends
-        waiting += (_pool().submit(compile) for compile in _compilations(request))
+        for compile in _compilations(request):
+            pool.submit(compile)
     try:
         yield
     finally:
-        for one in waiting:
-            one.cancel()
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _compilations(request: Request) -> list[Callable[[], None]]:

@@ -153,7 +153,7 @@ class Hook:
         is_traced = context.trace is not None and not caller.is_rewritten
         if is_traced or settings.scheme is not None:
             return _carried_out(call, caller)
-        value = kept_product(context, settings.site, shape_of, True, a, b)
+        value = kept_product(context, settings.site, shape_of, None, a, b)
         is_prepared = value is not None and value is not NATIVE
         if value is None:
             value = _carried_out(call, caller)

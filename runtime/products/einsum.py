@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from math import prod
 from string import ascii_letters
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.api import carry_out, in_force
+from mixpert_py.runtime.api import carry_out, in_force, matmul
 from mixpert_py.runtime.arrays import PRECISION, AnyArray, are_whole, is_wide, name_of
 from mixpert_py.runtime.backends import is_on_gpu
 from mixpert_py.runtime.context import Context, current, innermost, passes
@@ -39,9 +39,7 @@ from mixpert_py.runtime.select import are_integers
 from mixpert_py.runtime.signatures import (
     NATIVE,
     device_of,
-    is_native,
-    keep_native,
-    signature_of,
+    keep,
     signature_of_contraction,
 )
 from mixpert_py.runtime.worth import MIN_IN_EINSUM, MIN_LOOP, STEPS_GAIN, are_small
@@ -89,16 +87,17 @@ def einsum(
     try:
         context, signature = innermost.get().context, None
         is_free = scheme is None and backend is None
-        is_plain = is_free and not options and context.trace is None
-        # A stack on a GPU is never small: what is known of it is asked first.
-        last: Any = operands[-1] if operands else None
-        is_stack = is_plain and type(last) in device_of and last.ndim > 2
-        if is_free and not is_stack and are_small(operands, MIN_IN_EINSUM) and passes(site):
+        # Of arrays on a GPU, what is known is asked first: their library takes long.
+        is_on_device = bool(operands) and type(operands[-1]) in device_of
+        if is_free and not is_on_device and are_small(operands, MIN_IN_EINSUM) and passes(site):
             return native(*operands, **options)
-        if is_plain and operands and type(operands[0]) is str:
-            signature = signature_of_contraction(site, native, operands[0], operands[1:])
-            if context.known.get(signature) is NATIVE:
-                return native(*operands)
+        is_plain = is_free and context.trace is None and options.keys() <= {"optimize"}
+        if is_plain and is_on_device and type(operands[0]) is str:
+            words = f"{operands[0]} {options}" if options else operands[0]
+            signature = signature_of_contraction(site, native, words, operands[1:])
+            known = context.known.get(signature)
+            if known is not None:
+                return native(*operands, **options) if known is NATIVE else known(*operands[1:])
         settings = Settings(scheme, backend, site)
         return _einsum(operands, options, native, settings, context, signature)
     except BaseException as error:  # `trimmed` would be one more call
@@ -129,17 +128,15 @@ def _einsum(
 
     found = _problem(operands, options)
     if isinstance(found, Problem) and len(found.steps) == 1:
-        is_loop = not options.get("optimize", False)
-        pair = Pair(found.terms, found.arrays, whole, is_loop=is_loop)
-        result = pair.result(carry_out(pair.call, settings)[0])
-        if is_native(context, signature_of(pair.call, settings, takes_tensors=False)):
-            keep_native(context, signature)
+        pair = Pair(found.terms, found.arrays)
+        call = pair.call(found.arrays, whole, is_loop=not options.get("optimize", False))
+        result = pair.result(carry_out(call, settings)[0])
+        keep(context, signature, pair.by(partial(matmul, site=settings.site)))
         return result if pair.native_result is not None else _as_wanted(result, options)
     if isinstance(found, Problem) and _is_emulated(settings, found):
-        result, stays_native = _by_steps(found, native, options, settings)
-        if stays_native and signature is not None:
-            keep_native(context, signature)
-            return native(*operands)
+        result, later = _in_steps(found, native, options, settings)
+        if [x.shape for x in found.arrays] == [x.shape for x in read(operands)[1]]:
+            keep(context, signature, partial(_by_steps, found.steps, later))
         trace, site = current().trace, settings.site
         if trace is not None and site in trace.keep and 0 not in result.shape:
             trace.keep_result(site, on_host(result))  # the result of all steps, not of the last
@@ -147,7 +144,7 @@ def _einsum(
     is_loop = type(operands[-1]) is ndarray and not options.get("optimize", False)
     reason = Reason.LOOP if is_loop else Reason.DIMENSIONS
     reason = found if isinstance(found, Reason) else reason
-    keep_native(context, signature)
+    keep(context, signature, NATIVE)
     return carry_out(not_rearranged(whole, *_examples(operands), reason), settings)[0]
 
 
@@ -258,41 +255,39 @@ def _is_emulated(settings: Settings, found: Problem) -> bool:
     return is_single and (is_on_gpu(backend) or type(found.arrays[0]) is not ndarray)
 
 
-def _by_steps(
+def _in_steps(
     found: Problem, native: Native, options: Mapping[str, Any], settings: Settings
-) -> tuple[Any, bool]:
-    """The result, and whether no step takes a scheme, now or later."""
+) -> tuple[Any, list[Native]]:
+    """The result, by calls of the site for the contractions of the path, and the functions that
+    contract other arrays like these on a GPU.
+    """
     given = {"optimize": True} if options.get("optimize", False) is not False else {}
+    later: list[Native] = []
 
-    def contract(terms: Sum, *arrays: AnyArray) -> Any:
-        return native(f"{','.join(terms.inputs)}->{terms.output}", *arrays, **given)
+    def contract(terms: Sum, is_last: bool, *arrays: AnyArray) -> Any:
+        run = partial(native, f"{','.join(terms.inputs)}->{terms.output}", **given)
+        own = settings._replace(more_follow=not is_last)
+        if contraction(terms) is None:
+            later.append(run)
+            call = not_rearranged(lambda *_: run(*arrays), arrays[0], arrays[-1], Reason.DIMENSIONS)
+            return carry_out(call, own)[0]
+        pair = Pair(terms, arrays)
+        later.append(pair.by(partial(matmul, site=settings.site)))
+        call = pair.call(arrays, partial(run, *arrays), is_loop=True)
+        return pair.result(carry_out(call, own)[0])
 
-    remaining, stay_native = list(found.arrays), True
-    for step in found.steps:
+    last = found.steps[-1]
+    first = [partial(contract, step.terms, step is last) for step in found.steps]
+    return _by_steps(found.steps, first, *found.arrays), later
+
+
+def _by_steps(steps: Sequence[Step], contracts: Sequence[Native], *arrays: AnyArray) -> Any:
+    remaining = list(arrays)
+    for step, contract in zip(steps, contracts, strict=True):
         taken = [remaining[at] for at in step.positions]
         remaining = [x for at, x in enumerate(remaining) if at not in step.positions]
-        more_follow = settings._replace(more_follow=bool(remaining))
-        result, stays_native = _step(step.terms, taken, contract, more_follow)
-        remaining.append(result)
-        stay_native = stay_native and stays_native
-    return remaining[0], stay_native
-
-
-def _step(
-    terms: Sum, arrays: Sequence[AnyArray], contract: Native, settings: Settings
-) -> tuple[Any, bool]:
-    """A contraction of a path, as a call of the site, and whether it stays native."""
-
-    def run(*_: object) -> Any:
-        return contract(terms, *arrays)
-
-    if contraction(terms) is None:
-        call = not_rearranged(run, arrays[0], arrays[-1], Reason.DIMENSIONS)
-        return carry_out(call, settings)[0], True
-    pair = Pair(terms, arrays, run, is_loop=True)
-    result = pair.result(carry_out(pair.call, settings)[0])
-    signature = signature_of(pair.call, settings, takes_tensors=False)
-    return result, is_native(current(), signature)
+        remaining.append(contract(*taken))
+    return remaining[0]
 
 
 @trimmed

@@ -1,17 +1,20 @@
 """`inner` and `tensordot`: NumPy's functions, under the scheme in force."""
 
-import math
 from functools import partial
+from string import ascii_letters
 from typing import Any, Unpack
 
 from numpy import ndarray
 
 from mixpert_py.runtime import warned
-from mixpert_py.runtime.api import carry_out
+from mixpert_py.runtime.api import carry_out, matmul
+from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import current, innermost, passes
 from mixpert_py.runtime.products.rearranged import (
     INNER,
     TENSORDOT,
+    Contraction,
+    Pair,
     as_arrays,
     is_replaced,
     not_rearranged,
@@ -33,10 +36,8 @@ from mixpert_py.runtime.request import (
 from mixpert_py.runtime.signatures import (
     NATIVE,
     device_of,
-    is_native,
-    keep_native,
+    keep,
     kept_product,
-    signature_of,
     signature_of_contraction,
 )
 from mixpert_py.runtime.worth import is_small
@@ -61,7 +62,7 @@ def inner(
             return warned.call(native, a, b)
         if type(b) in device_of and b.ndim in (1, 2):
             columns = b.T if b.ndim == 2 else b  # a vector's view would take time
-            value = kept_product(innermost.get().context, site, matmul_shape, False, a, columns)
+            value = kept_product(innermost.get().context, site, matmul_shape, native, a, columns)
             if value is not None:
                 return native(a, b) if value is NATIVE else value
     if is_replaced(native, a, b):
@@ -94,14 +95,16 @@ def tensordot(
     name. NumPy and CuPy arrays of types that take schemes are multiplied as two matrices, with the
     summed axes last in a and first in b. Other arguments, result and errors as in `matmul`.
     """
-    if scheme is None and backend is None and is_small(a, b) and passes(site):
+    is_free, is_on_device = scheme is None and backend is None, type(b) in device_of
+    if is_free and not is_on_device and is_small(a, b) and passes(site):
         return native(a, b, *rest, **named)
     axes = rest[0] if rest else named.get("axes", 2)
     context, signature = current(), None
-    if scheme is None and backend is None and context.trace is None:
+    if is_free and is_on_device and context.trace is None:
         signature = signature_of_contraction(site, native, str(axes), (a, b))
-        if is_native(context, signature):
-            return native(a, b, *rest, **named)
+        known = context.known.get(signature)
+        if known is not None:
+            return native(a, b, *rest, **named) if known is NATIVE else known(a, b)
     if is_replaced(native, a, b) or len(rest) + len(named) > 1 or not named.keys() <= {"axes"}:
         return native(a, b, *rest, **named)
     run = partial(native, a, b, *rest, **named)
@@ -116,24 +119,27 @@ def tensordot(
     if arrays is None or isinstance(pairs, Reason):
         assert isinstance(pairs, Reason)
         call = not_rearranged(lambda *_: run(), a, b, pairs)
-        keep_native(context, signature)
+        keep(context, signature, NATIVE)
         return carry_out(call, settings)[0]
-    (left, right), (summed_left, summed_right) = arrays, pairs
-    rows = [axis for axis in range(left.ndim) if axis not in summed_left]
-    columns = [axis for axis in range(right.ndim) if axis not in summed_right]
-    m, n = (math.prod(x.shape[i] for i in free) for x, free in ((left, rows), (right, columns)))
-    k = math.prod(left.shape[axis] for axis in summed_left)
-    matrices = (
-        left.transpose(*rows, *summed_left).reshape(m, k),
-        right.transpose(*summed_right, *columns).reshape(k, n),
-    )
+    a_axes, b_axes = pairs
+    pair = Pair(_contraction(arrays, a_axes, b_axes), arrays)
     if native is TENSORDOT and type(a) is ndarray:
         # This is all that NumPy does: calling it would copy the operands once more.
-        call = Call(DOT, *matrices, (), None, dot_shape)
+        call = Call(DOT, *pair.matrices(*arrays), (), None, dot_shape)
     else:
-        call = rearranged(lambda: run().reshape(m, n), *matrices)
-    shape = (*(left.shape[axis] for axis in rows), *(right.shape[axis] for axis in columns))
-    result = carry_out(call, settings)[0].reshape(shape)
-    if is_native(context, signature_of(call, settings, takes_tensors=False)):
-        keep_native(context, signature)
+        call = pair.call(arrays, run, is_loop=False)
+    result = pair.result(carry_out(call, settings)[0])
+    keep(context, signature, pair.by(partial(matmul, site=site)))
     return result
+
+
+def _contraction(arrays: tuple[AnyArray, ...], left: list[int], right: list[int]) -> Contraction:
+    """A sum over pairs of axes, which are given for each array in order."""
+    a, b = arrays
+    a_letters, b_letters = ascii_letters[: a.ndim], [*ascii_letters[a.ndim : a.ndim + b.ndim]]
+    for axis, other in zip(left, right, strict=True):
+        b_letters[other] = a_letters[axis]
+    rows = "".join(i for axis, i in enumerate(a_letters) if axis not in left)
+    columns = "".join(i for axis, i in enumerate(b_letters) if axis not in right)
+    summed = "".join(a_letters[axis] for axis in left)
+    return Contraction(a_letters, "".join(b_letters), rows + columns, "", rows, summed, columns)

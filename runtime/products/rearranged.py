@@ -5,6 +5,7 @@ common, it is a product of matrices (`contraction`), or of stacks of them. A fun
 program has replaced by its own is called instead.
 """
 
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -21,6 +22,7 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DTYPES, Call, Native, matmul_shape
 from mixpert_py.runtime.select import are_half, are_integers
 from mixpert_py.runtime.signatures import device_of
+from mixpert_py.runtime.worth import Dims
 
 
 def as_arrays(*operands: object) -> tuple[AnyArray, ...] | None:
@@ -47,6 +49,8 @@ def pairs_of(a: AnyArray, b: AnyArray, axes: object) -> tuple[list[int], list[in
     """The axes of a and of b to sum over, from 0; or the reason why they are left to `native`."""
     if a.ndim == 0 or b.ndim == 0:
         return Reason.SCALAR
+    if a.ndim + b.ndim > len(ascii_letters):
+        return Reason.DIMENSIONS
     reason = dtype_reason(a, b)
     if reason is not None:
         return reason
@@ -278,40 +282,62 @@ def _path(terms: Sum, shapes: tuple[tuple[int, ...], ...], optimize: object) -> 
 
 
 class Pair:
-    """Two arrays as stacks of matrices, and the call of their product.
+    """A contraction of two arrays of some shapes, as a product of stacks of matrices.
 
-    run: makes their contraction as the program does. is_loop: as in `Call`. native_result: its
-    result, after it has run.
+    native_result: the contraction's result, after the program's own function has made it.
     """
 
-    def __init__(
-        self, terms: Sum, arrays: Sequence[AnyArray], run: Callable[[], Any], *, is_loop: bool
-    ) -> None:
-        found = contraction(terms)
+    def __init__(self, terms: Sum | Contraction, arrays: Sequence[AnyArray]) -> None:
+        found = terms if isinstance(terms, Contraction) else contraction(terms)
         assert found is not None
         a, b = arrays
         size = dict(zip(found.left + found.right, a.shape + b.shape, strict=True))
-        stack = [size[index] for index in found.stack]
         m, k, n = (prod(size[i] for i in part) for part in (found.rows, found.sum, found.columns))
-        self.output = found.output
-        self.letters = found.stack + found.rows + found.columns
-        self.shape = tuple(size[index] for index in self.letters)
+        stack = tuple(size[index] for index in found.stack)
+        self._rows = a.shape, found.stack + found.rows + found.sum, (*stack, m, k)
+        self._columns = b.shape, found.stack + found.sum + found.columns, (*stack, k, n)
+        self._found, self._letters = found, found.stack + found.rows + found.columns
+        self._shape = tuple(size[index] for index in self._letters)
         self.native_result: Any = None
+
+    def matrices(self, a: AnyArray, b: AnyArray) -> tuple[Any, Any]:
+        """The operands as matrices. They may have more axes of length 1 than the contraction."""
+        found = self._found
+        return _arranged(a, found.left, *self._rows), _arranged(b, found.right, *self._columns)
+
+    def call(self, arrays: Sequence[AnyArray], run: Callable[[], Any], *, is_loop: bool) -> Call:
+        """The call of the product. run: makes the contraction as the program does, which for CuPy's
+        arrays takes longer than the product of matrices. is_loop: as in `Call`.
+        """
+        rows, columns = self.matrices(*arrays)
+        if type(rows) is not np.ndarray:
+            return Call(operator.matmul, rows, columns, (), None, matmul_shape)
 
         def native() -> Any:
             self.native_result = run()
-            return _moved(self.native_result, self.output, self.letters).reshape(*stack, m, n)
+            moved = _moved(self.native_result, self._found.output, self._letters)
+            return moved.reshape(*rows.shape[:-1], columns.shape[-1])
 
-        rows = _moved(a, found.left, found.stack + found.rows + found.sum).reshape(*stack, m, k)
-        columns = _moved(b, found.right, found.stack + found.sum + found.columns)
-        call = rearranged(native, rows, columns.reshape(*stack, k, n))
-        self.call = call._replace(is_loop=is_loop and type(a) is np.ndarray)
+        return rearranged(native, rows, columns)._replace(is_loop=is_loop)
 
     def result(self, product: AnyArray) -> Any:
         """The contraction's result, from the product of the matrices unless `run` has made it."""
         if self.native_result is not None:
             return self.native_result
-        return _moved(product.reshape(self.shape), self.letters, self.output)
+        return _arranged(product, self._letters, self._shape, self._found.output, None)
+
+    def by(self, multiply: Native) -> Callable[..., Any]:
+        """The contraction of two arrays of these shapes, by a function that multiplies matrices."""
+        return lambda a, b: self.result(multiply(*self.matrices(a, b)))
+
+
+def _arranged(x: AnyArray, indices: str, shape: Dims, order: str, last: Dims | None) -> Any:
+    """An array of a shape, its indices in another order, and then of the last shape."""
+    if x.shape != shape:
+        x = x.reshape(shape)
+    if indices != order:
+        x = _moved(x, indices, order)
+    return x if last is None or x.shape == last else x.reshape(last)
 
 
 def _moved(x: AnyArray, indices: str, order: str) -> Any:

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
-from types import ModuleType
+from itertools import chain
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from mixpert_py.runtime import signatures
@@ -28,11 +29,10 @@ from mixpert_py.runtime.request import (
 from mixpert_py.runtime.signatures import (
     NATIVE,
     below_modes,
-    is_native,
-    keep_native,
+    keep,
     kept_product,
 )
-from mixpert_py.runtime.worth import SMALL_ELEMENTS, may_gain, size_of
+from mixpert_py.runtime.worth import SMALL_BYTES, SMALL_ELEMENTS, may_gain, size_of
 
 # The types of what is no array among the arguments of PyTorch's functions, or what they belong to.
 PLAIN = frozenset({str, int, float, bool, type(None), type, ModuleType})
@@ -57,8 +57,9 @@ def torch_matmul(
     """
     try:
         shape_of = SHAPES.get(getattr(native, "__name__", ""), matmul_shape)
+        own = None if type(native) is BuiltinFunctionType else native  # the program's
         if scheme is None and backend is None:
-            value = kept_product(innermost.get().context, site, shape_of, True, a, b)
+            value = kept_product(innermost.get().context, site, shape_of, own, a, b)
             if value is NATIVE or (value is None and _is_on_host(a) and passes(site)):
                 return native(a, b)
             if value is not None:
@@ -89,15 +90,22 @@ def torch_call(
             context.note_own((scheme, backend))
         given = scheme, backend, context.scheme, context.plan, context.trace
         takes_small = given != (None, None, None, None, None)
-        multiplied = *operands, *named.values(), getattr(native, "__self__", None)
+        multiplied, own = operands, getattr(native, "__self__", None)
+        if named or type(own) not in PLAIN:
+            multiplied = *operands, *named.values(), own
         if not signatures.of_integers:
             signatures.ask_torch()
         signature = None
         if not (takes_small or signatures.count_modes() or signatures.is_tracing()):
-            if _are_small(multiplied):
+            is_einsum = bool(operands) and type(operands[0]) is str
+            if not is_einsum and _are_small(multiplied):
                 return native(*operands, **named)
             signature = _signature(site, native, multiplied, named)
-            if is_native(context, signature):
+            known = context.known.get(signature)
+            if known is not None:
+                return native(*operands, **named) if known is NATIVE else known(*operands)
+            if is_einsum and _are_small(multiplied):
+                keep(context, signature, _later(native, operands))
                 return native(*operands, **named)
         was_in_place = is_in_place()
         if takes_small or not was_in_place:
@@ -113,7 +121,7 @@ def torch_call(
         value = native(*operands, **named)
         is_first = signature is not None and not was_in_place
         if is_first and (leave_unneeded() or not is_in_place()):
-            keep_native(context, signature)
+            keep(context, signature, _later(native, operands))
         return value
     except BaseException as error:  # not by `trimmed`, whose frame would be found instead
         trim(error)
@@ -123,7 +131,21 @@ def torch_call(
 pass_over(torch_matmul, torch_call)
 
 
-def _are_small(operands: Iterable[object]) -> bool:
+def _later(native: Callable[..., Any], operands: Sequence[Any]) -> Callable[..., Any]:
+    """How later calls like a native one are made: by NATIVE; for `torch.einsum` without its search
+    for an order of contractions, which has one result for the same shapes.
+    """
+    torch: Any = sys.modules["torch"]
+    order, path = torch.backends.opt_einsum, None
+    if native is not torch.einsum or type(operands[0]) is not str:
+        return NATIVE
+    if len(operands) > 3 and order.enabled and order.is_available():
+        search = order.get_opt_einsum().contract_path
+        path = [*chain(*search(*operands, optimize=order.strategy)[0])]
+    return lambda words, *tensors: torch._VF.einsum(words, tensors, path=path)
+
+
+def _are_small(operands: Iterable[Any]) -> bool:
     """Whether products of these operands are too small to take a scheme unasked. Tensors of a type
     that has not been multiplied are not.
     """
@@ -132,7 +154,7 @@ def _are_small(operands: Iterable[object]) -> bool:
         if count is None:
             if type(x) not in PLAIN:
                 return False
-        elif count(x) > SMALL_ELEMENTS:
+        elif (size := count(x)) > SMALL_ELEMENTS and size * x.itemsize > SMALL_BYTES:
             return False
     return True
 
@@ -145,19 +167,19 @@ def _signature(
     """
     # A method is another object each time. Tensors of several types or devices are refused.
     found = [site, getattr(native, "__name__", native), *names]
-    some = has_gradient = None
+    some, records = None, sys.modules["torch"].is_grad_enabled()
     try:
         for x in operands:
             if type(x) in signatures.device_of:
+                if records and x.requires_grad:
+                    return None
                 found.append(x.shape)
-                some, has_gradient = x, has_gradient or x.requires_grad
+                some = x
             elif type(x) in PLAIN:
                 found.append(x)
             else:
                 return None
-        if some is None or (has_gradient and sys.modules["torch"].is_grad_enabled()):
-            return None
-        return *found, some.dtype, some.get_device()
+        return None if some is None else (*found, some.dtype, some.get_device())
     except RuntimeError:  # tensors in name only
         return None
 

@@ -15,7 +15,6 @@ from mixpert_py.runtime.products.rearranged import as_arrays
 from mixpert_py.runtime.products.tensors import torch_matmul
 from mixpert_py.runtime.program_frames import pass_over, trim, trimmed
 from mixpert_py.runtime.request import Native, Own
-from mixpert_py.runtime.worth import is_small_on_device
 
 
 def _dot_of(*operands: object, native: Any, **given: Any) -> Any:
@@ -70,16 +69,6 @@ def xp_product(
     array's method `dot` is one. Other arguments and errors as in `matmul`.
     """
     try:
-        if (
-            len(operands) == 2
-            and scheme is None
-            and backend is None
-            and not options
-            and site in innermost.get().context.passing
-            and is_small_on_device(operands[0])
-            and is_small_on_device(operands[1])
-        ):
-            return native(*operands)  # product or not
         if type(native) is functools.partial:  # a call of it is this call of its function
             operands, options = (*native.args, *operands), native.keywords | options
             native = native.func

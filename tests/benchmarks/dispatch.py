@@ -276,8 +276,8 @@ def _next(process: "Popen[str]") -> float:
 @click.command()
 @click.option("--sweep", "words", metavar="WORDS", help="Patterns whose names have these words.")
 @click.option("--apart", is_flag=True, help="A pattern of the sweep in new processes each round.")
-@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
-@click.option("--seconds", default=0.05, show_default=True, help="Of a pattern in a round.")
+@click.option("--rounds", default=15, show_default=True, type=click.IntRange(1))
+@click.option("--seconds", default=0.02, show_default=True, help="Of a pattern in a round.")
 @machine.save_option
 def command(words: str | None, apart: bool, rounds: int, seconds: float, save: bool) -> None:
     """Measure what calls cost on the host, those that pass through and emulated ones.

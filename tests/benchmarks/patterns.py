@@ -5,6 +5,7 @@ NAME …`. For each line of its input it prints the seconds of one call.
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Container, Iterator
 from time import perf_counter
@@ -13,7 +14,7 @@ from typing import Any
 Work = Callable[[], Any]
 Pattern = tuple[str, Callable[..., Work], tuple[Any, ...]]
 
-WARM = 6  # times as long as a round
+WARM = 15  # times as long as a round
 
 
 def square(array: Any, n: int, dtype: str = "float32") -> Work:
@@ -245,6 +246,8 @@ def measured(library: str, least: float, rounds: int, names: Container[str]) -> 
 
 if __name__ == "__main__":
     library, least, rounds, *names = sys.argv[1:]
+    # One core for both processes of a sweep, which take turns: cores differ in what else they do.
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     found = measured(library, float(least), int(rounds), names)
     for _ in sys.stdin:
         print(next(found), flush=True)

@@ -1,7 +1,6 @@
 """What is kept of a call, and for which later ones it stands."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +14,7 @@ from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.gpu import prepared
 from mixpert_py.runtime.modules import precision
 from mixpert_py.runtime.products.einsum import einsum
+from mixpert_py.runtime.products.inner import tensordot
 from mixpert_py.runtime.request import Request, matmul_shape
 from mixpert_py.runtime.signatures import NATIVE, kept_product
 from mixpert_py.runtime.tracing.trace import Trace
@@ -152,11 +152,11 @@ def test_vectors_of_a_gpu_pass_whatever_their_length(kept: list[Prepared]) -> No
     with use(replace(current())) as context:
         matmul(matrix, matrix, site="s")
         for a, b in ((matrix, vector), (vector, matrix), (vector, vector)):
-            assert kept_product(context, "s", matmul_shape, True, a, b) is NATIVE
+            assert kept_product(context, "s", matmul_shape, None, a, b) is NATIVE
         assert len(context.known) == 1
         with use(replace(context, scheme="int8x6")) as chosen:
             matmul(matrix, matrix, site="s")
-            assert kept_product(chosen, "s", matmul_shape, True, matrix, vector) is None
+            assert kept_product(chosen, "s", matmul_shape, None, matrix, vector) is None
 
 
 def test_small_stacks_of_a_gpu_pass_whatever_their_shape(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,10 +167,10 @@ def test_small_stacks_of_a_gpu_pass_whatever_their_shape(monkeypatch: pytest.Mon
         matmul(array(1, 4, 8), array(1, 8, 4), site="s")
         for shape in ((1, 5, 8), (999, 4, 8), (3, 333, 2, 4)):
             a, b = array(*shape), array(*shape[:-2], shape[-1], shape[-2])
-            assert kept_product(context, "s", matmul_shape, True, a, b) is NATIVE
+            assert kept_product(context, "s", matmul_shape, None, a, b) is NATIVE
         for shape in ((1000, 4, 8), (10, 100, 4, 8), (1, 1 << 14, 9)):
             a, b = array(*shape), array(*shape[:-2], shape[-1], shape[-2])
-            assert kept_product(context, "s", matmul_shape, True, a, b) is None
+            assert kept_product(context, "s", matmul_shape, None, a, b) is None
 
 
 def test_launches_of_a_plan_are_watched(
@@ -201,9 +201,42 @@ def test_what_cannot_be_for_once_is_made_the_direct_way(kept: list[Prepared]) ->
         assert matmul(a, b, site="s") == "prepared"
 
 
-def test_a_contraction_whose_steps_stay_native_is_the_programs_own(
-    kept: list[Prepared], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [
+        ("ij,jk->ik", [(3, 4), (4, 5)]),
+        ("bij,bkj->ikb", [(2, 3, 4), (2, 5, 4)]),
+        ("bij,bjk->bik", [(1, 3, 4), (2, 4, 5)]),
+        ("ijk,kl", [(2, 3, 4), (4, 5)]),
+        ("ij,jk,kl->il", [(3, 4), (4, 5), (5, 6)]),
+        ("bij,bjk,k->b", [(2, 3, 4), (2, 4, 5), (5,)]),
+    ],
+    ids=["matrices", "transposed", "broadcast", "rows of a stack", "three", "a vector"],
+)
+def test_contractions_of_cupys_arrays_are_products_of_matrices(
+    kept: list[Prepared], subscripts: str, shapes: list[tuple[int, ...]]
 ) -> None:
+    """CuPy's own function takes longer than the products; it makes what is no product."""
+    arrays = [ndarray(x) for x in whole(shapes)]
+    called: list[str] = []
+
+    def native(subscripts: str, *given: ndarray) -> ndarray:
+        called.append(subscripts)
+        return ndarray(np.einsum(subscripts, *(x.x for x in given)))
+
+    with use(replace(current())):
+        matmul(array(8, 8), array(8, 8), site="s")
+        for _ in range(4):
+            found = einsum(subscripts, *arrays, site="s", native=native)
+            np.testing.assert_array_equal(found.x, np.einsum(subscripts, *whole(shapes)))
+    assert all("->b" in it for it in called)
+
+
+def whole(shapes: list[tuple[int, ...]]) -> list[np.ndarray[Any, Any]]:
+    return [np.arange(np.prod(shape), dtype="f").reshape(shape) for shape in shapes]
+
+
+def test_a_contraction_of_float64_has_the_librarys_order(kept: list[Prepared]) -> None:
     called: list[int] = []
 
     def native(subscripts: str, *arrays: Any) -> Any:
@@ -211,17 +244,23 @@ def test_a_contraction_whose_steps_stay_native_is_the_programs_own(
         return arrays[0]
 
     with use(replace(current())):
+        matmul(array(8, 8), array(8, 8), site="s")
         for _ in range(3):
-            einsum("ij,jk,kl->il", *[array(8, 8)] * 3, site="s", native=native)
-        assert called == [2, 2, 3, 3, 3]
-        with suppress(AttributeError):  # what is prepared here is no array
-            einsum("ij,jk,kl->il", *[array(64, 64)] * 3, site="s", native=native)
-        assert len(called) == 5
-        wide = [array(64, 64, dtype="float64")] * 3  # whose order of products is the library's
-        einsum("ij,jk,kl->il", *wide, site="s", native=native)
-        monkeypatch.setattr("mixpert_py.runtime.products.einsum.carry_out", None)
-        einsum("ij,jk,kl->il", *wide, site="s", native=native)
-        assert called[5:] == [3, 3]
+            wide = [array(64, 64, dtype="float64")] * 3
+            einsum("ij,jk,kl->il", *wide, site="s", native=native)
+    assert called == [3, 3, 3]
+
+
+@pytest.mark.parametrize("axes", [1, 2, ([2, 0], [1, 2]), (0, 0)], ids=str)
+def test_a_tensordot_of_cupys_arrays_is_a_product_of_matrices(
+    kept: list[Prepared], axes: Any
+) -> None:
+    a, b = whole([(4, 3, 4), (4, 4, 4)] if axes != 2 else [(3, 4, 4), (4, 4, 5)])
+    with use(replace(current())):
+        matmul(array(8, 8), array(8, 8), site="s")
+        for _ in range(4):
+            found = tensordot(ndarray(a), ndarray(b), axes, site="s", native=np.tensordot)
+            np.testing.assert_array_equal(found.x, np.tensordot(a, b, axes))
 
 
 def test_signatures_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:

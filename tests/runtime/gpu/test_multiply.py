@@ -269,15 +269,26 @@ def called(gemm: VendorGemm, a: Array, b: Array) -> Array:
 
 @pytest.mark.parametrize("shape", [(2, 3, 4), (5, 2, 2), (7, 64, 3)])
 @pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
-def test_the_call_is_the_product(shape: tuple[int, int, int], orders: str) -> None:
+@pytest.mark.parametrize("kind", ["matrices", "row", "column"])
+def test_the_call_is_the_product(shape: tuple[int, int, int], orders: str, kind: str) -> None:
     m, k, n = shape
     rng = np.random.default_rng(0)
     a = np.asarray(rng.integers(-9, 9, (m, k)), "d", order=orders[0])
     b = np.asarray(rng.integers(-9, 9, (k, n)), "d", order=orders[1])
+    a, b = a[0].copy() if kind == "row" else a, b[:, 0].copy() if kind == "column" else b
     gemm = gemm_of(a.shape, a.strides, b.shape, b.strides, 8)
     assert gemm is not None
-    assert gemm.shape == (m, n)
-    np.testing.assert_array_equal(called(gemm, a, b), a @ b)
+    wanted = a @ b
+    assert (gemm.shape, gemm.matrices) == (wanted.shape, 0)
+    np.testing.assert_array_equal(called(gemm, a, b).reshape(wanted.shape), wanted)
+
+
+def test_the_call_of_stacks_is_that_of_each_matrix() -> None:
+    a, b = np.arange(48.0).reshape(2, 2, 4, 3), np.arange(60.0).reshape(2, 2, 3, 5)
+    gemm = gemm_of(a.shape, a.strides, b.shape, b.strides, 8)
+    assert gemm is not None
+    assert (gemm.shape, gemm.matrices) == ((2, 2, 4, 5), 4)
+    np.testing.assert_array_equal(called(gemm, a[0, 1], b[0, 1]), a[0, 1] @ b[0, 1])
 
 
 X = np.zeros((6, 6), "f")
@@ -286,7 +297,8 @@ X = np.zeros((6, 6), "f")
 @pytest.mark.parametrize(
     ("a", "b"),
     [
-        (X[0], X),
+        (X[0], X[0]),
+        (X[:, 0], X),
         (X, X[:, 0]),
         (X[:1], X),
         (X, X[:, :1]),
@@ -297,6 +309,7 @@ X = np.zeros((6, 6), "f")
         (X, X[::-1]),
         (X[:0], X),
         (X[None], X),
+        (X[None], X.T[None]),
     ],
     ids=str,
 )

@@ -151,6 +151,35 @@ def test_small_products_have_the_bits_of_cupys_operator(shape: Any, dtype: str) 
             assert made.get().tobytes() == (a @ b).get().tobytes()
 
 
+@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((40, 64), (64,)),
+        ((64,), (64, 40)),
+        ((9, 20, 30), (9, 30, 10)),
+        ((2, 9, 20, 30), (2, 9, 30, 1)),
+        ((9, 20, 30), (30, 10)),
+        ((64,), (64,)),
+    ],
+    ids=str,
+)
+def test_native_stacks_and_vectors_have_cupys_bits(left: Any, right: Any, dtype: str) -> None:
+    a, b = normal(*left, dtype=dtype), normal(*right, dtype=dtype, seed=1)
+    wanted = a @ b
+    out = cupy.empty_like(wanted)
+    for _ in range(3):
+        for made in (
+            matmul(a, b, site="s"),
+            matmul(a, b, site="f", native=cupy.matmul),
+            matmul(a, b, site="o", native=cupy.matmul, out=out),
+        ):
+            assert made.flags.c_contiguous
+            assert made.get().tobytes() == wanted.get().tobytes()
+    if b.shape == wanted.shape:
+        assert (matmul(a, b, site="o", native=cupy.matmul, out=b) == wanted).all()
+
+
 @pytest.mark.parametrize("dtype", ["f", "F"])
 def test_no_memory_falls_back_and_then_says_so(dtype: str) -> None:
     pool = cupy.get_default_memory_pool()

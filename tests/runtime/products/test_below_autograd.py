@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -363,3 +364,53 @@ def test_compiled_functions_have_rewritten_calls(tmp_path: Path, way: str, is_fi
         command = [sys.executable, "p.py"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((3, 4, 5), (3, 5, 2)),
+        ((1, 4, 5), (3, 5, 2)),
+        ((3, 4, 5), (5, 2)),
+        ((3, 4, 5), (5,)),
+        ((2, 3, 4, 5), (2, 3, 5, 2)),
+        ((3, 4, 5), (3, 4, 5)),
+    ],
+    ids=str,
+)
+def test_native_stacks_have_pytorchs_bits_gradients_and_errors(left: Any, right: Any) -> None:
+    operands = [torch.randn(*shape, requires_grad=True) for shape in (left, right)]
+
+    def made(product: Any) -> list[Any]:
+        try:
+            value = product(*operands)
+        except RuntimeError as error:
+            return [str(error)]
+        gradients = torch.autograd.grad(value.sum(), operands)
+        return [x.tolist() for x in (value, *gradients)]
+
+    wanted = made(torch.matmul)
+    with use(Context(modules=Modules())):
+        for _ in range(3):
+            assert made(lambda a, b: mixpert_py.matmul(a, b, site="s")) == wanted
+            ours = partial(mixpert_py.torch_matmul, site="t", native=torch.matmul)
+            assert made(ours) == wanted
+
+
+@pytest.mark.parametrize(
+    ("words", "shapes"),
+    [
+        ("ij,jk->ki", [(4, 5), (5, 2)]),
+        ("bij,bjk,bkl->bil", [(3, 4, 5), (3, 5, 2), (3, 2, 6)]),
+        ("ii->i", [(4, 4)]),
+    ],
+)
+@pytest.mark.parametrize("has_gradient", [False, True])
+def test_native_einsums_have_pytorchs_bits(words: str, shapes: Any, has_gradient: bool) -> None:
+    operands = [torch.randn(*shape, requires_grad=has_gradient) for shape in shapes]
+    wanted = torch.einsum(words, *operands)
+    for _ in range(3):
+        found = torch_call(words, *operands, native=torch.einsum, site="e")
+        assert torch.equal(found, wanted)
+        assert found.stride() == wanted.stride()
+        assert found.requires_grad is has_gradient
