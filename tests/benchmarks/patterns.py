@@ -246,8 +246,9 @@ def measured(library: str, least: float, rounds: int, names: Container[str]) -> 
 
 if __name__ == "__main__":
     library, least, rounds, *names = sys.argv[1:]
-    # One core for both processes of a sweep, which take turns: cores differ in what else they do.
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    # The same cores for both processes of a sweep, which take turns: cores differ in what else they
+    # do. A backward pass has a thread of its own.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1 - (library == "training") :])
     found = measured(library, float(least), int(rounds), names)
     for _ in sys.stdin:
         print(next(found), flush=True)
