@@ -8,7 +8,7 @@ Cheaper ways are not, in general. Three products (Karatsuba; BLAS's gemm3m, High
 single one of [Re A, Im A] bound the error by the larger part alone: where imaginary parts are 1e-5
 of the real ones, they leave 1e-2 of the imaginary part of C wrong, these four 4e-7, the native
 product 3e-7.
-`gpu.multiply` makes three products of residues where operands show that they are as accurate.
+`gpu.multiply` makes two products for each modulus where operands show that they are as accurate.
 """
 
 from collections.abc import Callable

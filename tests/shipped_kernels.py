@@ -224,9 +224,8 @@ def residue_texts(scheme: Scheme, architecture: str) -> list[str]:
     if scheme.left in OF_COMPLEX and architecture == "90a":
         assert isinstance(scheme.left, Residues)
         wide = "complex128"
-        for side in residue_packing.COMPLEX:
-            given = residue_packing.definitions(scheme.left, wide, recorded=True, side=side)
-            found.append((residue_packing.FILE, given))
+        given = residue_packing.definitions(scheme.left, wide, recorded=True)
+        found.append((residue_packing.FILE, given))
         found.append((how.file, residues.of_gemm(scheme, wide, how, shared)))
         found.append((residues.RESULT, residues.of_result(scheme.moduli, wide)))
     return [source_text(file, definitions) for file, definitions in found]

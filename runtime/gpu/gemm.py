@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.arrays import GpuArray
@@ -75,13 +75,13 @@ class KernelOperand(Protocol):
 
 class KernelChoice(NamedTuple):
     """family: the kernels to use, None for the device's best. tile: one of `candidates`, None for
-    the quickest. mirrors: of a complex product by residues, what C is its own of; half of it is
-    made.
+    the quickest. hermitian: whether C, by residues, is its own conjugate transpose, of which half
+    is made.
     """
 
     family: Family | None = None
     tile: Tile | None = None
-    mirrors: Literal["", "transpose", "conjugate transpose"] = ""
+    hermitian: bool = False
 
 
 BEST = KernelChoice()

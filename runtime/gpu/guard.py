@@ -94,18 +94,16 @@ def is_squared(left: DevicePacked, right: DevicePacked) -> bool:
     )
 
 
-def is_complex_pair(a: Operand, b: Operand) -> bool:
-    """Return whether both are complex, and B's columns lie in memory as A's rows do."""
-    return reals(a.form) == 2 and a.form == b.form
-
-
-def may_be_hermitian(a: Operand) -> bool:
-    """Return whether B of such a pair may be A's conjugate transpose, of which it would be worth to
-    know: A is large, and without gaps.
+def may_be_hermitian(left: DevicePacked, right: DevicePacked) -> bool:
+    """Return whether B may be A's conjugate transpose, in other memory but as A lies in its own,
+    and it would be worth to know: both are complex, A is large, and without gaps.
     """
-    it = a.form
+    it = left.operand.form
     return (
-        it.rows >= MIN_HERMITIAN
+        left is not right
+        and reals(it) == 2
+        and it == right.operand.form
+        and it.rows >= MIN_HERMITIAN
         and (it.row_stride, it.k_stride) in ((it.k, 1), (1, it.rows))
         and it.batch_stride in (0, it.rows * it.k)
     )

@@ -18,7 +18,7 @@ from mixpert_py.runtime.model.kernel_times import PORTABLE, Family, tiles_to_dia
 from mixpert_py.runtime.packing.residues import TILE, Definitions, of_moduli
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.integers import Integers, digits_of
-from mixpert_py.runtime.schemes.residues import theorem
+from mixpert_py.runtime.schemes.residues import Kind, of_complex, theorem
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.gpu.gemm import KernelChoice, KernelOperand
@@ -89,13 +89,13 @@ def gemm(
     kernels = prepare(scheme, out.dtype.name, out.data.device_id, choice.family)
     (m, n), size = out.shape[-2:], out.itemsize
     (rows, columns), parts = tiles(m, n), 2 if is_complex(out) else 1
-    left_behind = scratch(scheme, m, n, parts=parts)
+    left_behind = scratch(scheme, m, n, is_complex=parts == 2)
     memory = allocate(left_behind, stream) if left_behind else None
     leading, whole = out.strides[-2] // size, rows * columns
-    each = 1 if kernels.result is None else len(scheme.moduli)
+    each = 1 if kernels.result is None else len(slices(scheme, is_complex=parts == 2))
     how = kernels.how
     made, combined = -(-m // how.m) * -(-n // how.n), whole
-    symmetric = left.slices == right.slices or choice.mirrors != ""
+    symmetric = left.slices == right.slices or choice.hermitian
     if symmetric:
         made = tiles_to_diagonal(how.m, how.n, n)
         combined = tiles_to_diagonal(TILE_M, TILE_N, n)
@@ -120,8 +120,7 @@ def gemm(
         if kernels.result is None:
             continue
         place = address, m, n, leading, rows, columns, paired, combined * symmetric
-        hermitian = int(choice.mirrors == "conjugate transpose")
-        words = residues, *scales, *place, hermitian, *gate
+        words = residues, *scales, *place, int(choice.hermitian), *gate
         kernels.result.launch_words(units, RESULT_THREADS * parts, words, 0, stream)
     return memory
 
@@ -131,12 +130,24 @@ def tiles(m: int, n: int) -> tuple[int, int]:
     return -(-m // TILE_M), -(-n // TILE_N)
 
 
-def scratch(scheme: Scheme, m: int, n: int, *, parts: int = 1) -> int:
+def slices(scheme: Scheme, *, is_complex: bool) -> tuple[int, ...]:
+    """The modulus of each INT8 product, or twice that: the GEMM reduces by numbers above 128."""
+    if not is_complex:
+        return scheme.moduli
+    return tuple(_reduced_by(p) for p in of_complex(scheme.moduli) for _ in range(2))
+
+
+def _reduced_by(modulus: int) -> int:
+    return modulus if modulus > 128 else 2 * modulus
+
+
+def scratch(scheme: Scheme, m: int, n: int, *, is_complex: bool = False) -> int:
     """Bytes of a matrix's intermediate results: residues, or the lowest bytes of all orders but
-    the last. parts: 2 if C is complex.
+    the last.
     """
-    digits = digits_of(scheme)
-    count = parts * len(scheme.moduli) if digits is None else digits[0].count + digits[1].count - 2
+    digits, count = digits_of(scheme), len(slices(scheme, is_complex=is_complex))
+    if digits is not None:
+        count = digits[0].count + digits[1].count - 2
     rows, columns = tiles(m, n)
     return count * rows * columns * TILE_M * TILE_N
 
@@ -179,9 +190,10 @@ def prepare(
 
 def of_gemm(scheme: Scheme, result: str, how: ResidueGemm, shared: int) -> Definitions:
     """The constants of a GEMM for a device with this much shared memory per block."""
-    digits = digits_of(scheme)
-    definitions = of_moduli(scheme.moduli) if digits is None else of_digits(*digits, result)
-    return *definitions, *how.definitions(shared), *_of_complex(result)
+    digits, is_complex = digits_of(scheme), result.startswith("complex")
+    if digits is not None:
+        return *of_digits(*digits, result), *how.definitions(shared)
+    return *of_moduli(slices(scheme, is_complex=is_complex)), *how.definitions(shared)
 
 
 def of_digits(left: Integers, right: Integers, result: str) -> Definitions:
@@ -198,31 +210,38 @@ def of_digits(left: Integers, right: Integers, result: str) -> Definitions:
 
 def of_result(moduli: tuple[int, ...], result: str) -> Definitions:
     """The numbers of the remainder theorem, as `residues.cuh` has them."""
-    known = theorem(moduli)
-    weights = [[256.0 * part for part in row] for row in known.weights]
-    starts = []
-    for place in range(len(known.units)):
-        products = (
-            int(row[place]) * (256 + p // 2) for row, p in zip(known.weights, moduli, strict=True)
-        )
-        starts.append(-float(sum(products)))  # exact: see `schemes.residues`
-    rows = ", ".join("{" + _hexadecimal(row) + "}" for row in weights)
+    kinds: tuple[Kind, ...] = ("real",)
+    if is_complex := result.startswith("complex"):
+        moduli, kinds = of_complex(moduli), ("sum", "difference")
+    weights, starts = zip(*(_weights(moduli, kind) for kind in kinds), strict=True)
+    known = theorem(moduli, kinds[0])
     return (
         *of_moduli(moduli),
         ("PARTS", len(known.units)),
-        ("WEIGHTS", rows),
-        ("STARTS", _hexadecimal(starts)),
+        ("WEIGHTS", ", ".join(weights)),
+        ("STARTS", ", ".join(starts)),
         ("PRODUCT", _hexadecimal(known.product)),
         ("PART_UNITS", _hexadecimal(known.units)),
         ("INVERSE", (1 / sum(map(int, known.product))).hex()),
         *_of_tiles(),
         ("SINGLE", int(PRECISION[result] == "float32")),
-        *_of_complex(result),
+        *((("COMPLEX", 1),) if is_complex else ()),
     )
 
 
-def _of_complex(result: str) -> Definitions:
-    return (("COMPLEX", 1),) if result.startswith("complex") else ()
+def _weights(moduli: tuple[int, ...], kind: Kind) -> tuple[str, str]:
+    """The weights of a part of C, and the sums of their parts that stand for 0, for CUDA."""
+    rows = theorem(moduli, kind).weights
+    unit = 256 if kind == "real" else 512
+    # The bytes of 0: of a residue, of two, or of one and the complement of another.
+    halves = [_reduced_by(p) // 2 for p in moduli]
+    zeros = [{"real": half, "sum": 2 * half, "difference": 255}[kind] for half in halves]
+    starts = [
+        -float(sum(int(part) * (unit + zero) for part, zero in zip(parts, zeros, strict=True)))
+        for parts in zip(*rows, strict=True)  # exact: see `schemes.residues`
+    ]
+    weights = ("{" + _hexadecimal([unit * part for part in row]) + "}" for row in rows)
+    return "{" + ", ".join(weights) + "}", "{" + _hexadecimal(starts) + "}"
 
 
 def _of_tiles() -> Definitions:

@@ -28,7 +28,6 @@ from mixpert_py.runtime.gpu.gemm import BEST, UNGATED, KernelChoice
 from mixpert_py.runtime.gpu.guard import (
     GENERAL,
     HERMITIAN,
-    is_complex_pair,
     look_at_hermitian,
     may_be_hermitian,
 )
@@ -44,8 +43,7 @@ STEADY, MAX_STEADY = 4, 64
 SAMPLED_ROWS, ALL_ROWS = 128, 1 << 62  # of each operand, that a look reads at most
 WORD: Final = 2 * RECORD  # where the device's judgement lies behind both records
 BYTES: Final = WORD + 4
-SYMMETRIC = KernelChoice(mirrors="transpose")
-CONJUGATE = KernelChoice(mirrors="conjugate transpose")
+CONJUGATE = KernelChoice(hermitian=True)
 
 BothBounds = tuple[Bounds | None, Bounds | None]
 
@@ -81,22 +79,22 @@ class Watch:
         self._copy()
 
     def packed(self, left: DevicePacked, right: DevicePacked, *, is_one: bool) -> None:
-        """Enqueue the judgement and the copy of the records, after operands, or parts of them, have
-        been packed. is_one: whether each matrix of A is multiplied by that of B at its place.
+        """Enqueue the judgement, after operands, or parts of them, have been packed; the host will
+        see the records. is_one: whether each matrix of A is multiplied by that of B at its place.
         """
         self._is_both, self.ways = left is right, ((BEST, UNGATED),)
-        if not isinstance(left.splitter, Integers):
-            word, stream = self._memory.ptr + WORD, self._stream.ptr
-            is_pair = is_one and is_complex_pair(left.operand, right.operand)
-            is_same = is_pair and left.operand.address == right.operand.address
-            may_mirror = is_pair and not is_same and may_be_hermitian(left.operand)
-            records = self.records[:1] * 2 if self._is_both else self.records
-            judge(left, records, word, stream, HERMITIAN if may_mirror else GENERAL)
-            self.ways = ((SYMMETRIC if is_same else BEST, (word, GENERAL)),)
-            if may_mirror:
-                look_at_hermitian(left.operand, right.operand, word, stream)
-                self.ways = ((CONJUGATE, (word, HERMITIAN)), *self.ways)
-        self._copy()
+        if isinstance(left.splitter, Integers):
+            self._copy()
+            return
+        word, seen, stream = self._memory.ptr + WORD, self._seen.ctypes.data, self._stream.ptr
+        may_mirror = is_one and may_be_hermitian(left, right)
+        records = self.records[:1] * 2 if self._is_both else self.records
+        judge(left, records, word, seen, stream, HERMITIAN if may_mirror else GENERAL)
+        self._event.record(self._stream)
+        self.ways = ((BEST, (word, GENERAL)),)
+        if may_mirror:
+            look_at_hermitian(left.operand, right.operand, word, stream)
+            self.ways = ((CONJUGATE, (word, HERMITIAN)), *self.ways)
 
     def _copy(self) -> None:
         self._memory.copy_to_host_async(self._seen.ctypes.data, 2 * RECORD, self._stream)

@@ -1,4 +1,5 @@
-// Residues of A·B modulo p_1 … p_COUNT, from residues of A and of B, for Hopper (sm_90a).
+// Residues of A·B modulo p_1 … p_COUNT, from residues of A and of B, for Hopper (sm_90a). Of complex
+// numbers there are two products for each modulus, which stands in MODULI twice.
 //
 //   warpgroup 0, one thread   producer: copies a step (64 bytes of K) of A's and B's tile into a ring
 //                             of STAGES buffers, by a bulk copy for each 64 rows: packing has laid
@@ -73,8 +74,7 @@ __device__ __forceinline__ void make_ring(u32 full, u32 empty) {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-constexpr int A_SLICES = A_DIGITS ? A_DIGITS : PRODUCTS * COUNT;
-constexpr int B_SLICES = B_DIGITS ? B_DIGITS : PRODUCTS * COUNT;
+constexpr int A_SLICES = A_DIGITS ? A_DIGITS : COUNT, B_SLICES = B_DIGITS ? B_DIGITS : COUNT;
 
 // A tile, or, of residues, a tile modulo one number.
 struct Task {
@@ -99,11 +99,10 @@ struct Task {
 __device__ __forceinline__ void produce(const Problem &p, u32 buffers, u32 full, u32 empty) {
     const u64 slice = (u64)p.steps * PIECE, a_apart = A_SLICES * slice, b_apart = B_SLICES * slice;
     Ring ring;
-    auto product = [&](const Tile &tile, int left, int right, int begin, int end) {
-        const unsigned char *a = p.a + tile.row * (TILE_M / 64) * a_apart + left * slice + begin * PIECE;
-        const unsigned char *b =
-            p.b + tile.column * (TILE_N / 64) * b_apart + right * slice + begin * PIECE;
-        for (int step = begin; step < end; step++, ring.advance()) {
+    auto product = [&](const Tile &tile, int left, int right) {
+        const unsigned char *a = p.a + tile.row * (TILE_M / 64) * a_apart + left * slice;
+        const unsigned char *b = p.b + tile.column * (TILE_N / 64) * b_apart + right * slice;
+        for (int step = 0; step < p.steps; step++, ring.advance()) {
             const u32 barrier = full + 8 * ring.stage, to = buffers + ring.stage * STAGE;
             wait(empty + 8 * ring.stage, ring.parity ^ 1);
             expect(barrier, STAGE);
@@ -122,12 +121,9 @@ __device__ __forceinline__ void produce(const Problem &p, u32 buffers, u32 full,
         for (int order = 0; order < ORDERS; order++)
 #pragma unroll 1
             for (int left = least_digit(order); left <= most_digit(order); left++)
-                product(task.tile, left, order - left, 0, p.steps);
+                product(task.tile, left, order - left);
 #else
-        for (int begin = 0; begin < p.steps; begin += SEGMENT)
-#pragma unroll 1
-            for (int i = task.modulus * PRODUCTS; i < (task.modulus + 1) * PRODUCTS; i++)
-                product(task.tile, i, i, begin, min(begin + SEGMENT, p.steps));
+        product(task.tile, task.modulus, task.modulus);
 #endif
     }
 }
@@ -199,7 +195,6 @@ struct Matrix {};
 __device__ __forceinline__ void consume(const Problem &p, const Matrix &, u32 buffers, u32 full,
                                         u32 empty, int consumer) {
     const u32 mine = buffers + consumer * DEPTH * 64 * STEP;
-    const int parts = COUNT * p.tile_rows * p.tile_columns;  // tiles from Re C to Im C
     Ring ring;
     for (int index = blockIdx.x; index < Task::count(p); index += gridDim.x) {
         const Task task(p, index);
@@ -207,17 +202,13 @@ __device__ __forceinline__ void consume(const Problem &p, const Matrix &, u32 bu
         do {
             const int end = min(begin + SEGMENT, p.steps);
             Sum sum[DEPTH][REGISTERS];
-#pragma unroll 1
-            for (int product = 0; product < PRODUCTS; product++) {
-                if (begins(product)) clear(sum);
-                add(sum, end - begin, ring, mine, buffers, full, empty);
-                const Reduction reduced(task.modulus);
-                const int place = task.place + part_of(product) * parts;
+            clear(sum);
+            add(sum, end - begin, ring, mine, buffers, full, empty);
+            const Reduction reduced(task.modulus);
 #pragma unroll
-                for (int d = 0; d < DEPTH; d++)
-                    store(p.out + unit_at(place, consumer * DEPTH + d, 0), reduced, sum[d],
-                          threadIdx.x & 127, begin == 0 && product < 2);
-            }
+            for (int d = 0; d < DEPTH; d++)
+                store(p.out + unit_at(task.place, consumer * DEPTH + d, 0), reduced, sum[d],
+                      threadIdx.x & 127, begin == 0);
             begin = end;
         } while (begin < p.steps);
     }

@@ -51,8 +51,7 @@ static_assert(PAIRS % 2 == 0 && STAGES >= 2, "what is loaded while another is re
 #include "residue_tiles.cuh"
 #include "residue_sums.cuh"
 
-constexpr int A_SLICES = A_DIGITS ? A_DIGITS : PRODUCTS * COUNT;
-constexpr int B_SLICES = B_DIGITS ? B_DIGITS : PRODUCTS * COUNT;
+constexpr int A_SLICES = A_DIGITS ? A_DIGITS : COUNT, B_SLICES = B_DIGITS ? B_DIGITS : COUNT;
 
 typedef int Sums[ROW_TILES][REGISTERS];
 
@@ -146,16 +145,12 @@ struct Copies {
     u32 base, fill;              // the first stage, and the one to fill
 #if A_DIGITS
     int order, left;
-#else
-    int product, first;  // the first step of the segment
 #endif
 
     __device__ __forceinline__ Copies(const Problem &p, u32 base)
         : index(blockIdx.x), base(base), fill(base) {
 #if A_DIGITS
         order = left = 0;
-#else
-        product = first = 0;
 #endif
         begin(p);
     }
@@ -166,16 +161,15 @@ struct Copies {
     __device__ __forceinline__ void begin(const Problem &p) {
         const Task task(p, index);
 #if A_DIGITS
-        const int of_a = left, of_b = order - left, first = 0;
-        steps = p.steps;
+        const int of_a = left, of_b = order - left;
 #else
-        const int of_a = task.modulus * PRODUCTS + product, of_b = of_a;
-        steps = min(SEGMENT, p.steps - first);
+        const int of_a = task.modulus, of_b = task.modulus;
 #endif
         const u64 a_rows = task.part.row * (BLOCK_M / 64) * A_SLICES + of_a;
         const u64 b_rows = task.part.column * (BLOCK_N / 64) * B_SLICES + of_b;
-        a = p.a + a_rows * slice(p) + (u64)first * PIECE + threadIdx.x * 16;
-        b = p.b + b_rows * slice(p) + (u64)first * PIECE + threadIdx.x * 16;
+        a = p.a + a_rows * slice(p) + threadIdx.x * 16;
+        b = p.b + b_rows * slice(p) + threadIdx.x * 16;
+        steps = p.steps;
     }
 
     // The next product, if there is one.
@@ -191,14 +185,8 @@ struct Copies {
             index += gridDim.x, order = left = 0;
         }
 #else
-        if (product < PRODUCTS - 1) {
-            product++;
-        } else if (first + SEGMENT < p.steps) {
-            first += SEGMENT, product = 0;
-        } else {
-            if (index + gridDim.x >= Task::count(p)) return;
-            index += gridDim.x, product = first = 0;
-        }
+        if (index + gridDim.x >= Task::count(p)) return;
+        index += gridDim.x;
 #endif
         begin(p);
     }
@@ -347,15 +335,11 @@ __device__ __forceinline__ void multiply(const Problem &p, const Matrix &, const
     do {
         const int end = min(begin + SEGMENT, p.steps);
         Sums sum;
-#pragma unroll 1
-        for (int product = 0; product < PRODUCTS; product++) {
-            if (begins(product)) clear(sum);
-            add(sum, end - begin, reader, copies, p);
-            const int slice = task.modulus + part_of(product) * COUNT;
-            unsigned char *out = Corner(task.part).place(p, slice);
-            if (begin == 0 && product < 2) store_all(out, task.modulus, sum, true);
-            else store_all(out, task.modulus, sum, false);
-        }
+        clear(sum);
+        add(sum, end - begin, reader, copies, p);
+        unsigned char *out = Corner(task.part).place(p, task.modulus);
+        if (begin == 0) store_all(out, task.modulus, sum, true);
+        else store_all(out, task.modulus, sum, false);
         begin = end;
     } while (begin < p.steps);
 }

@@ -5,12 +5,8 @@
 // Of each row's 64 bytes of a step the four chunks of 16 are at c ^ (row >> 1 & 3): the 64-byte swizzle
 // of wgmma. What is past K is 0, what is past the rows holds anything.
 //
-// A complex row is scaled, and recorded, as one of twice as many real numbers. It has three slices for
-// each modulus, of A and of B, whose products in turn are P, Q and R:
-//
-//     P = (Re A + Im A) · Re B     Q = −Im A · (Re B + Im B)     R = Re A · (Im B − Re B)
-//
-// so that Re C = P + Q and Im C = P + R. Sums are taken modulo p, and therefore exact.
+// A complex row is scaled, and recorded, as one of twice as many real numbers. It has two slices for
+// each modulus, re + s im and re − s im, where s² ≡ −1 modulo p.
 //
 // `rows`: K is contiguous. A block takes a row's largest entry, its norm and its residues from shared
 // memory, or, of what does not fit there, from the L2 cache.
@@ -32,9 +28,6 @@
 #endif
 #ifndef SINGLE
 #define SINGLE 0  // whether entries are float32
-#endif
-#ifndef COMPLEX
-#define COMPLEX 0  // whether entries are complex: 1 if they are A's, 2 if they are B's
 #endif
 #ifndef RECORD
 #define RECORD 0  // whether what `schemes/crt.py` asks of rows is recorded
@@ -58,10 +51,9 @@ typedef double Real;
 typedef double2 Two;
 #endif
 
-constexpr int REALS = COMPLEX ? 2 : 1;              // of an entry
-constexpr int SLICES = COMPLEX ? 3 * COUNT : COUNT;
-constexpr int ITEM = 8;                    // entries that a thread takes at a time
-constexpr int NUMBERS = ITEM * REALS;
+constexpr int SLICES = REALS * COUNT;
+constexpr int NUMBERS = 8;                 // that a thread takes at a time, an item
+constexpr int ITEM = NUMBERS / REALS;      // entries of it
 constexpr int ITEMS = STEP / ITEM;         // of a step
 constexpr int VECTOR = 16 / sizeof(Real);  // numbers of a load
 
@@ -96,9 +88,9 @@ struct Target {
 
     // Where an item of a row lies, in the first slice; to the next slice it is `stride` bytes.
     __device__ __forceinline__ unsigned char *at(int row, int item) const {
-        const int chunk = (item % ITEMS >> 1) ^ (row >> 1 & 3);
+        const int byte = item % ITEMS * ITEM, chunk = byte / 16 ^ (row >> 1 & 3);
         const long long place = row / 64 * SLICES * steps + item / ITEMS;
-        return out + (place * 64 + row % 64) * STEP + chunk * 16 + (item & 1) * 8;
+        return out + (place * 64 + row % 64) * STEP + chunk * 16 + byte % 16;
     }
     __device__ __forceinline__ long long stride() const { return steps * 64 * STEP; }
 };
@@ -107,39 +99,35 @@ __device__ __forceinline__ u32 four_bytes(u32 a, u32 b, u32 c, u32 d) {
     return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
 }
 
+#if COMPLEX
+typedef u32 Stored;
+#else
+typedef uint2 Stored;
+#endif
+
 __device__ __forceinline__ void store(unsigned char *to, const u32 (&byte)[ITEM]) {
-    *(uint2 *)to = make_uint2(four_bytes(byte[0], byte[1], byte[2], byte[3]),
-                              four_bytes(byte[4], byte[5], byte[6], byte[7]));
+    Stored word;
+#pragma unroll
+    for (int i = 0; i < ITEM; i += 4)
+        ((u32 *)&word)[i / 4] = four_bytes(byte[i], byte[i + 1], byte[i + 2], byte[i + 3]);
+    *(Stored *)to = word;
 }
 
 #if COMPLEX
 
 __device__ __forceinline__ void cut(const double (&x)[NUMBERS], const Scale &scale, unsigned char *to,
                                     long long stride) {
-    u32 re[ITEM][WORDS], im[ITEM][WORDS];  // of A: −Im A
+    u32 re[ITEM][WORDS], im[ITEM][WORDS];
 #pragma unroll
-    for (int e = 0; e < ITEM; e++) {
-        scale(x[2 * e], re[e]);
-        scale(COMPLEX == 1 ? -x[2 * e + 1] : x[2 * e + 1], im[e]);
-    }
+    for (int e = 0; e < ITEM; e++) scale(x[2 * e], re[e]), scale(x[2 * e + 1], im[e]);
     each<COUNT>([&](auto index) {
         constexpr int p = modulus(decltype(index)::value);
-        u32 byte[3][ITEM];
+        u32 plus[ITEM], minus[ITEM];
 #pragma unroll
-        for (int e = 0; e < ITEM; e++) {
-            const int one = congruent<p>(re[e]), other = congruent<p>(im[e]);
-            if constexpr (COMPLEX == 1) {
-                byte[0][e] = reduced<p>(congruent_difference<p>(one, other));
-                byte[1][e] = reduced<p>(other);
-                byte[2][e] = reduced<p>(one);
-            } else {
-                byte[0][e] = reduced<p>(one);
-                byte[1][e] = reduced<p>(congruent_sum<p>(one, other));
-                byte[2][e] = reduced<p>(congruent_difference<p>(other, one));
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < 3; i++, to += stride) store(to, byte[i]);
+        for (int e = 0; e < ITEM; e++) residues<p>(re[e], im[e], plus[e], minus[e]);
+        store(to, plus);
+        store(to + stride, minus);
+        to += 2 * stride;
     });
 }
 
@@ -165,7 +153,7 @@ __device__ __forceinline__ void cut(const double (&x)[NUMBERS], const Scale &sca
 #endif
 
 __device__ __forceinline__ void clear(unsigned char *to, long long stride) {
-    for (int i = 0; i < SLICES; i++, to += stride) *(uint2 *)to = make_uint2(0, 0);
+    for (int i = 0; i < SLICES; i++, to += stride) *(Stored *)to = Stored();
 }
 
 // ---- rows that are contiguous along K --------------------------------------------------------------
@@ -190,7 +178,7 @@ __device__ __forceinline__ double warp_sum(double x) {  // of integers: exact in
     return x;
 }
 
-extern "C" __global__ void __launch_bounds__(COMPLEX ? 640 : 1024)
+extern "C" __global__ void __launch_bounds__(1024)
 rows(const Real *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
      long long k, long long row_stride, long long steps, long long vectors, long long limit,
      long long held_items, u64 *record) {
@@ -323,10 +311,13 @@ constexpr int PANEL = 32, ACROSS = 8;  // rows of a block, and threads along K
 struct Part {
     int row, chunk, begin, end;
 
-    __device__ __forceinline__ Part(long long rows, long long steps, long long chunk_steps) {
+    // backwards: begins with what the launch before has read last, which is still in the L2 cache.
+    __device__ __forceinline__ Part(long long rows, long long steps, long long chunk_steps,
+                                    bool backwards = false) {
         const int panels = (int)((rows + PANEL - 1) / PANEL);
-        chunk = blockIdx.x / panels;
-        row = (blockIdx.x - chunk * panels) * PANEL;
+        const int index = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+        chunk = index / panels;
+        row = (index - chunk * panels) * PANEL;
         begin = chunk * (int)chunk_steps;
         end = min(begin + (int)chunk_steps, (int)steps);
     }
@@ -380,7 +371,7 @@ sums(const Real *x, const uint2 *largest, double *squares, long long row_count, 
     __shared__ u32 words[3][ACROSS][PANEL];
     Dense dense;
 #endif
-    const Part part(row_count, steps, chunk_steps);
+    const Part part(row_count, steps, chunk_steps, true);
     const int lane = threadIdx.x % PANEL, across = threadIdx.x / PANEL, row = part.row + lane;
     const int end = min(part.end * STEP, (int)k);
     follow();
@@ -438,7 +429,7 @@ sums(const Real *x, const uint2 *largest, double *squares, long long row_count, 
 #endif
 }
 
-// A warp takes 8 rows, and 4 items of each: 32 bytes of what it writes lie together.
+// A warp takes so many items of each of its rows that 32 bytes of what it writes lie together.
 extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
 columns(const Real *x, const uint2 *largest, const double *squares, unsigned char *out, int *scales,
         unsigned char *flags, long long row_count, long long k, long long row_stride,
@@ -478,13 +469,15 @@ columns(const Real *x, const uint2 *largest, const double *squares, unsigned cha
         }
     }
     __syncthreads();
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, mine = warp % 4 * 8 + lane % 8;
-    const int row = part.row + mine, first = warp / 4 * 4 + lane / 8;
+    constexpr int OF_WARP = ITEM, WARPS = PANEL / OF_WARP;  // rows of a warp, and warps for all
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int mine = warp % WARPS * OF_WARP + lane % OF_WARP, row = part.row + mine;
+    const int first = warp / WARPS * (32 / OF_WARP) + lane / OF_WARP;
     if (row >= row_count) return;
     const int found = of_rows[mine];
     x += row * row_stride * REALS;
     const Scale scale(found == NONE ? 0 : found);
-    for (int item = part.begin * ITEMS + first; item < part.end * ITEMS; item += ITEMS) {
+    for (int item = part.begin * ITEMS + first; item < part.end * ITEMS; item += ACROSS) {
         unsigned char *to = target.at(row, item);
         if (found == NONE) {
             clear(to, target.stride());
@@ -656,10 +649,15 @@ look(const void *a, long long a_rows, long long a_of_one, long long a_apart, lon
 }
 
 // least: the density that COUNT moduli need, as the bits of a double. word: `enough` where it is
-// there, else 0.
+// there, else 0. seen: memory of the host, for both records: a copy of them would take 10 µs.
 extern "C" __global__ void __launch_bounds__(32)
-judge(const double *left, const double *right, long long least, int *word, long long enough) {
+judge(const double *left, const double *right, long long least, int *word, double *seen,
+      long long enough) {
+    constexpr int NUMBERS_OF_RECORD = 6;
     follow();
+    if (threadIdx.x < 2 * NUMBERS_OF_RECORD)
+        seen[threadIdx.x] =
+            (threadIdx.x < NUMBERS_OF_RECORD ? left : right)[threadIdx.x % NUMBERS_OF_RECORD];
     if (threadIdx.x != 0) return;
     *word = density(left, right) >= __longlong_as_double(least) ? (int)enough : 0;
 }

@@ -1,8 +1,8 @@
 // C from its residues modulo p_1 … p_COUNT: the remainder theorem, and the scales of rows and columns.
 //
 // A thread makes what one thread of the GEMM has left in 16 bytes of each modulus: see
-// `residue_tiles.cuh`. A block has 32 columns of 64 rows. Of a complex C, two neighbouring threads
-// make its real and its imaginary part; then one has both of every first row, and one those 8 below.
+// `residue_tiles.cuh`. A block has 32 columns of 64 rows. Of a complex C two neighbouring threads share
+// these 16 bytes, of U and of V: see `schemes/residues.py`.
 //
 // triangle: the number of tiles that are made of a C that is its own transpose, or its own conjugate
 // transpose if it is `hermitian`; else 0.
@@ -18,10 +18,6 @@
 #define INVERSE 0
 #define TILE_M 256
 #define TILE_N 192
-#endif
-
-#ifndef COMPLEX
-#define COMPLEX 0
 #endif
 
 #include "residues.cuh"
@@ -51,17 +47,38 @@ __device__ __forceinline__ float negative(float y) {
     return found;
 }
 
-// A byte as 1 + byte / 256.
-template <int E> __device__ __forceinline__ double float_of(u32 word) {
-    constexpr int shift = 12 - 8 * E;
-    const u32 moved = shift > 0 ? word << shift : word >> -shift;
-    return __hiloint2double((moved & 0xff000) | 0x3ff00000, 0);
+#if COMPLEX
+typedef uint2 Words;
+#else
+typedef uint4 Words;
+#endif
+constexpr int QUARTERS = sizeof(Words) / 4;  // of 32 columns, that a thread makes: a word each
+
+#if COMPLEX
+
+// The bytes of U and V in one word each: U + V or, for the imaginary part, U − V + 255, as 1 + this / 512.
+__device__ __forceinline__ void numbers(const u32 *word, int q, bool imaginary, double (&found)[4]) {
+    const u32 u = word[q], v = imaginary ? ~word[QUARTERS + q] : word[QUARTERS + q];
+    const u32 even = (u & 0xff00ff) + (v & 0xff00ff);
+    const u32 odd = (u >> 8 & 0xff00ff) + (v >> 8 & 0xff00ff);
+    const u32 nine[4] = {even << 11, odd << 11, even >> 5, odd >> 5};
+#pragma unroll
+    for (int e = 0; e < 4; e++) found[e] = __hiloint2double((nine[e] & 0xff800) | 0x3ff00000, 0);
 }
 
-constexpr int REALS = COMPLEX ? 2 : 1;  // of an element
+#else
+
+// The bytes of a word, as 1 + byte / 256.
+__device__ __forceinline__ void numbers(const u32 *word, int q, bool, double (&found)[4]) {
+    const u32 eight[4] = {word[q] << 12, word[q] << 4, word[q] >> 4, word[q] >> 12};
+#pragma unroll
+    for (int e = 0; e < 4; e++) found[e] = __hiloint2double((eight[e] & 0xff000) | 0x3ff00000, 0);
+}
+
+#endif
 
 extern "C" __global__ void __launch_bounds__(128 * REALS)
-result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c, long long m,
+result(const unsigned char *residues, const int *a_scales, const int *b_scales, Value *c, long long m,
        long long n, long long leading, long long tile_rows, long long tile_columns,
        long long paired, long long triangle, long long hermitian, const int *gate, long long wanted) {
     constexpr int GROUPS = TILE_M / 64;
@@ -78,70 +95,64 @@ result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c
     const int top = tile_row * TILE_M + group * 64;
     const int right = triangle ? min((int)n, top + 64) : (int)n;
     if (top >= m || tile_column * TILE_N + unit * 32 >= right) return;
-    const long long stride = tile_rows * tile_columns * (TILE_M * TILE_N / UNIT);
-    const int part_of_c = threadIdx.x % REALS;
-    residues += part_of_c * COUNT * stride + unit_at(place, group, unit) / UNIT + thread;
-    uint4 bytes[COUNT];
-    each<COUNT>([&](auto index) {
+    const long long stride = tile_rows * tile_columns * (TILE_M * TILE_N);
+    const int begin = threadIdx.x % REALS * QUARTERS;
+    residues += unit_at(place, group, unit) + thread * UNIT + begin * 4;
+    u32 word[COUNT][REALS * QUARTERS];
+    each<REALS * COUNT>([&](auto index) {
         constexpr int l = decltype(index)::value;
-        bytes[l] = __ldg(residues + l * stride);
+        *(Words *)(word[l / REALS] + l % REALS * QUARTERS) = __ldg((const Words *)(residues + l * stride));
     });
     const int of_rows[2] = {row < m ? a_scales[row] : 0, row + 8 < m ? a_scales[row + 8] : 0};
     Value *image = c + (column * leading + row) * REALS;  // of a symmetric C
     c += (row * leading + column) * REALS;
-    each<4>([&](auto quarter) {  // 8 columns each
-        constexpr int q = decltype(quarter)::value;
-        double part[4][PARTS];
-#pragma unroll
-        for (int e = 0; e < 4; e++)
-#pragma unroll
-            for (int j = 0; j < PARTS; j++) part[e][j] = starts[j];
-        each<COUNT>([&](auto index) {
-            constexpr int l = decltype(index)::value;
-            const u32 word = q == 0 ? bytes[l].x : q == 1 ? bytes[l].y : q == 2 ? bytes[l].z : bytes[l].w;
-            const double byte[4] = {float_of<0>(word), float_of<1>(word), float_of<2>(word),
-                                    float_of<3>(word)};
+    each<QUARTERS>([&](auto quarter) {  // 8 columns each
+        const int q = begin + decltype(quarter)::value, at = column + q * 8;
+        const int of_columns[2] = {at < n ? b_scales[at] : 0, at + 1 < n ? b_scales[at + 1] : 0};
+        Value value[REALS][4];
+        each<REALS>([&](auto real) {
+            constexpr int r = decltype(real)::value;
+            double part[4][PARTS];
 #pragma unroll
             for (int e = 0; e < 4; e++)
 #pragma unroll
-                for (int j = 0; j < PARTS; j++) part[e][j] = __fma_rn(byte[e], weights[l][j], part[e][j]);
+                for (int j = 0; j < PARTS; j++) part[e][j] = starts[r][j];
+            each<COUNT>([&](auto index) {
+                constexpr int l = decltype(index)::value;
+                double number[4];
+                numbers(word[l], decltype(quarter)::value, r == 1, number);
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+#pragma unroll
+                    for (int j = 0; j < PARTS; j++)
+                        part[e][j] = __fma_rn(number[e], weights[r][l][j], part[e][j]);
+            });
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                value[r][e] = unscaled(combined(part[e]), of_rows[e / 2] + of_columns[e % 2]);
         });
-        const int at = column + q * 8;
-        const int of_columns[2] = {at < n ? b_scales[at] : 0, at + 1 < n ? b_scales[at + 1] : 0};
-#if COMPLEX
-        Value mine[2], others[2];
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const Value high = unscaled(combined(part[i]), of_rows[0] + of_columns[i]);
-            const Value low = unscaled(combined(part[2 + i]), of_rows[1] + of_columns[i]);
-            mine[i] = part_of_c ? low : high;
-            others[i] = __shfl_xor_sync(~0u, part_of_c ? high : low, 1);
-        }
-        const int its_row = row + 8 * part_of_c;
-        if (its_row >= m) return;
-        const int end = triangle ? min((int)n, its_row + 1) : (int)n;
-        auto put = [&](Value *to, const Pair &both) {
-            if (paired) *(Pair *)to = both;
-            else to[0] = both.x, to[1] = both.y;
-        };
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            if (at + i >= end) continue;
-            Pair both;
-            both.x = part_of_c ? others[i] : mine[i], both.y = part_of_c ? mine[i] : others[i];
-            put(c + (8 * part_of_c * leading + q * 8 + i) * 2, both);
-            if (!triangle || at + i == its_row) continue;
-            if (hermitian) both.y = negative(both.y);
-            put(image + ((q * 8 + i) * leading + 8 * part_of_c) * 2, both);
-        }
-#else
 #pragma unroll
         for (int low = 0; low < 2; low++) {
-            const Value first = unscaled(combined(part[2 * low]), of_rows[low] + of_columns[0]);
-            const Value second = unscaled(combined(part[2 * low + 1]), of_rows[low] + of_columns[1]);
             if (row + 8 * low >= m) continue;
             const int end = triangle ? min((int)n, row + 8 * low + 1) : (int)n;
-            Value *to = c + 8 * low * leading + q * 8;
+            Value *to = c + (8 * low * leading + q * 8) * REALS;
+#if COMPLEX
+            auto put = [&](Value *to, const Pair &both) {
+                if (paired) *(Pair *)to = both;
+                else to[0] = both.x, to[1] = both.y;
+            };
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                if (at + i >= end) continue;
+                Pair both;
+                both.x = value[0][2 * low + i], both.y = value[1][2 * low + i];
+                put(to + 2 * i, both);
+                if (!triangle || at + i == row + 8 * low) continue;
+                if (hermitian) both.y = negative(both.y);
+                put(image + ((q * 8 + i) * leading + 8 * low) * 2, both);
+            }
+#else
+            const Value first = value[0][2 * low], second = value[0][2 * low + 1];
             if (paired && at + 1 < end) {
                 Pair both;
                 both.x = first, both.y = second;
@@ -153,7 +164,7 @@ result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c
             if (!triangle) continue;
             if (at < end) image[q * 8 * leading + 8 * low] = first;
             if (at + 1 < end) image[(q * 8 + 1) * leading + 8 * low] = second;
-        }
 #endif
+        }
     });
 }

@@ -8,20 +8,10 @@
 #define A_BYTES "s8"
 #define B_BYTES "s8"
 #endif
-#ifndef COMPLEX
-#define COMPLEX 0  // whether A and B are complex, packed as `residue_packing.cu` says
-#endif
-
-// Products of a tile modulo one number, of slices of their own. Complex: P, Q and R. Sums begin anew
-// but for Q, which is added to P's. Those of P are stored as Im C, those of P and Q as Re C, and those
-// of R are added to Im C.
-constexpr int PRODUCTS = COMPLEX ? 3 : 1;
-__device__ __forceinline__ bool begins(int product) { return product != 1; }
-__device__ __forceinline__ int part_of(int product) { return COMPLEX && product != 1; }
 
 constexpr int PIECE = 64 * STEP;  // bytes of a step of 64 rows, which lie together
 // Steps of K whose sums stay below 2^30: 2^16 · 127² is less.
-constexpr int SEGMENT = 65536 / STEP / (COMPLEX ? 2 : 1);
+constexpr int SEGMENT = 65536 / STEP;
 
 __constant__ unsigned short moduli[COUNT] = {MODULI};
 
@@ -31,7 +21,7 @@ struct Reduction {
 
     __device__ __forceinline__ Reduction(int index) {
         modulus = moduli[index];
-        // ⌈2^39 / p⌉: for sums below 2^31 the quotient by it is exact.
+        // ⌈2^39 / p⌉, of p above 128: for sums below 2^31 the quotient by it is exact.
         factor = (u32)(((1ull << 39) + modulus - 1) / modulus);
         offset = ((1u << 30) / modulus + 1) * modulus;  // a multiple above 2^30
         offset += modulus / 2;

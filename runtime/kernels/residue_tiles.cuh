@@ -1,7 +1,6 @@
 // Tiles of residues of a product, and the order of the bytes in which threads leave them.
 //
-// (parts, COUNT, tiles, TILE_M / 64, UNITS, 128, UNIT) bytes: of C, or of its real and then
-// its imaginary part, of each modulus, tile by tile, of each 64 rows
+// (COUNT, tiles, TILE_M / 64, UNITS, 128, UNIT) bytes: of each modulus, tile by tile, of each 64 rows
 // of it, each 32 of its columns, and each thread of the warpgroup what it holds of these: UNIT sums,
 // in each 8 columns two neighbours of one row, then of the row 8 below.
 

@@ -1,5 +1,12 @@
 // Arithmetic of residues: scales of rows, entries as integers modulo p_1 … p_COUNT, and the remainder
-// theorem. What it computes, `schemes/residues.py` says. COUNT: moduli; MODULI: these, largest first.
+// theorem. What it computes, `schemes/residues.py` says. COUNT: moduli; MODULI: these, largest first;
+// COMPLEX: whether entries are complex.
+
+#ifndef COMPLEX
+#define COMPLEX 0
+#endif
+
+constexpr int REALS = COMPLEX ? 2 : 1;  // of an entry
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -208,57 +215,41 @@ __device__ __forceinline__ int dot(u32 bytes, u32 weights, int sum) {  // bytes 
     return found;
 }
 
-// What the bytes of word j count modulo p.
-__host__ __device__ constexpr u32 byte_weights(int p, int j) {
+// What the bytes of word j count modulo p, `factor` times.
+__host__ __device__ constexpr u32 byte_weights(int p, int j, int factor) {
     u32 all = 0;
-    for (int byte = 0; byte < 4; byte++)
-        all |= (u32)(symmetric(power_modulo(WORD_BITS * j + 8 * byte, p), p) & 255) << 8 * byte;
+    for (int byte = 0; byte < 4; byte++) {
+        const u64 count = power_modulo(WORD_BITS * j + 8 * byte, p) * factor;
+        all |= (u32)(symmetric(count, p) & 255) << 8 * byte;
+    }
     return all;
 }
 
-// A float near 2^23 + 2^19 from which the sum of weighted bytes begins, as an integer: what they are
-// too large by, because of the offsets, is taken off modulo p. So the float is the integer modulo p,
-// and the sum of bytes, below 2^19, leaves it between 2^23 and 2^24, where its bits count units.
-__host__ __device__ constexpr int start_of(int p) {
+// A float next below `near` from which sums of weighted bytes begin, as an integer: what they are too
+// large by, because of the offsets, is taken off modulo p. So the float is the integer modulo p, and
+// sums, each below 2^19, leave it between 2^23 and 2^24, where its bits count units.
+__host__ __device__ constexpr int start_of(int p, int factor, int near) {
     u64 offsets = 0;
     for (int j = 0; j < WORDS; j++) offsets += power_modulo(31 + WORD_BITS * j, p);
-    const int near = (1 << 23) + (1 << 19);
-    return near - (int)((near + offsets) % p);
+    return near - (int)((near + offsets * factor) % p);
 }
 
 constexpr int OF_FLOAT = 0x4b000000 - (1 << 23);  // bits of a float between 2^23 and 2^24, less it
 
-// The bits of a float near 2^23 + 2^19 that is the integer of these words modulo p; the integer
-// itself, in the lowest byte, where p = 256.
-template <int P> __device__ __forceinline__ int congruent(const u32 (&word)[WORDS]) {
-    if constexpr (P == 256) return (int)word[0];
-    constexpr int start = OF_FLOAT + start_of(P);
-    int bits = start;
+// `sum`, and the weighted bytes of these words, `FACTOR` times.
+template <int P, int FACTOR = 1>
+__device__ __forceinline__ int weighted(const u32 (&word)[WORDS], int sum) {
     each<WORDS>([&](auto index) {
         constexpr int j = decltype(index)::value;
-        constexpr u32 weights = byte_weights(P, j);
-        bits = dot(word[j], weights, bits);
+        constexpr u32 weights = byte_weights(P, j, FACTOR);
+        sum = dot(word[j], weights, sum);
     });
-    return bits;
+    return sum;
 }
 
-// The multiple of p that is next below a number.
-__host__ __device__ constexpr int multiple_below(int number, int p) { return number - number % p; }
-
-// The same of sums and differences of two such integers, as floats near 2^23 + 2^21.
-template <int P> __device__ __forceinline__ int congruent_sum(int one, int other) {
-    if constexpr (P == 256) return one + other;
-    return one + other - (OF_FLOAT + multiple_below((1 << 23) - (1 << 20), P));
-}
-template <int P> __device__ __forceinline__ int congruent_difference(int one, int other) {
-    if constexpr (P == 256) return one - other;
-    return one - other + (OF_FLOAT + multiple_below((1 << 23) + (1 << 21), P));
-}
-
-// The residue in [−p/2, p/2), in the lowest byte, of a number that `congruent` gives; of sums and
-// differences it may be one beyond, within a byte.
+// The residue in [−p/2, p/2), in the lowest byte, of a float by its bits; of complex entries it may be
+// one beyond, within a byte.
 template <int P> __device__ __forceinline__ u32 reduced(int bits) {
-    if constexpr (P == 256) return (u32)bits;
     constexpr float inverse = 1.0f / P;
     float number = __int_as_float(bits);
     // As a float, 1 / 255 is off by nearly half a unit: of numbers near 2^23 that is too much.
@@ -269,17 +260,39 @@ template <int P> __device__ __forceinline__ u32 reduced(int bits) {
 }
 
 template <int P> __device__ __forceinline__ u32 residue(const u32 (&word)[WORDS]) {
-    return reduced<P>(congruent<P>(word));
+    if constexpr (P == 256) return word[0];
+    constexpr int start = OF_FLOAT + start_of(P, 1, (1 << 23) + (1 << 19));
+    return reduced<P>(weighted<P>(word, start));
+}
+
+// The least s with s² ≡ −1 modulo p.
+__host__ __device__ constexpr int root_of(int p) {
+    int root = 1;
+    while ((root * root + 1) % p) root++;
+    return root;
+}
+
+// Residues of re + s im and of re − s im.
+template <int P>
+__device__ __forceinline__ void residues(const u32 (&re)[WORDS], const u32 (&im)[WORDS], u32 &plus,
+                                         u32 &minus) {
+    constexpr int root = root_of(P), near = (1 << 23) + (1 << 21);
+    constexpr int first = OF_FLOAT + start_of(P, 1 + root, near);
+    constexpr int second = OF_FLOAT + start_of(P, 1 + P - root, near);
+    const int one = weighted<P>(re, 0), other = weighted<P, root>(im, 0);
+    plus = reduced<P>(one + other + first);
+    minus = reduced<P>(one - other + second);
 }
 
 // ---- the theorem ---------------------------------------------------------------------------------
 
 #ifdef PARTS
 
-// From Python: (COUNT, PARTS) weights, times 256; −Σ_l part_lj · (256 + ⌊p_l / 2⌋), from which sums
-// of parts begin; parts of P, and 1 / P; and what parts are multiples of.
-__constant__ double weights[COUNT][PARTS] = {WEIGHTS};
-__constant__ double starts[PARTS] = {STARTS};
+// From Python, of C or of its real and its imaginary part: (COUNT, PARTS) weights, times SCALE; the sum
+// of part_lj · (SCALE + what the bytes that stand for 0 are), less 0, from which sums of parts begin;
+// parts of P, and 1 / P; and what parts are multiples of.
+__constant__ double weights[REALS][COUNT][PARTS] = {WEIGHTS};
+__constant__ double starts[REALS][PARTS] = {STARTS};
 __constant__ double product[PARTS] = {PRODUCT};
 __constant__ double units[PARTS] = {PART_UNITS};
 

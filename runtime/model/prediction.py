@@ -17,6 +17,7 @@ from mixpert_py.runtime.packing.operand import layout
 from mixpert_py.runtime.reasons import Shape
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.int8 import INT8X1
+from mixpert_py.runtime.schemes.residues import of_complex
 
 # Of packing that nobody has measured.
 BASE = 12e-6  # seconds
@@ -103,13 +104,13 @@ def _by_residues(
 def joined(
     times: KernelTimes, scheme: Scheme, shape: Shape, batch: int = 1, *, wide: bool = True
 ) -> Predicted:
-    """The same as `product` of complex operands by residues that hold both parts: three INT8
+    """The same as `product` of complex operands by residues that hold both parts: two INT8
     products for each modulus. wide: of complex128.
     """
-    count, size, (m, k, n) = scheme.products, 16 if wide else 8, shape
-    made = 3 * count * _modulo_one(times, shape, batch, False)
-    combined = LAUNCH + batch * m * n * (2 * count + size) / _copy(times)
-    packed = batch * (m * k + k * n) * (2 * size + 3 * count)
+    count, size, (m, k, n) = 2 * len(of_complex(scheme.moduli)), 16 if wide else 8, shape
+    made = count * _modulo_one(times, shape, batch, False)
+    combined = LAUNCH + batch * m * n * (count + size) / _copy(times)
+    packed = batch * (m * k + k * n) * (2 * size + count)
     return Predicted(BASE + packed / (SHARE_OF_COPY * _copy(times)), made + combined)
 
 

@@ -144,8 +144,7 @@ def task_of(a: Operand, b: Operand, scheme: Scheme) -> PackingTask:
 
 def _is_one(a: Operand, b: Operand, scheme: Scheme) -> bool:
     """Whether B is A transposed, in the same memory, and is split as A is."""
-    is_same = (a.address, a.form) == (b.address, b.form)
-    return is_same and residues.reals(a.form) == 1 and scheme.left == scheme.right
+    return (a.address, a.form) == (b.address, b.form) and scheme.left == scheme.right
 
 
 @lru_cache(4096)

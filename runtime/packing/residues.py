@@ -18,12 +18,11 @@ from mixpert_py.runtime.packing.operand import VECTOR, DevicePacked, Form, Layou
 from mixpert_py.runtime.packing.readers import shared_memory
 from mixpert_py.runtime.schemes.crt import CLIP, FEWEST, MOST, least_density
 from mixpert_py.runtime.schemes.integers import Integers
-from mixpert_py.runtime.schemes.residues import MODULI
+from mixpert_py.runtime.schemes.residues import MODULI, of_complex
 from mixpert_py.runtime.splitter import Residues
 
 Definitions = tuple[tuple[str, int | str], ...]
 Side = Literal["left", "right", "both"]
-COMPLEX: Final[dict[Side, int]] = {"left": 1, "right": 2}  # of kernels for complex operands
 
 FILE: Final = "residue_packing.cu"
 TILE: Final = {"left": 256, "right": 192}  # rows, or columns, of a tile of C: packed ones are whole
@@ -33,7 +32,7 @@ BLOCKS = 2048  # such blocks that fill a device
 LONGEST: Final = 192 * 1024  # bytes of a row, as float64, that shared memory holds at most
 MANY_ROWS, MOST_K = 256, 1 << 20  # longer rows: so many fill a device, and sums of so many hold
 BESIDE = 2048  # bytes of it, or less, that a block takes besides
-ROW_ITEM: Final = 8  # entries of a row that a thread takes at a time
+ROW_ITEM: Final = 8  # numbers of a row that a thread takes at a time
 ROW_ITEMS = {1: 4, 2: 3}  # of a thread, or more, of real and of complex numbers
 MOST_ROW_THREADS = 512
 FIRST: Final = Residues(MODULI[:FEWEST])
@@ -48,13 +47,10 @@ def of_moduli(moduli: tuple[int, ...]) -> Definitions:
     return ("COUNT", len(moduli)), ("MODULI", ", ".join(map(str, moduli)))
 
 
-def definitions(
-    splitter: Residues, memory: str, *, recorded: bool = False, side: Side = "both"
-) -> Definitions:
+def definitions(splitter: Residues, memory: str, *, recorded: bool = False) -> Definitions:
     """The constants for the packing kernels of an operand type.
 
-    recorded: whether the kernels record what `schemes.crt` needs to know about rows. side: which
-    operand it is, if it is complex and packed.
+    recorded: whether the kernels record what `schemes.crt` needs to know about rows.
     """
     words = 1
     more: Definitions = ()
@@ -66,9 +62,10 @@ def definitions(
         words = max(1, -(-int(splitter.bits + 1 - HIGHEST_BITS) // WORD_BITS) + 1)
         more = (("RECORD", 1), ("CLIP", CLIP)) if recorded else ()
     single = int(PRECISION[memory] == "float32")
+    moduli = splitter.moduli
     if memory.startswith("complex"):
-        more = *more, ("COMPLEX", COMPLEX.get(side, 1))
-    return *of_moduli(splitter.moduli), ("WORDS", words), ("SINGLE", single), *more
+        moduli, more = of_complex(moduli), (*more, ("COMPLEX", 1))
+    return *of_moduli(moduli), ("WORDS", words), ("SINGLE", single), *more
 
 
 class ComplexForm(Form):
@@ -122,7 +119,7 @@ def pack(
     """An operand's residues, enqueued on a stream of the current device.
 
     Slices are (batch, steps, count, rows8, 64) bytes as in `DevicePacked`, rows8 those of whole
-    tiles; complex operands have three for each modulus, see `residue_packing.cu`. The scale of a
+    tiles; complex operands have two for each modulus, see `schemes.residues`. The scale of a
     row is the power of two that it was multiplied by, an int32. Flagged rows are NONFINITE, and
     zeros, or LARGE. record: the address of a `schemes.crt.Rows` and of the numbers that
     `integers.Bounds.of` takes, all of which are lowered to those of these rows; 0 for none. Complex
@@ -165,16 +162,22 @@ def look(a: Operand, b: Operand, records: tuple[int, int], stream: Stream, max_r
 
 
 def judge(
-    packed: DevicePacked, records: tuple[int, int], answer: int, stream: Stream, enough: int = 1
+    packed: DevicePacked,
+    records: tuple[int, int],
+    answer: int,
+    seen: int,
+    stream: Stream,
+    enough: int = 1,
 ) -> None:
     """Enqueue that the int32 at the address `answer` becomes `enough` if the moduli of a packed
-    operand are enough for operands of these records, else 0. Of fewer than FEWEST moduli, which
-    somebody chose, only as many decimals are wanted as they have.
+    operand are enough for operands of these records, else 0, and that page-locked memory of the
+    host, at the address `seen`, holds both records. Of fewer than FEWEST moduli, which somebody
+    chose, only as many decimals are wanted as they have.
     """
     splitter = packed.splitter
     assert isinstance(splitter, Residues)
     compiled = definitions(splitter, packed.operand.form.memory, recorded=True)
-    words = *records, word(least_density(max(splitter.count, FEWEST))), answer, enough
+    words = *records, word(least_density(max(splitter.count, FEWEST))), answer, seen, enough
     cuda_kernel(FILE, "judge", compiled).launch_words(1, 32, words, 0, stream)
 
 
@@ -197,8 +200,7 @@ def _launch(
         return
     if len(how.kernels) == 1:
         lengths = form.rows, form.k, form.row_stride, steps, int(how.vectors)
-        held = how.shared // (ITEM_BYTES * reals(form))
-        row_words = address, *targets, *lengths, how.limit, held, record
+        row_words = address, *targets, *lengths, how.limit, how.shared // ITEM_BYTES, record
         how.kernels[0].launch_words(how.grid, how.threads, row_words, how.shared, stream)
         return
     largest, squares = start + how.largest, start + how.squares
@@ -223,7 +225,7 @@ def prepare(
     """
     longest = longest_row(device)
     its = sizes(form, splitter, side, longest)
-    compiled = definitions(splitter, form.memory, recorded=recorded, side=side)
+    compiled = definitions(splitter, form.memory, recorded=recorded)
     names: tuple[str, ...]
     if isinstance(splitter, Integers):
         names = ("integers",)
@@ -244,16 +246,16 @@ def longest_row(device: int) -> int:
 @lru_cache(maxsize=4096)
 def sizes(form: Form, splitter: Residues, side: Side, longest: int) -> Packing:
     """As `prepare`, without kernels. longest: see `longest_row`."""
-    place, item_bytes = layout(splitter, form, side), 8 * ROW_ITEM * reals(form)
+    place = layout(splitter, form, side)
     steps, limit = place.steps, word(splitter.limit(form.k * reals(form)))
     apart = (form.row_stride | form.batch_stride) * form.itemsize
     vectors = form.aligned and form.k_stride == 1 and apart % VECTOR == 0
     whole = isinstance(splitter, Integers)
-    items, long_rows = steps * STEP // ROW_ITEM, form.k * reals(form) <= MOST_K
-    fits = items * item_bytes <= longest or (form.rows >= MANY_ROWS and long_rows)
+    items, long_rows = steps * STEP * reals(form) // ROW_ITEM, form.k * reals(form) <= MOST_K
+    fits = items * ITEM_BYTES <= longest or (form.rows >= MANY_ROWS and long_rows)
     if not whole and form.k_stride == 1 and fits:
         threads = min(max(64, 32 * -(-items // (32 * ROW_ITEMS[reals(form)]))), MOST_ROW_THREADS)
-        each = threads * item_bytes
+        each = threads * ITEM_BYTES
         shared = min(-(-items // threads), longest // each) * each
         row_launch = threads, shared, form.rows, vectors
         return Packing(place, (), *row_launch, 0, 0, 0, 0, place.bytes, limit)
@@ -275,7 +277,9 @@ def sizes(form: Form, splitter: Residues, side: Side, longest: int) -> Packing:
 def layout(splitter: Residues, form: Form, side: Side) -> Layout:
     """The layout of an operand of this form."""
     batch, rows, k = form.batch, form.rows, form.k
-    steps, count = -(-k // STEP), splitter.count * (1 if reals(form) == 1 else 3)
+    steps, count = -(-k // STEP), splitter.count
+    if reals(form) == 2:
+        count = 2 * len(of_complex(splitter.moduli))
     tiles = TILE.values() if side == "both" else (TILE[side],)
     rows8 = max(-(-rows // tile) * tile for tile in tiles)
     scales = up(batch * steps * count * rows8 * STEP)

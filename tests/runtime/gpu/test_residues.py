@@ -328,7 +328,9 @@ def test_the_product_is_not_made_where_moduli_are_too_few(count: int) -> None:
         addresses = records[0].ctypes.data, records[1].ctypes.data
         x, y = (v.view(HostArray) for v in (a, b))
         left, right = pack(by_rows(x), by_columns(y), scheme, records=addresses)
-        packed_residues.judge(left, addresses, answer.ctypes.data, 0)
+        seen_by_host = np.zeros((2, RECORD // 8))
+        packed_residues.judge(left, addresses, answer.ctypes.data, seen_by_host.ctypes.data, 0)
+        np.testing.assert_array_equal(seen_by_host, records)
         made.append(needed is not None and needed <= count)
         assert answer[0] == made[-1]
         out = np.full((24, 12), np.nan).view(HostArray)
@@ -537,18 +539,18 @@ def test_half_of_a_symmetric_product_is_made_and_mirrored(
 
 
 @pytest.mark.parametrize(
-    ("chip", "dtype", "mirrors"),
+    ("chip", "dtype", "hermitian"),
     [
-        (None, "complex128", "conjugate transpose"),
-        (None, "complex64", "transpose"),
-        ("Ada", "complex64", "conjugate transpose"),
-        ("Ada", "complex128", "transpose"),
+        (None, "complex128", True),
+        (None, "complex64", False),
+        ("Ada", "complex64", True),
+        ("Ada", "complex128", False),
     ],
 )
-def test_half_of_a_product_with_ones_own_conjugate_is_made(
+def test_half_of_a_complex_product_with_ones_own_transpose_is_made(
     chip: str | None,
     dtype: str,
-    mirrors: Any,
+    hermitian: bool,
     wgmma: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -558,10 +560,13 @@ def test_half_of_a_product_with_ones_own_conjugate_is_made(
     scheme, n = emulation_of("crt7"), 270
     x = np.random.default_rng(0).standard_normal((n, 8)).view("D").astype(dtype)
     x[n // 2] *= 2.0**-140  # whose square is subnormal in complex64
-    y = x.conj() if "conjugate" in mirrors else x
-    left, right = pack(by_rows(x.view(HostArray)), by_columns(y.T.view(HostArray)), scheme)
+    y = x.conj() if hermitian else x.copy()
+    others = (y, BEST), ((y if hermitian else x), KernelChoice(hermitian=hermitian))
     values = []
-    for width, choice in ((n, BEST), (n + 3, KernelChoice(mirrors=mirrors))):
+    for width, (other, choice) in zip((n, n + 3), others, strict=True):
+        a, b = by_rows(x.view(HostArray)), by_columns(other.T.view(HostArray))
+        left, right = pack(a, b, scheme)
+        assert (left is right) == (other is x)
         values.append(np.full((n, width), np.nan, dtype)[:, :n].view(HostArray))
         gemm(left, right, scheme, values[-1], choice=choice)
     np.testing.assert_array_equal(*values)
@@ -576,7 +581,7 @@ def test_complex_products_have_the_bits_of_two_real_ones(
     monkeypatch.setattr(products, "cuda_kernel", wgmma)
     if chip is not None:
         monkeypatch.setitem(sys.modules, "cupy", on_a(*PORTABLE_CHIPS[chip]))
-    scheme = emulation_of("crt7")
+    scheme = emulation_of("crt14")
     shapes = [(70, 77, 45, "CF"), (270, 20, 200, "FC"), (3, 70, 4, "CC")]
     for m, k, n, orders in some(shapes, 2):
         x, y = (complex_rows(*shape) for shape in ((m, k), (n, k)))

@@ -55,10 +55,10 @@ def test_the_vendors_product_of_a_float64_vector() -> None:
 
 
 @pytest.mark.parametrize("n", [2048, 8192])
-def test_complex_products_by_residues_take_three_products(n: int) -> None:
-    real = [seconds("crt14", n, n, n, batch, wide=True) for batch in (1, 3, 4)]
+def test_complex_products_by_residues_take_little_more_than_two_products(n: int) -> None:
+    real = [seconds("crt14", n, n, n, batch, wide=True) for batch in (2, 3)]
     joined = prediction.joined(H200, scheme("crt14"), (n, n, n)).seconds
-    assert real[0] < 0.9 * real[1] < joined < real[2]
+    assert real[0] < joined < 0.8 * real[1]
 
 
 def test_measured_products() -> None:

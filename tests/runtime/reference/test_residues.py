@@ -13,10 +13,13 @@ from mixpert_py.runtime.reference import residues
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.residues import (
+    GAUSSIAN,
     INT32,
     MODULI,
     PART_BITS,
+    Kind,
     fewest_moduli,
+    of_complex,
     theorem,
 )
 from mixpert_py.runtime.splitter import Residues
@@ -219,33 +222,49 @@ def test_sums_longer_than_a_segment() -> None:
     assert INT32 == (1 << 32,)
 
 
-def test_moduli_have_no_common_factors() -> None:
-    assert all(math.gcd(p, q) == 1 for p, q in combinations(MODULI, 2))
-    assert list(MODULI) == sorted(MODULI, reverse=True)
-    left_out = set(range(MODULI[-1], 257)) - set(MODULI)
-    assert all(any(math.gcd(p, q) > 1 for q in MODULI if q > p) for p in left_out)
+@pytest.mark.parametrize("moduli", [MODULI, GAUSSIAN])
+def test_moduli_have_no_common_factors(moduli: tuple[int, ...]) -> None:
+    assert all(math.gcd(p, q) == 1 for p, q in combinations(moduli, 2))
+    assert list(moduli) == sorted(moduli, reverse=True)
+    left_out = set(range(moduli[-1], 257)) - set(moduli)
+    if moduli is GAUSSIAN:
+        left_out = {p for p in left_out if any((s * s + 1) % p == 0 for s in range(p))}
+        left_out = {p for p in left_out if p % 2}
+    assert all(any(math.gcd(p, q) > 1 for q in moduli if q > p) for p in left_out)
 
 
+@pytest.mark.parametrize("kind", PART_BITS)
 @pytest.mark.parametrize("count", range(1, len(MODULI) + 1))
-def test_parts_are_the_weights(count: int) -> None:
-    moduli = MODULI[:count]
-    known, product = theorem(moduli), math.prod(moduli)
+def test_parts_are_the_weights(count: int, kind: Kind) -> None:
+    moduli = MODULI[:count] if kind == "real" else of_complex(MODULI[:count])
+    known, product = theorem(moduli, kind), math.prod(moduli)
+    assert product >= math.prod(MODULI[:count])
     assert sum(map(int, known.product)) == product
     for parts, p in zip(known.weights, moduli, strict=True):
         weight = sum(map(int, parts))
         assert 2 * abs(weight) <= product
-        assert all(weight % q == (q == p) for q in moduli)
+        assert not any(weight % q for q in moduli if q != p)
+        part = 2 * weight % p  # of U + V, which is twice Re C; of U − V, twice s Im C
+        assert {"real": part == 2, "sum": part == 1, "difference": part**2 % p == p - 1}[kind]
 
 
+@pytest.mark.parametrize("kind", PART_BITS)
 @pytest.mark.parametrize("count", range(1, len(MODULI) + 1))
-def test_sums_of_parts_are_exact(count: int) -> None:
-    """The largest residues, and the quotient that these may have, less than 2^53 units."""
-    known = theorem(MODULI[:count])
+def test_sums_of_parts_are_exact(count: int, kind: Kind) -> None:
+    """Those of bytes, and less the quotient that these may have: less than 2^53 units."""
+    moduli, most = (MODULI[:count], 256) if kind == "real" else (of_complex(MODULI[:count]), 512)
+    known = theorem(moduli, kind)
     for place, unit in enumerate(known.units):
-        assert unit == 2.0 ** (PART_BITS * (len(known.units) - 1 - place))
-        products = sum(p // 2 * abs(parts[place]) for p, parts in zip(MODULI, known.weights))  # noqa: B905 (the first moduli)
-        quotient = sum(p // 2 for p in MODULI[:count]) // 2 + 1
-        assert (products + quotient * abs(known.product[place])) / unit < 2**53
+        assert unit == 2.0 ** (PART_BITS[kind] * (len(known.units) - 1 - place))
+        sizes = [abs(parts[place]) / unit for parts in known.weights]
+        quotient = len(moduli) * most // 4 + 1
+        assert sum(sizes) * most / 2 + quotient * abs(known.product[place]) / unit < 2**53
+        # On the GPU a byte, or two, count 1 to 2 times `most`, and sums begin at 1.5 times less.
+        lowest = highest = -sum(1.5 * most * parts[place] for parts in known.weights) / unit
+        for parts in known.weights:
+            ends = [parts[place] / unit * most * bound for bound in (1, 2)]
+            lowest, highest = lowest + min(ends), highest + max(ends)
+            assert max(-lowest, highest) < 2**53
 
 
 @pytest.mark.parametrize("count", [7, 8, 12, 16])

@@ -86,7 +86,7 @@ class FakeGpu:
 
     looks: how many rows of operands of `crt` were looked at before. packs: schemes by which both
     operands were packed. launches: (batch, m, n) of every product made; tiny: of those in FP32.
-    mirrored: what matrices of which half was made are their own of. freed: how often the memory
+    mirrored: Hermitian matrices of which half was made. freed: how often the memory
     pool was emptied. locked: address → bytes of memory of the host that
     is page-locked.
     """
@@ -102,7 +102,7 @@ class FakeGpu:
     looks: list[int] = field(default_factory=list)
     packs: list[str] = field(default_factory=list)
     launches: list[tuple[int, int, int]] = field(default_factory=list)
-    mirrored: list[str] = field(default_factory=list)
+    mirrored: int = 0
     tiny: list[tuple[int, int, int]] = field(default_factory=list)
     freed: int = 0
     held: int = 0
@@ -233,10 +233,13 @@ class FakeGpu:
         packed: FakePacked,
         records: tuple[int, int],
         answer: int,
+        seen: int,
         stream: int,
         enough: int,
     ) -> None:
         assert stream == Stream.here.ptr
+        for place, record in enumerate(records):
+            ctypes.memmove(seen + place * RECORD, record, RECORD)
         left, right = (
             Rows.of(np.frombuffer((ctypes.c_byte * RECORD).from_address(one)).tolist())
             for one in records
@@ -284,10 +287,9 @@ class FakeGpu:
         self.launches.append(out.shape if out.ndim == 3 else (1, *out.shape))
         for a, b, value in matrices(left, right, out):
             value[...] = slices_product(a, b, scheme, value.dtype)
-            if choice.mirrors:
-                self.mirrored.append(choice.mirrors)
-                image = value.conj() if "conjugate" in choice.mirrors else value
-                value[...] = np.tril(value) + np.tril(image, -1).T
+            if choice.hermitian:
+                self.mirrored += 1
+                value[...] = np.tril(value) + np.tril(value.conj(), -1).T
 
     def guard(self, left: FakePacked, right: FakePacked, stream: int) -> Any:
         """One that tells of more than a quarter of outliers."""
