@@ -73,7 +73,7 @@ def markdown(result: Record) -> str:
     facts = result["machine"]
     return (
         f"{table(['', '', *(f'{n}³' for n in sizes), 'error'], lines)}\n\n"
-        "Complex products of normal numbers: milliseconds, and how many times as fast as cuBLAS; "
+        "Of normal numbers: milliseconds, and how many times as fast as cuBLAS; "
         f"the largest error of a size. {machine.text(facts)}\n"
     )
 
