@@ -126,9 +126,12 @@ SAFETY = 1.2  # by how much moving must be faster: the host may be busier than w
 STAGING = 5e9  # bytes/s where a model does not say
 HOST = 65e9  # operations/s of a NumPy product by each core, where a model does not say
 LATENCY = 1e-3  # seconds: memory, streams, launches, and the host's steps between them
-# Seconds that a complex product keeps the host for each real one, or for one by residues, where its
-# launches are not prepared: beside an H200 0.12e-3 of CuPy's, 0.19e-3 of tensors.
+# Seconds that a complex product keeps the host for each real one, where its launches are not
+# prepared: beside an H200 0.12e-3 of CuPy's, 0.19e-3 of tensors.
 PART = 0.19e-3
+# Seconds from the packing of a complex product by residues, for which the host waits, to that of
+# the next one: 0.25e-3 to 0.58e-3 beside H200s.
+BETWEEN_PACKINGS = 0.5e-3
 # Seconds that launches take which split complex operands and join products of their parts, besides
 # what they move: `faithful` of 512³ takes 46 µs on an H200, of 1024³ 92.
 JOINING = 25e-6
@@ -423,8 +426,8 @@ def _times(
     made = emulation_on_gpu(scheme, batch * m * k * n)
     native = prediction.native(times, m, k, n, batch, wide=wide)
     if products == 4 and made.moduli:
-        ours = prediction.joined(times, made, (m, k, n), batch // products, wide=wide).seconds
-        return max(ours, PART), native
+        joined = prediction.joined(times, made, (m, k, n), batch // products, wide=wide)
+        return joined.packing + max(joined.kernel, BETWEEN_PACKINGS), native
     ours = prediction.product(times, made, (m, k, n), batch, **more).seconds
     if products > 1:
         ours += JOINING + prediction.joining(times, m, n, batch, products, wide=wide)

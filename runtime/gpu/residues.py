@@ -130,6 +130,7 @@ def tiles(m: int, n: int) -> tuple[int, int]:
     return -(-m // TILE_M), -(-n // TILE_N)
 
 
+@lru_cache(maxsize=64)
 def slices(scheme: Scheme, *, is_complex: bool) -> tuple[int, ...]:
     """The modulus of each INT8 product, or twice that: the GEMM reduces by numbers above 128."""
     if not is_complex:

@@ -47,6 +47,7 @@ def of_moduli(moduli: tuple[int, ...]) -> Definitions:
     return ("COUNT", len(moduli)), ("MODULI", ", ".join(map(str, moduli)))
 
 
+@lru_cache(maxsize=256)
 def definitions(splitter: Residues, memory: str, *, recorded: bool = False) -> Definitions:
     """The constants for the packing kernels of an operand type.
 

@@ -133,6 +133,7 @@ def _are_bytes(smallest: float, largest: float) -> bool:
     return -128 <= smallest <= largest <= 127 or 0 <= smallest <= largest <= 255
 
 
+@lru_cache(maxsize=64)
 def of_complex(moduli: tuple[int, ...]) -> tuple[int, ...]:
     """The fewest of GAUSSIAN whose product is at least the product of some of MODULI."""
     wanted = math.prod(moduli)
