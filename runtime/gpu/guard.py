@@ -95,8 +95,8 @@ def is_squared(left: DevicePacked, right: DevicePacked) -> bool:
 
 
 def may_be_hermitian(left: DevicePacked, right: DevicePacked) -> bool:
-    """Return whether B may be A's conjugate transpose, in other memory but as A lies in its own,
-    and it would be worth to know: both are complex, A is large, and without gaps.
+    """Return whether B may be A's conjugate transpose, in other memory of the same layout, and a
+    comparison may pay: both are complex, A is large, and without gaps.
     """
     it = left.operand.form
     return (

@@ -119,13 +119,13 @@ def pack(
 ) -> DevicePacked:
     """An operand's residues, enqueued on a stream of the current device.
 
-    Slices are (batch, steps, count, rows8, 64) bytes as in `DevicePacked`, rows8 those of whole
-    tiles; complex operands have two for each modulus, see `schemes.residues`. The scale of a
-    row is the power of two that it was multiplied by, an int32. Flagged rows are NONFINITE, and
-    zeros, or LARGE. record: the address of a `schemes.crt.Rows` and of the numbers that
-    `integers.Bounds.of` takes, all of which are lowered to those of these rows; 0 for none. Complex
-    operands are never taken for integers. Integers as they are need a record, have scales of 0, and
-    no flags.
+    Slices are (batch, rows8 / 64, count, steps, 64, 64) bytes, rows8 those of whole tiles, chunks
+    as in `DevicePacked`; complex operands have two for each modulus, see `schemes.residues`. The
+    scale of a row is the power of two that it was multiplied by, an int32. Flagged rows are
+    NONFINITE, and zeros, or LARGE. record: the address of a `schemes.crt.Rows` and of the numbers
+    that `integers.Bounds.of` takes, all of which are lowered to those of these rows; 0 for none.
+    Complex operands are never taken for integers. Integers as they are need a record, have scales
+    of 0, and no flags.
     """
     how = prepare(x.form, splitter, side, x.device, record != 0)
     place = how.layout

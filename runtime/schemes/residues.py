@@ -60,8 +60,8 @@ by its residues r_l: c = Σ w_l r_l − Q P, with w_l ≡ 1 modulo p_l and ≡ 0
 the integer next to Σ w_l r_l / P. The weights, |w_l| ≤ P / 2, and P itself are split into parts of
 42 bits, each the multiple of a power of two that is nearest to what those above it leave. A part
 times a residue, |r_l| ≤ 2^7, summed over 16 moduli and less Q times P's part, |Q| ≤ 16 · 64, is
-below 2^41 · 16 · (128 + 64) < 2^53 units: all of that is exact. Of complex C parts have 41 bits,
-and sums and differences of residues twice the size.
+below 2^41 · 16 · (128 + 64) < 2^53 units: all of that is exact. Of complex C w_l is ≡ 1/2 or 1/2s,
+parts have 41 bits, and sums and differences of residues twice the size: 18 moduli fit as well.
 """
 
 import math
@@ -77,7 +77,7 @@ MODULI: Final = (
     *(256, 255, 253, 251, 247, 241, 239, 233, 229),
     *(227, 223, 217, 211, 199, 197, 193),
 )
-# The same of products of primes that are 1 modulo 4.
+# The same of numbers all of whose prime factors are 1 modulo 4.
 GAUSSIAN: Final = (
     *(241, 233, 229, 221, 205, 197, 193, 181, 173),
     *(157, 149, 137, 113, 109, 101, 97, 89, 73),

@@ -282,7 +282,7 @@ def _next(process: "Popen[str]") -> float:
 def command(words: str | None, apart: bool, rounds: int, seconds: float, save: bool) -> None:
     """Measure what calls cost on the host, those that pass through and emulated ones.
 
-    `--sweep ""` measures sixty patterns of whole programs instead, on a GPU.
+    `--sweep ""` measures patterns of whole programs instead, on a GPU.
     """
     if words is not None:
         facts = machine.facts_of_gpu()
