@@ -1,11 +1,11 @@
 """Compiled kernels that come with the package, so that a first product does not wait for them.
 
 An archive beside this file holds PTX of Numba's packing and repair kernels, and cubins of the GEMM
-kernels, for the defaults of float32 and float64 and for int8x6: `python -m tests.shipped_kernels`
-makes it. A cubin is found by a digest of the text that it was
-compiled from; PTX only while the sources of its module have the digests that the archive states.
-What is not found, and what a driver refuses, is compiled where it is needed, as all others are. So
-results do not depend on what is shipped.
+kernels, for int8x6 and the defaults of float32, float64 and, on Hopper, complex128. It is made by
+`python -m tests.shipped_kernels`. A cubin is found by a digest of the text that it was compiled
+from; PTX only while the sources of its module have the digests that the archive states. What is not
+found, and what a driver refuses, is compiled where it is needed, as all others are. So results do
+not depend on what is shipped.
 
 Kernels that a product needs together lie side by side in one member of the archive: they are much
 alike, so that they take a quarter of the space that each would by itself.
