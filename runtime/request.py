@@ -33,7 +33,8 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
     """A product as the program wrote it. shape_of: (m, k, n) of two arrays, or why it has none.
 
     takes_tensors: `native` is a function of PyTorch's. is_loop: `native` makes it in a loop of
-    NumPy's own, without BLAS. is_sum: `native` adds it to something.
+    NumPy's own, without BLAS. is_sum: `native` adds it to something. is_trained: it is of a pass
+    that records gradients, or of a backward pass.
     """
 
     native: Native
@@ -45,6 +46,7 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
     takes_tensors: bool = False
     is_loop: bool = False
     is_sum: bool = False
+    is_trained: bool = False
 
     @property
     def destination(self) -> Any:

@@ -70,7 +70,7 @@ EDGES = range(384, 8192, 128)  # sizes at which defaults are compared with nativ
 
 def _what_runs(gpu: "Device | Absent") -> dict[str, str]:
     from mixpert_py.runtime.gpu.device import Absent
-    from mixpert_py.runtime.worth import figures
+    from mixpert_py.runtime.worth import LEAST_GAIN, figures
 
     if isinstance(gpu, Absent):
         single, wide = "native", "native; float32 where a plan says so and it is large enough"
@@ -81,7 +81,7 @@ def _what_runs(gpu: "Device | Absent") -> dict[str, str]:
         def default(scheme: str, wide: bool) -> str:
             """Say what runs without a plan, for products of which this is the default scheme."""
             for n in EDGES:
-                if faster(scheme, (n, n), (n, n), wide, by_default=True):
+                if faster(scheme, (n, n), (n, n), wide, least_gain=LEAST_GAIN):
                     return (
                         f"native; {scheme} on the GPU from about {n} × {n} × {n} on, "
                         "NumPy arrays where moving them pays"

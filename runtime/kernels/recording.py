@@ -139,7 +139,7 @@ STREAM_OFFSET: Final = 32  # bytes, to the stream in the driver's launch configu
 
 
 MOST: Final = 64  # graphs of one recording
-USES: Final = 256  # of the same addresses, from which a graph is worth its building
+USES: Final = 128  # of the same addresses, from which a graph is worth its building
 
 Addresses = tuple[int, ...]
 

@@ -125,14 +125,16 @@ class Hook:
         """The same for a caller whose products of such operands are not known to be native."""
         torch, a, b, c = self._torch, native.a, native.b, native.c
         has_gradient = torch.is_grad_enabled()
-        is_left = self._on_host or (has_gradient and (a.requires_grad or b.requires_grad))
+        is_recorded = has_gradient and (a.requires_grad or b.requires_grad)
+        is_left = self._on_host or is_recorded
         if caller.is_rewritten and not is_left:
             return native.original()  # the call in the source has decided so
         # Autograd has what it needs: below it, tensors are nothing but memory.
         if has_gradient:
             torch._C._set_grad_enabled(False)
         try:
-            value = self._product(caller, operands, native)
+            is_trained = is_recorded or self._sites.is_backward()
+            value = self._product(caller, operands, native, is_trained)
             self.is_needed = self.is_needed or operands not in caller.native
             if value is None:
                 return native.original()
@@ -141,12 +143,15 @@ class Hook:
             if has_gradient:
                 torch._C._set_grad_enabled(True)
 
-    def _product(self, caller: Caller, operands: tuple[Any, ...], native: "_Native") -> Any:
+    def _product(
+        self, caller: Caller, operands: tuple[Any, ...], native: "_Native", is_trained: bool
+    ) -> Any:
         """A·B by its scheme, or the native result; None: that is to be made."""
         context, settings, shape_of = caller.context, caller.settings, OPERATORS[native.name]
         a, b = native.a, native.b
         is_sum = native.c is not None
-        call = Call(native, a, b, (), None, shape_of, takes_tensors=True, is_sum=is_sum)
+        kinds = {"takes_tensors": True, "is_sum": is_sum, "is_trained": is_trained}
+        call = Call(native, a, b, (), None, shape_of, **kinds)
         if self._on_host:
             value = _carried_out(on_arrays(call), caller)
             return None if value is None else self._torch.from_numpy(value)

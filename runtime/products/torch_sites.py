@@ -135,6 +135,10 @@ class Sites:
             self.has_chosen = self.has_chosen or caller.is_chosen()
         return caller
 
+    def is_backward(self) -> bool:
+        """Whether this thread runs a backward pass."""
+        return self._node() is not None
+
     def remember(self, a: Tensor, b: Tensor) -> None:
         """Let the backward pass of a product, of operands that need a gradient, have the context in
         force. For products that nobody chose a scheme for, of which no trace is kept: their call

@@ -91,6 +91,17 @@ def test_what_runs_by_default_follows_from_the_devices_model(
             assert why_not(a, b) is Reason.TOO_SMALL
 
 
+def test_a_product_of_a_training_has_to_gain_more() -> None:
+    def pays(k: int, n: int, is_trained: bool) -> bool:
+        a, b = (SimpleNamespace(shape=it, dtype="float32") for it in ((1024, k), (k, n)))
+        call = Call(np.matmul, a, b, (), None, matmul_shape, is_trained=is_trained)
+        return why_not_on_device(call, "faithful", H200, by_default=True) is None
+
+    assert pays(1024, 1024, False)
+    assert not pays(1024, 1024, True)
+    assert pays(1024, 4096, True)
+
+
 def test_a_product_with_its_own_transpose_pays_earlier() -> None:
     x = np.broadcast_to(np.arange(3000.0), (3000, 3000))
     for b, wanted in ((x.T, None), (x.T + 1, Reason.TOO_SMALL)):

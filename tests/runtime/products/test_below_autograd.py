@@ -18,7 +18,10 @@ from mixpert_py.plan import Plan, module_name
 from mixpert_py.runtime import modules
 from mixpert_py.runtime.context import Context, Modules, current, use
 from mixpert_py.runtime.modules import MOST_CALLS, is_in_place, modules_covered, on_host
+from mixpert_py.runtime.products import below_autograd
 from mixpert_py.runtime.products.tensors import torch_call
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Call
 from mixpert_py.runtime.tracing.trace import Trace
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -76,6 +79,23 @@ def test_the_backward_pass_has_the_same_scheme() -> None:
     ones = np.ones((8, 16), np.float32)
     assert torch.equal(w.grad, emulated(x.numpy().T, ones, "int8x6"))
     assert not torch.equal(w.grad, native)
+
+
+def test_products_of_a_training_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = []
+
+    def execute(call: Call, *_: object) -> Reason:
+        trained.append(call.is_trained)
+        return Reason.TOO_SMALL
+
+    monkeypatch.setattr(below_autograd, "execute", execute)
+    x, w = torch.randn(8, 64), torch.randn(64, 8, requires_grad=True)
+    with modules_covered(takes_small=True), use(Context(scheme="int8x6", modules=Modules())):
+        torch.mm(x, w).sum().backward()
+        with torch.no_grad():
+            torch.mm(x, w)
+        torch.mm(x, x.T)
+    assert trained == [True, True, False, False]
 
 
 def test_sites_tell_lines_and_passes_apart() -> None:
