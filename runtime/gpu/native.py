@@ -61,7 +61,7 @@ def gemm_of(a: Dims, a_strides: Dims, b: Dims, b_strides: Dims, itemsize: int) -
         if (a_strides, b_strides) != (_in_order(a, itemsize), _in_order(b, itemsize)):
             return None
         return VendorGemm((*stack, m, n), math.prod(stack), 0, 0, n, m, k, n, k)
-    if not 2 < len(a) + len(b) < 5 or a[-1] != b[0] or min(*a, *b) < 2:
+    if {len(a), len(b)} not in ({1, 2}, {2}) or a[-1] != b[0] or min(*a, *b) < 2:
         return None
     left, right = _leading(a, a_strides, itemsize), _leading(b, b_strides, itemsize)
     if left is None or right is None:

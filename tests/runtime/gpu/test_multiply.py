@@ -310,6 +310,9 @@ X = np.zeros((6, 6), "f")
         (X[:0], X),
         (X[None], X),
         (X[None], X.T[None]),
+        (np.zeros((6, 6, 6), "f"), X[0]),
+        (X[0], np.zeros((6, 6, 6), "f")),
+        (X[None], X[0, 0]),
     ],
     ids=str,
 )
