@@ -283,6 +283,7 @@ def spawned(job: SpawnedJob) -> CodeType:
     if job.project is not None or job.packages:
         folder = None if job.project is None else os.fsdecode(job.project)
         ImportHook(job.packages, folder=folder).install()
+        start.waits = sources.is_reproducible(folder)
     program = script(os.fsdecode(job.script))
     return compiled(program)
 

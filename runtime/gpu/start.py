@@ -7,7 +7,7 @@ the project asks for the same bits in every run.
 import atexit
 import os
 import sys
-from threading import Thread, current_thread
+from threading import Event, Thread, current_thread
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from mixpert_py.runtime.request import Request
 
 MAX_EDGE = 1024  # of matrices in the thread's product, which loads the kernels
 MAX_WAIT = 10.0  # seconds, for a driver that does not answer
+LONG_WAIT = 300.0  # the same where products wait: CuPy is slow to import from a network's disk
 
 
 def why_not_moved(
@@ -55,15 +56,15 @@ class Start:
     A thread imports CuPy once half of the time is lost from which a start is worth it; that costs
     little, and ends with the process. Another thread starts CUDA, which cannot be broken off.
 
-    waits: whether the product that begins it waits until CUDA has started. Then the same products
-    are moved in every run.
+    waits: whether products wait for the start of CUDA, once it has begun, in whatever thread they
+    are made. Then the same products are moved in every run.
     """
 
     def __init__(self) -> None:
         self.waits = False
         self._lost = 0.0  # seconds that a GPU would have saved
         self._threads: list[Thread] = []
-        self._has_begun = False  # CUDA
+        self._has_begun, self._has_ended = False, Event()  # CUDA
         self._reason: Reason | None = Reason.TOO_SMALL
         self._is_ending = False
 
@@ -77,10 +78,11 @@ class Start:
         if self._lost > worth.STARTING and not self._has_begun:
             self._has_begun, self._reason = True, Reason.STARTING
             self._begin(_like(request))
-            if self.waits:
-                self.wait()
         elif self._lost > worth.STARTING / 2 and not self._threads:
             self._begin(None)
+        if self.waits and self._reason is Reason.STARTING:
+            self._has_ended.wait(LONG_WAIT)
+            self.waits = False
         return self._reason
 
     def _begin(self, request: Request | None) -> None:
@@ -92,6 +94,7 @@ class Start:
             thread.start()
         except RuntimeError:  # no thread can be started, as while the interpreter ends
             self._threads.remove(thread)
+            self._has_ended.set()
 
     def find_spec(self, *_: object) -> None:
         """Find no module; at the end of the process, end our threads at their next import."""
@@ -118,6 +121,9 @@ class Start:
             self._reason = None
         except Exception:  # of an installation that is broken
             self._has_begun, self._reason = True, Reason.NO_TENSOR_CORE
+        finally:
+            if request is not None:
+                self._has_ended.set()
 
     def wait(self) -> None:
         """Wait until what has begun is over."""

@@ -99,13 +99,14 @@ def tensordot(
     if is_free and not is_on_device and is_small(a, b) and passes(site):
         return native(a, b, *rest, **named)
     axes = rest[0] if rest else named.get("axes", 2)
+    is_plain = len(rest) + len(named) < 2 and named.keys() <= {"axes"}
     context, signature = current(), None
-    if is_free and is_on_device and context.trace is None:
+    if is_plain and is_free and is_on_device and context.trace is None:
         signature = signature_of_contraction(site, native, str(axes), (a, b))
         known = context.known.get(signature)
         if known is not None:
             return native(a, b, *rest, **named) if known is NATIVE else known(a, b)
-    if is_replaced(native, a, b) or len(rest) + len(named) > 1 or not named.keys() <= {"axes"}:
+    if is_replaced(native, a, b) or not is_plain:
         return native(a, b, *rest, **named)
     run = partial(native, a, b, *rest, **named)
     settings = Settings(scheme, backend, site)

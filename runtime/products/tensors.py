@@ -136,13 +136,22 @@ def _later(native: Callable[..., Any], operands: Sequence[Any]) -> Callable[...,
     for an order of contractions, which has one result for the same shapes.
     """
     torch: Any = sys.modules["torch"]
-    order, path = torch.backends.opt_einsum, None
+    order = torch.backends.opt_einsum
     if native is not torch.einsum or type(operands[0]) is not str:
         return NATIVE
-    if len(operands) > 3 and order.enabled and order.is_available():
+    if len(operands) < 4 or not order.is_available():
+        return lambda words, *tensors: torch._VF.einsum(words, tensors, path=None)
+    how, path = (order.enabled, order.strategy), None
+    if order.enabled:
         search = order.get_opt_einsum().contract_path
         path = [*chain(*search(*operands, optimize=order.strategy)[0])]
-    return lambda words, *tensors: torch._VF.einsum(words, tensors, path=path)
+
+    def by_path(words: str, *tensors: object) -> Any:
+        if (order.enabled, order.strategy) != how:
+            return native(words, *tensors)
+        return torch._VF.einsum(words, tensors, path=path)
+
+    return by_path
 
 
 def _are_small(operands: Iterable[Any]) -> bool:

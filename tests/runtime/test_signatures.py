@@ -261,6 +261,8 @@ def test_a_tensordot_of_cupys_arrays_is_a_product_of_matrices(
         for _ in range(4):
             found = tensordot(ndarray(a), ndarray(b), axes, site="s", native=np.tensordot)
             np.testing.assert_array_equal(found.x, np.tensordot(a, b, axes))
+        with pytest.raises(TypeError, match="axis"):
+            tensordot(ndarray(a), ndarray(b), axes, axis=1, site="s", native=np.tensordot)
 
 
 def test_signatures_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:

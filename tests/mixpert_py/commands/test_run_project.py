@@ -59,6 +59,11 @@ def test_a_project_may_ask_for_the_same_bits_in_every_run(sh: Shell) -> None:
     sh("run s.py", out="False\n")
     sh.write({"pyproject.toml": "[tool.mixpert]\nreproducible = true\n"})
     sh("run s.py", out="True\n")
+    text = text.replace(
+        "print(start.waits)", "def work(a):\n    return 1.0 if start.waits else 1 / 3"
+    )
+    sh.write({**PACKAGE, "pkg/near.py": text, "s.py": NEAR.format(method="spawn")})
+    sh("run s.py", out="True\n")
 
 
 def test_modules_of_the_project_are_in_the_profile(sh: Shell) -> None:

@@ -434,3 +434,16 @@ def test_native_einsums_have_pytorchs_bits(words: str, shapes: Any, has_gradient
         assert torch.equal(found, wanted)
         assert found.stride() == wanted.stride()
         assert found.requires_grad is has_gradient
+
+
+def test_native_einsums_follow_the_order_that_pytorch_is_asked_for() -> None:
+    settings = torch.backends.opt_einsum
+    if not settings.is_available():
+        pytest.skip("opt_einsum is not installed")
+    operands = [torch.randn(*shape) for shape in ((3, 40), (40, 50), (50, 2))]
+    for is_enabled in (True, False, True):
+        with settings.flags(enabled=is_enabled):
+            wanted = torch.einsum("ij,jk,kl->il", *operands)
+            for _ in range(3):
+                found = torch_call("ij,jk,kl->il", *operands, native=torch.einsum, site="o")
+                assert torch.equal(found, wanted)
