@@ -220,7 +220,7 @@ def signature_of_contraction(
     try:
         found.append(device_of[type(arrays[-1])](arrays[-1]))
         for x in arrays:
-            found += x.shape, x.dtype
+            found += type(x), x.shape, x.dtype
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError):
         return None
     return tuple(found)

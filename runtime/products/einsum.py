@@ -304,6 +304,13 @@ def einops_einsum(
     if compact is None or as_arrays(*arrays) is None:
         return native(*operands)
 
+    return einsum(compact, *arrays, native=_as_einsum(native, compact, pattern), site=site, **own)
+
+
+@lru_cache
+def _as_einsum(native: Native, compact: str, pattern: str) -> Native:
+    """einops's function as np.einsum: one object, by which calls are known again."""
+
     def contract(letters: str, *factors: object, **options: object) -> Any:
         if letters == compact and not options:
             return native(*factors, pattern)
@@ -311,7 +318,7 @@ def einops_einsum(
         return library.einsum(letters, *factors, **options)
 
     contract.fun = EINSUM  # type: ignore[attr-defined]  # which it stands for
-    return einsum(compact, *arrays, native=contract, site=site, **own)
+    return contract
 
 
 def _cupy() -> Any:

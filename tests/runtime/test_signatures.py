@@ -13,7 +13,7 @@ from mixpert_py.runtime.api import dot, matmul
 from mixpert_py.runtime.context import Context, current, use
 from mixpert_py.runtime.gpu import prepared
 from mixpert_py.runtime.modules import precision
-from mixpert_py.runtime.products.einsum import einsum
+from mixpert_py.runtime.products.einsum import einops_einsum, einsum
 from mixpert_py.runtime.products.inner import tensordot
 from mixpert_py.runtime.request import Request, matmul_shape
 from mixpert_py.runtime.signatures import NATIVE, kept_product
@@ -222,14 +222,26 @@ def test_contractions_of_cupys_arrays_are_products_of_matrices(
 
     def native(subscripts: str, *given: ndarray) -> ndarray:
         called.append(subscripts)
-        return ndarray(np.einsum(subscripts, *(x.x for x in given)))
+        return ndarray(np.einsum(subscripts, *(getattr(x, "x", x) for x in given)))
 
     with use(replace(current())):
         matmul(array(8, 8), array(8, 8), site="s")
         for _ in range(4):
             found = einsum(subscripts, *arrays, site="s", native=native)
             np.testing.assert_array_equal(found.x, np.einsum(subscripts, *whole(shapes)))
-    assert all("->b" in it for it in called)
+        assert all("->b" in it for it in called)
+        first, *others = arrays  # CuPy's function moves NumPy's arrays
+        found = einsum(subscripts, first.x, *others, site="s", native=native)
+        np.testing.assert_array_equal(found.x, np.einsum(subscripts, *whole(shapes)))
+
+
+@pytest.mark.usefixtures("kept")
+def test_calls_of_einops_have_one_signature() -> None:
+    with use(replace(current())) as context:
+        matmul(array(8, 8), array(8, 8), site="s")
+        for _ in range(9):
+            einops_einsum(array(3, 4), array(4, 5), "a b, b c -> a c", native=max, site="s")
+        assert len(context.known) < 9
 
 
 def whole(shapes: list[tuple[int, ...]]) -> list[np.ndarray[Any, Any]]:
