@@ -15,7 +15,8 @@ from mixpert_py.execution.worker import SiteResult
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.arrays import is_wide, real_products
 from mixpert_py.runtime.reasons import Shape
-from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.schemes import emulation_of, get
+from mixpert_py.runtime.schemes.residues import of_complex
 from mixpert_py.runtime.tracing.captures import shared_out
 from mixpert_py.tuner.ratio import LARGEST, SMALLEST_GAIN, STUDENT, Pace, Ratio
 from mixpert_py.tuner.records import Measurement, StopReason, median_of, time_noise
@@ -229,11 +230,12 @@ def int8_products(site: str, trace: SiteResult, scheme: str) -> float:
     """A `Cost`: multiply-adds on INT8 tensor cores that take as long as the site's calls."""
     if scheme == "native":
         scheme = "float64" if is_wide(*trace.dtypes) else "float32"
+    cost = get(scheme).cost
     products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)
     if products == 4 and scheme.startswith("crt"):
-        products = 3
+        cost, products = 2 * len(of_complex(emulation_of(scheme).moduli)), 1
     volume = sum(m * k * n * calls for m, k, n, calls in trace.shapes)
-    return get(scheme).cost * products * volume
+    return cost * products * volume
 
 
 @dataclass(frozen=True, slots=True, eq=False)
