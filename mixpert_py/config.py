@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mixpert_py import files, sources
 from mixpert_py import plan as plan_file
-from mixpert_py.errors import PlanError
+from mixpert_py.errors import PlanError, SourceError
 from mixpert_py.plan import Plan
 from mixpert_py.plan import module_name as module_name
 from mixpert_py.runtime import own_files, processor
@@ -152,14 +152,25 @@ def project_packages() -> tuple[str, ...]:
 
 
 def look_up_plans() -> None:
-    """Make the runtime find plans by itself, as rewritten programs need.
+    """Make the runtime find plans, and whether the project is reproducible, by itself, as rewritten
+    programs need.
 
     Has no effect if the default context of the process has been set.
     """
     from mixpert_py.runtime import context as contexts
+    from mixpert_py.runtime.gpu.start import start
 
     if contexts.is_initial():
         contexts.set_default(contexts.Context(find_plan=find_plan, finds_plans=has_plans))
+        start.asks = _is_reproducible
+
+
+def _is_reproducible() -> bool:
+    """`[tool.mixpert] reproducible` of the running program's project; False if that is wrong."""
+    try:
+        return sources.is_reproducible(str(_running_folder()))
+    except SourceError:
+        return False
 
 
 @cache

@@ -7,6 +7,7 @@ the project asks for the same bits in every run.
 import atexit
 import os
 import sys
+from collections.abc import Callable
 from threading import Event, Thread, current_thread
 
 import numpy as np
@@ -57,11 +58,12 @@ class Start:
     little, and ends with the process. Another thread starts CUDA, which cannot be broken off.
 
     waits: whether products wait for the start of CUDA, once it has begun, in whatever thread they
-    are made. Then the same products are moved in every run.
+    are made. Then the same products are moved in every run. asks: the same, asked once.
     """
 
     def __init__(self) -> None:
         self.waits = False
+        self.asks: Callable[[], bool] = bool
         self._lost = 0.0  # seconds that a GPU would have saved
         self._threads: list[Thread] = []
         self._has_begun, self._has_ended = False, Event()  # CUDA
@@ -74,6 +76,8 @@ class Start:
         """
         if not self._threads and "cupy" in sys.modules:  # the program has code for a GPU
             return None
+        if not self._lost:
+            self.waits = self.waits or self.asks()
         self._lost += saved
         if self._lost > worth.STARTING and not self._has_begun:
             self._has_begun, self._reason = True, Reason.STARTING

@@ -59,6 +59,8 @@ def test_a_project_may_ask_for_the_same_bits_in_every_run(sh: Shell) -> None:
     sh("run s.py", out="False\n")
     sh.write({"pyproject.toml": "[tool.mixpert]\nreproducible = true\n"})
     sh("run s.py", out="True\n")
+    sh.write({"t.py": f"import mixpert_py\n{text}mixpert_py.matmul, print(start.asks())\n"})
+    assert python(sh.folder, "t.py").out == "False\nTrue\n"
     text = text.replace(
         "print(start.waits)", "def work(a):\n    return 1.0 if start.waits else 1 / 3"
     )

@@ -18,6 +18,7 @@ from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.gpu import start as starts
 from mixpert_py.runtime.gpu.start import Start
 from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Request
 from tests.runtime.gpu.fake import CUDARuntimeError, FakeGpu, normal, pays_from
 from tests.runtime.operands import ran
 
@@ -83,10 +84,11 @@ def test_products_are_native_until_all_has_started(gpu: FakeGpu, cupy: Installed
 def test_products_that_are_to_be_reproducible_wait_for_the_start(
     gpu: FakeGpu, cupy: Installed
 ) -> None:
-    starts.start.waits = True
+    starts.start.asks = lambda: True
     Timer(0.2, cupy.word.set).start()
     with ThreadPoolExecutor(2) as pool:
-        assert [*pool.map(lambda _: how(), range(2))] == [("faithful", None)] * 2
+        asked = [pool.submit(starts.start.why_not_yet, 9.0, Request(A, A, "crt")) for _ in "ab"]
+        assert [it.result() for it in asked] == [None, None]
     assert how() == ("faithful", None)
 
 
