@@ -160,6 +160,8 @@ def test_small_products_have_the_bits_of_cupys_operator(shape: Any, dtype: str) 
         ((9, 20, 30), (9, 30, 10)),
         ((2, 9, 20, 30), (2, 9, 30, 1)),
         ((9, 20, 30), (30, 10)),
+        ((9, 20, 30), (30,)),
+        ((20,), (9, 20, 30)),
         ((64,), (64,)),
     ],
     ids=str,
