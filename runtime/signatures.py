@@ -112,7 +112,7 @@ def has_modes() -> bool:
 
 def kept_product(
     context: "Context",
-    site: str | None,
+    site: object,
     shape_of: object,
     native: object,
     a: Any,
@@ -183,6 +183,14 @@ def kept_product(
     return quicker(a, b) if quicker is not None and is_one and left + right > 2 else NATIVE
 
 
+def site_of(call: Call, settings: Settings) -> Any:
+    """The call site as a part of signatures, with what else chooses a scheme: a call's own, and
+    whether it is of a training, which has a default of its own.
+    """
+    own = settings.scheme, settings.backend, call.is_trained
+    return (settings.site, *own) if any(own) else settings.site
+
+
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
     """The key for `kept_product`; None for a call for which nothing is cached."""
     if call.rest or call.shape_of not in SHAPES:
@@ -191,9 +199,7 @@ def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
         return None
     if is_dask(call.a, call.b):
         return None  # whether Dask's products take a scheme depends on more than their type
-    own = settings.scheme, settings.backend
-    site = settings.site if own == (None, None) else (settings.site, *own)
-    a, b = call.a, call.b
+    site, a, b = site_of(call, settings), call.a, call.b
     kind, other = type(a), type(b)
     if kind is other is ndarray:
         return None  # whether moving them is worth it changes while a program runs

@@ -26,7 +26,7 @@ from mixpert_py.runtime.context import innermost, use
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
 from mixpert_py.runtime.request import Call, Product, bmm_shape, mm_shape
-from mixpert_py.runtime.signatures import MOST, NATIVE, kept_product, signature_of
+from mixpert_py.runtime.signatures import MOST, NATIVE, kept_product, signature_of, site_of
 
 CUDA: Final = "CUDA"
 OPERATORS: Final = {"mm": mm_shape, "addmm": mm_shape, "bmm": bmm_shape, "baddbmm": bmm_shape}
@@ -98,9 +98,12 @@ class Hook:
     def _take(self, name: str, c: Tensor | None, a: Tensor, b: Tensor, factors: Factors) -> Any:
         """beta · c + alpha · A·B by the scheme in force; without c the product alone."""
         context = innermost.get().context
-        operands = name, a.shape, b.shape, a.dtype, b.dtype, a.get_device(), b.get_device()
+        needs_gradient = a.requires_grad or b.requires_grad
+        is_trained = needs_gradient and self._torch.is_grad_enabled()
+        kinds = a.shape, b.shape, a.dtype, b.dtype, a.get_device(), b.get_device()
+        operands = name, is_trained or self._sites.is_backward(), *kinds
         known = None if self._sites.has_chosen else context.everywhere.get(operands)
-        if a.requires_grad or b.requires_grad:
+        if needs_gradient:
             self.is_needed = True
             if known is not None:
                 self._sites.remember(a, b)
@@ -125,16 +128,14 @@ class Hook:
         """The same for a caller whose products of such operands are not known to be native."""
         torch, a, b, c = self._torch, native.a, native.b, native.c
         has_gradient = torch.is_grad_enabled()
-        is_recorded = has_gradient and (a.requires_grad or b.requires_grad)
-        is_left = self._on_host or is_recorded
+        is_left = self._on_host or (has_gradient and (a.requires_grad or b.requires_grad))
         if caller.is_rewritten and not is_left:
             return native.original()  # the call in the source has decided so
         # Autograd has what it needs: below it, tensors are nothing but memory.
         if has_gradient:
             torch._C._set_grad_enabled(False)
         try:
-            is_trained = is_recorded or self._sites.is_backward()
-            value = self._product(caller, operands, native, is_trained)
+            value = self._product(caller, operands, native)
             self.is_needed = self.is_needed or operands not in caller.native
             if value is None:
                 return native.original()
@@ -143,22 +144,20 @@ class Hook:
             if has_gradient:
                 torch._C._set_grad_enabled(True)
 
-    def _product(
-        self, caller: Caller, operands: tuple[Any, ...], native: "_Native", is_trained: bool
-    ) -> Any:
+    def _product(self, caller: Caller, operands: tuple[Any, ...], native: "_Native") -> Any:
         """A·B by its scheme, or the native result; None: that is to be made."""
         context, settings, shape_of = caller.context, caller.settings, OPERATORS[native.name]
         a, b = native.a, native.b
         is_sum = native.c is not None
-        kinds = {"takes_tensors": True, "is_sum": is_sum, "is_trained": is_trained}
-        call = Call(native, a, b, (), None, shape_of, **kinds)
+        _, is_trained, *_ = operands
+        call = Call(native, a, b, (), None, shape_of, True, is_sum=is_sum, is_trained=is_trained)
         if self._on_host:
             value = _carried_out(on_arrays(call), caller)
             return None if value is None else self._torch.from_numpy(value)
         is_traced = context.trace is not None and not caller.is_rewritten
         if is_traced or settings.scheme is not None:
             return _carried_out(call, caller)
-        value = kept_product(context, settings.site, shape_of, None, a, b)
+        value = kept_product(context, site_of(call, settings), shape_of, None, a, b)
         is_prepared = value is not None and value is not NATIVE
         if value is None:
             value = _carried_out(call, caller)

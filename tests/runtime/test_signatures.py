@@ -15,8 +15,8 @@ from mixpert_py.runtime.gpu import prepared
 from mixpert_py.runtime.modules import precision
 from mixpert_py.runtime.products.einsum import einops_einsum, einsum
 from mixpert_py.runtime.products.inner import tensordot
-from mixpert_py.runtime.request import Request, matmul_shape
-from mixpert_py.runtime.signatures import NATIVE, kept_product
+from mixpert_py.runtime.request import Call, Request, Settings, matmul_shape
+from mixpert_py.runtime.signatures import NATIVE, kept_product, signature_of
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.gpu.fake import FakeGpu, ndarray, pays_from
 
@@ -144,6 +144,17 @@ def test_a_context_keeps_its_own(kept: list[Prepared]) -> None:
             assert isinstance(matmul(a, b, site="m:f:1"), ndarray)
         assert matmul(a, b, site="m:f:1") == "prepared"
         assert len(kept) == 2
+
+
+def test_what_a_training_chose_holds_for_no_other_pass() -> None:
+    """Else the bits of an inference would depend on whether a training ran before."""
+    a = array(64, 64)
+    call = Call(np.matmul, a, a, (), None, matmul_shape)
+    found = [
+        signature_of(call._replace(is_trained=it), Settings(site="s"), True) for it in (True, False)
+    ]
+    assert None not in found
+    assert found[0] != found[1]
 
 
 def test_vectors_of_a_gpu_pass_whatever_their_length(kept: list[Prepared]) -> None:
