@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from functools import lru_cache, partial
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy import ndarray
@@ -269,6 +269,11 @@ def _passes(a: object, b: object, site: str | None, options: Iterable[str]) -> b
     return OWN.isdisjoint(options) and passes(site)
 
 
+# In place of a call's function: `kept_product` then leaves native products to `_kept_out`, which
+# writes them to `out`.
+WITHOUT_OUT: Final = object()
+
+
 def _kept_out(
     native: Native | None,
     a: AnyArray,
@@ -285,7 +290,7 @@ def _kept_out(
     """
     if len(rest) + len(options) != 1 or not options.keys() <= {"out"}:
         return None
-    function = None if native is None else _kept_out  # for which there is no quicker one
+    function = None if native is None else WITHOUT_OUT
     value = kept_product(innermost.get().context, site, shape_of, function, a, b)
     out = rest[0] if rest else options["out"]
     if value is None or out is None:

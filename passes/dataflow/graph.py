@@ -41,8 +41,8 @@ class Dependencies:
     edges: pairs (P, S): a value computed from P's result can reach an operand of S; a loop may make
     S its own predecessor. sinks: sites without a successor outside their own cycle, in source
     order. names: module-level variables that may hold a product's value when the script ends,
-    sorted. uses: where the module reads these variables. ids: all sites of the module,
-    then those of other modules.
+    sorted. uses: where the module reads these variables. ids: the ids of all sites of the module,
+    and after them the ids of the sites in other modules.
     """
 
     edges: frozenset[tuple[str, str]]

@@ -35,7 +35,8 @@ WORD = 4  # bytes
 MIN_SQUARED = 4096  # rows of a matrix: to look whether it is symmetric then costs 1 % at most
 MIRRORED = 2  # the second word: 0 of a matrix that is not symmetric, 1 for the wider scheme
 MIRROR_BLOCKS, MIRROR_THREADS = 264, 1024  # which an H200 holds at a time
-MIN_HERMITIAN = 2048  # rows of complex operands: to compare them in vain then costs 1 % at most
+# Rows of A from which complex operands are compared: where they differ, this costs 1 % at most.
+MIN_HERMITIAN = 2048
 GENERAL, HERMITIAN = 1, 2  # the word of products by residues; 0: moduli do not suffice
 
 

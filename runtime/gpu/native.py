@@ -151,7 +151,9 @@ def use_cupys_gemm() -> None:
 
 
 def _suits(out: GpuArray, shape: Dims, *operands: GpuArray) -> bool:
-    """Whether cuBLAS may write a product of this shape to `out`, apart from its operands."""
+    """Return whether cuBLAS may write a product of this shape to `out`: an array of its type in C
+    order that shares no memory with the operands.
+    """
     if type(out) is not type(operands[0]) or out.shape != shape or not out.flags.c_contiguous:
         return False
     start, end = out.data.ptr, out.data.ptr + out.nbytes

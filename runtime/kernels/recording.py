@@ -334,7 +334,11 @@ class Replay:
         return uses == USES
 
     def _keep(self, addresses: Addresses, graph: LaunchGraph | None) -> None:
-        """Keep a graph in the place of the one that was not used for the longest time."""
+        """Keep a graph. Where there are MOST already, the least recently used one goes.
+
+        Its addresses get no other soon: where more take turns, each graph would be built anew
+        every USES calls, which takes longer than graphs save.
+        """
         kept = list(self._graphs)
         if len(kept) >= MOST:
             self._graphs.pop(kept[0], None)

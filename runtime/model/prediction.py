@@ -104,8 +104,8 @@ def _by_residues(
 def joined(
     times: KernelTimes, scheme: Scheme, shape: Shape, batch: int = 1, *, wide: bool = True
 ) -> Predicted:
-    """The same as `product` of complex operands by residues that hold both parts: two INT8
-    products for each modulus. wide: of complex128.
+    """Predict, as `product` does, a complex product by residues: two INT8 products for each modulus
+    make both parts of C. wide: whether it is of complex128.
     """
     count, size, (m, k, n) = 2 * len(of_complex(scheme.moduli)), 16 if wide else 8, shape
     made = count * _modulo_one(times, shape, batch, False)

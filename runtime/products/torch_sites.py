@@ -136,7 +136,7 @@ class Sites:
         return caller
 
     def is_backward(self) -> bool:
-        """Whether this thread runs a backward pass."""
+        """Return whether this thread runs a backward pass."""
         return self._node() is not None
 
     def remember(self, a: Tensor, b: Tensor) -> None:

@@ -60,7 +60,7 @@ def _faults(place: stress.Place, seed: int) -> Iterator[str]:
 
 
 def joined(found: list[Record]) -> Record:
-    """What all processes have checked."""
+    """Add up the checks of all processes: a row for each kind of product, and all faults."""
     kinds: dict[str, tuple[int, float]] = {}
     for kind, (number, worst) in (item for one in found for item in one["kinds"].items()):
         before, most = kinds.get(kind, (0, 0.0))

@@ -263,8 +263,8 @@ def multiplied(place: Place, case: Case, a: Array, b: Array, **given: Any) -> Ar
 
 
 def must_mirror(place: Place, case: Case) -> bool:
-    """Whether C is its own transpose to the last bit, or its own conjugate transpose, unless `crt`
-    has taken the native product.
+    """Return whether C has to equal its transpose, or its conjugate transpose, to the last bit,
+    unless `crt` has taken the native product.
     """
     entry = get(case.scheme)
     if case.mirrored in ("", "x @ x"):

@@ -496,8 +496,12 @@ def test_the_portable_kernel_has_the_bits_of_the_reference(
 
 
 @pytest.fixture
-def wgmma(compiled: Any, tmp_path: Path) -> Callable[..., Any]:
-    """`cuda_kernel` for the host, with Hopper's GEMM too."""
+def run_on(
+    compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str | None], None]:
+    """Products by kernels for the host, Hopper's GEMM among them: as on one of PORTABLE_CHIPS, or
+    on Hopper (None).
+    """
 
     def cuda_kernel(file: str, name: str, definitions: Any, shared: int = 0) -> Any:
         if file != products.WGMMA.file:
@@ -505,7 +509,12 @@ def wgmma(compiled: Any, tmp_path: Path) -> Callable[..., Any]:
         given = ("ALL_ARRIVE", 1), *definitions
         return kernels(file, given, tmp_path / "wgmma.so", "-O2")[name]
 
-    return cuda_kernel
+    def run_on(chip: str | None) -> None:
+        monkeypatch.setattr(products, "cuda_kernel", cuda_kernel)
+        if chip is not None:
+            monkeypatch.setitem(sys.modules, "cupy", on_a(*PORTABLE_CHIPS[chip]))
+
+    return run_on
 
 
 @pytest.mark.parametrize("chip", [None, "Ada"])
@@ -513,13 +522,10 @@ def wgmma(compiled: Any, tmp_path: Path) -> Callable[..., Any]:
 def test_half_of_a_symmetric_product_is_made_and_mirrored(
     bounds: Bounds | None,
     chip: str | None,
-    wgmma: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
+    run_on: Callable[[str | None], None],
 ) -> None:
     """The bits of the product of two arrays, from one packed operand."""
-    monkeypatch.setattr(products, "cuda_kernel", wgmma)
-    if chip is not None:
-        monkeypatch.setitem(sys.modules, "cupy", on_a(*PORTABLE_CHIPS[chip]))
+    run_on(chip)
     rng, n = np.random.default_rng(0), 400
     made, x = emulation_of("crt7"), rng.standard_normal((n, 20))
     if bounds is not None:
@@ -551,12 +557,9 @@ def test_half_of_a_complex_product_with_ones_own_transpose_is_made(
     chip: str | None,
     dtype: str,
     hermitian: bool,
-    wgmma: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
+    run_on: Callable[[str | None], None],
 ) -> None:
-    monkeypatch.setattr(products, "cuda_kernel", wgmma)
-    if chip is not None:
-        monkeypatch.setitem(sys.modules, "cupy", on_a(*PORTABLE_CHIPS[chip]))
+    run_on(chip)
     scheme, n = emulation_of("crt7"), 270
     x = np.random.default_rng(0).standard_normal((n, 8)).view("D").astype(dtype)
     x[n // 2] *= 2.0**-140  # whose square is subnormal in complex64
@@ -575,12 +578,10 @@ def test_half_of_a_complex_product_with_ones_own_transpose_is_made(
 
 @pytest.mark.parametrize("chip", [None, "Ada"])
 def test_complex_products_have_the_bits_of_two_real_ones(
-    chip: str | None, wgmma: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    chip: str | None, run_on: Callable[[str | None], None]
 ) -> None:
     """Of any layout and type, and of more steps than a segment."""
-    monkeypatch.setattr(products, "cuda_kernel", wgmma)
-    if chip is not None:
-        monkeypatch.setitem(sys.modules, "cupy", on_a(*PORTABLE_CHIPS[chip]))
+    run_on(chip)
     scheme = emulation_of("crt14")
     shapes = [(70, 77, 45, "CF"), (270, 20, 200, "FC"), (3, 70, 4, "CC")]
     for m, k, n, orders in some(shapes, 2):
