@@ -72,7 +72,8 @@ class CallSite:
 
     id: `module:qualname/kind~hash#n`. line and column are 1-based, column in characters.
     expression: the source text with whitespace folded. reason: why it is left alone; None if it is
-    rewritten. span: offsets in the decoded text.
+    rewritten. span: offsets in the decoded text. cell: the number of a notebook's code cell, in
+    which the line is counted.
     """
 
     id: str
@@ -82,6 +83,12 @@ class CallSite:
     expression: str
     reason: str | None
     span: tuple[int, int]
+    cell: int | None = None
+
+    @property
+    def function(self) -> str:
+        """The qualified name of the function around it, `<module>` outside functions."""
+        return self.id.partition(":")[2].rpartition("/")[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from rich.table import Table
 from mixpert_py import config, sources
 from mixpert_py.commands import FILE
 from mixpert_py.errors import MixPertError, counted, named, visible
-from mixpert_py.passes.dataflow.graph import Dependencies, dependencies
+from mixpert_py.passes.dataflow.graph import dependencies
 from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.sources import notebook_file
@@ -29,30 +29,7 @@ MAX_TEXT = 40
 # Wide enough that rich never folds a line: an operator is one line, whatever the terminal.
 WIDTH = 100_000
 
-# Producer and consumer, as positions among the operators.
-Edge = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class GraphNode:
-    """A rewritten matrix product as a node of the graph.
-
-    function: its qualified name, `<module>` outside functions. line, column: 1-based; in a notebook
-    the line is counted in the code cell with number `cell`. expression: the source text in
-    printable characters.
-    """
-
-    id: str
-    function: str
-    line: int
-    column: int
-    expression: str
-    cell: int | None = None
-
-    @property
-    def place(self) -> str:
-        """The operator's line: `7`, and in a notebook `cell_3:7`."""
-        return f"{self.line}" if self.cell is None else f"cell_{self.cell}:{self.line}"
+OPERATOR = ("id", "function", "line", "column", "expression", "cell")  # of a call site, in JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +41,8 @@ class FileGraph:
     """
 
     path: str
-    operators: tuple[GraphNode, ...] = ()
-    edges: tuple[Edge, ...] = ()
+    operators: tuple[CallSite, ...] = ()
+    edges: tuple[tuple[int, int], ...] = ()
     problem: str | None = None
 
 
@@ -76,10 +53,17 @@ def of_source(source: bytes, path: str, module: str) -> FileGraph:
     """
     with named(path, module):
         if path.endswith(sources.NOTEBOOK):
-            source, placed = notebook_file.placed_sites(source, module)
-            return _graph(path, placed, dependencies(source, module))
-        sites = [(site, None) for site in analyze(source, module)]
-        return _graph(path, sites, dependencies(source, module))
+            source, sites = notebook_file.placed_sites(source, module)
+        else:
+            sites = analyze(source, module)
+        edges = dependencies(source, module).edges
+    operators = [
+        replace(it, expression=visible(it.expression, kept="")) for it in sites if it.reason is None
+    ]
+    operators.sort(key=lambda it: (it.span[1], -it.span[0]))  # `a @ b` before `a @ b @ c`
+    position = {operator.id: at for at, operator in enumerate(operators)}
+    pairs = sorted((position[one], position[other]) for one, other in edges)
+    return FileGraph(path, tuple(operators), tuple(pairs))
 
 
 def of_file(path: str) -> FileGraph:
@@ -94,30 +78,6 @@ def shown(text: str) -> str:
     """A text for display, with unprintable characters escaped, cut to MAX_TEXT characters."""
     text = visible(text, kept="")
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
-
-
-def _graph(
-    path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Dependencies
-) -> FileGraph:
-    """The graph of sites, each with its cell in a notebook."""
-    rewritten = [(site, cell) for site, cell in sites if site.reason is None]
-    # `a @ b` before `a @ b @ c`
-    rewritten.sort(key=lambda placed: (placed[0].span[1], -placed[0].span[0]))
-    position = {site.id: at for at, (site, _) in enumerate(rewritten)}
-    operators = tuple(
-        GraphNode(
-            site.id,
-            site.id.partition(":")[2].rpartition("/")[0],
-            site.line,
-            site.column,
-            visible(site.expression, kept=""),
-            cell=cell,
-        )
-        for site, cell in rewritten
-    )
-    return FileGraph(
-        path, operators, tuple(sorted((position[p], position[s]) for p, s in flow.edges))
-    )
 
 
 def text(graphs: Sequence[FileGraph]) -> str:
@@ -136,9 +96,11 @@ def text(graphs: Sequence[FileGraph]) -> str:
 
 
 def as_json(graphs: Sequence[FileGraph]) -> str:
-    """Operators and edges; a site id is unique within its path. cell: None but in a notebook."""
+    """Operators and edges; a site id is unique within its path."""
     operators = [
-        {"path": graph.path, **asdict(operator)} for graph in graphs for operator in graph.operators
+        {"path": graph.path} | {name: getattr(operator, name) for name in OPERATOR}
+        for graph in graphs
+        for operator in graph.operators
     ]
     edges = [
         {
@@ -158,7 +120,7 @@ def dot(graphs: Sequence[FileGraph]) -> str:
     Its tooltip has its id and the whole expression.
     """
 
-    def box(name: str, operator: GraphNode) -> str:
+    def box(name: str, operator: CallSite) -> str:
         label = f"{_escaped(_place(operator))}\\n{_escaped(shown(operator.expression))}"
         tooltip = _quoted(f"{operator.id}: {operator.expression}")
         return f'    {name} [label="{label}", tooltip={tooltip}];'
@@ -174,7 +136,7 @@ def dot(graphs: Sequence[FileGraph]) -> str:
 def mermaid(graphs: Sequence[FileGraph]) -> str:
     """A Mermaid flowchart: a subgraph for each file, a box for each operator."""
 
-    def box(name: str, operator: GraphNode) -> str:
+    def box(name: str, operator: CallSite) -> str:
         parts = (_place(operator), shown(operator.expression))
         return f'    {name}["{"<br/>".join(map(_entities, parts))}"]'
 
@@ -219,7 +181,7 @@ def _table(graph: FileGraph) -> Table:
     for at, operator in enumerate(graph.operators):
         table.add_row(
             str(at + 1),
-            f"{operator.place}:{operator.column}",
+            f"{_line(operator)}:{operator.column}",
             shown(operator.function),
             shown(operator.expression),
             ", ".join(str(consumer + 1) for producer, consumer in graph.edges if producer == at),
@@ -227,8 +189,13 @@ def _table(graph: FileGraph) -> Table:
     return table
 
 
-def _place(operator: GraphNode) -> str:
-    return f"{shown(operator.function)}:{operator.place}"
+def _line(operator: CallSite) -> str:
+    """The operator's line: `7`, and in a notebook `cell_3:7`."""
+    return f"{operator.line}" if operator.cell is None else f"cell_{operator.cell}:{operator.line}"
+
+
+def _place(operator: CallSite) -> str:
+    return f"{shown(operator.function)}:{_line(operator)}"
 
 
 def _quoted(value: str) -> str:

@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,7 @@ from mixpert_py.sources.in_memory import collecting_seldom, require_known_commen
 class Rewritten:
     """A file before and after, or the problem why there is no result.
 
-    sites: its products; those with a reason stay unchanged. cells: in a notebook, the number of
-    each site's code cell, in which its line is counted.
+    sites: its products; those with a reason stay unchanged.
     """
 
     path: str
@@ -35,7 +33,6 @@ class Rewritten:
     before: bytes = b""
     after: bytes = b""
     problem: str | None = None
-    cells: tuple[int, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -59,7 +56,7 @@ class Rewritten:
         return [
             {
                 "id": site.id,
-                "path": f"{self.path}:cell_{cell}" if cell else self.path,
+                "path": f"{self.path}:cell_{site.cell}" if site.cell else self.path,
                 "line": site.line,
                 "column": site.column,
                 "kind": site.kind,
@@ -67,7 +64,7 @@ class Rewritten:
                 "rewritten": site.reason is None,
                 "reason": site.reason,
             }
-            for site, cell in zip_longest(self.sites, self.cells)
+            for site in self.sites
         ]
 
 
@@ -97,7 +94,7 @@ def rewrite_source(
             from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
 
             made = notebook_file.rewrite_notebook(source, module, plan, scheme)
-            return Rewritten(path, made.sites, source, made.source, cells=made.cells)
+            return Rewritten(path, made.sites, source, made.source)
         require_known_comments(source, module)
         sites = pipeline.analyze(source, module)
         return Rewritten(path, sites, source, pipeline.rewrite(source, module, plan, scheme))

@@ -11,6 +11,7 @@ import tokenize
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -31,13 +32,10 @@ ASSIGNED = re.compile(r"(?P<target>[ \t]*[^=#'\"!<>]+=)[ \t]*[!%]")
 
 @dataclass(frozen=True)
 class Changed:
-    """A notebook after the change. sites: their lines are counted in a cell. cells: the cell of
-    each site.
-    """
+    """A notebook after the change. sites: their lines are counted in a cell."""
 
     source: bytes
     sites: tuple[CallSite, ...]
-    cells: tuple[int, ...]
 
 
 def rewrite_notebook(raw: bytes, module: str, plan: Plan | None, scheme: str | None) -> Changed:
@@ -61,28 +59,25 @@ def rewrite_notebook(raw: bytes, module: str, plan: Plan | None, scheme: str | N
         raise SourceError(f"{module}: the number of lines changes; the notebook is left as it is")
     changes = {i: line for i, line in enumerate(new) if line != old[i]}
     if not changes:
-        return Changed(raw, *sites)
+        return Changed(raw, sites)
     if added is not None:
         at = program.import_line(min(changes))
         changes[at] = f"{added}\n{changes.get(at, program.line(at))}"
-    return Changed(program.written(changes).encode(), *sites)
+    return Changed(program.written(changes).encode(), sites)
 
 
-def placed_sites(raw: bytes, module: str) -> tuple[bytes, list[tuple[CallSite, int]]]:
-    """The cells in order as one source text, and its call sites with the cell of each, in which
-    lines are counted.
-    """
+def placed_sites(raw: bytes, module: str) -> tuple[bytes, tuple[CallSite, ...]]:
+    """The cells in order as one source text, and its call sites, with lines counted in cells."""
     program = _read(raw)
     source = program.text.encode()
-    return source, list(zip(*program.placed(analyze(source, module)), strict=True))
+    return source, program.placed(analyze(source, module))
 
 
 def cell_sites(raw: bytes, module: str) -> dict[str, tuple[str, CallSite]]:
     """The call sites by their ids, each with the name of its cell, in which lines are counted."""
     program = _read(raw, runs=True)
-    sites, cells = program.placed(analyze(program.text.encode(), module))
-    named = zip(sites, cells, strict=True)
-    return {site.id: (f"cell_{cell}", site) for site, cell in named}
+    sites = program.placed(analyze(program.text.encode(), module))
+    return {site.id: (f"cell_{site.cell}", site) for site in sites}
 
 
 def notebook_text(raw: bytes) -> bytes:
@@ -182,7 +177,7 @@ class _Program:
     def text(self) -> str:
         return "\n".join(self.codes)
 
-    @property
+    @cached_property
     def starts(self) -> list[int]:
         """The index of each cell's first line in the text."""
         counts = (code.count("\n") + 1 for code in self.codes)
@@ -193,25 +188,22 @@ class _Program:
         index = bisect_right(self.starts, number) - 1
         return self.cells[index].text.split("\n")[number - self.starts[index]]
 
-    def placed(self, sites: Sequence[CallSite]) -> tuple[tuple[CallSite, ...], tuple[int, ...]]:
-        """The sites with lines counted in their cells, and the numbers of those cells."""
-        starts = self.starts
-        lines = [site.line - 1 for site in sites]
-        cells = [bisect_right(starts, line) - 1 for line in lines]
-        placed = [
-            replace(site, line=line - starts[cell] + 1)
-            for site, line, cell in zip(sites, lines, cells, strict=True)
-        ]
-        return tuple(placed), tuple(self.cells[cell].number for cell in cells)
+    def place(self, line: int) -> tuple[int, int]:
+        """The number of the cell that a 1-based line is in, and the line there."""
+        at = bisect_right(self.starts, line - 1) - 1
+        return self.cells[at].number, line - self.starts[at]
+
+    def placed(self, sites: Sequence[CallSite]) -> tuple[CallSite, ...]:
+        """The sites with their cells, and with lines counted there."""
+        places = [self.place(site.line) for site in sites]
+        pairs = zip(sites, places, strict=True)
+        return tuple(replace(site, cell=cell, line=line) for site, (cell, line) in pairs)
 
     def require_known_comments(self, source: bytes, module: str) -> None:
         """`in_memory.require_known_comments`, with the line counted in its cell."""
-        wrong = unknown_comment(source, module)
-        if wrong is not None:
-            line, reason = wrong
-            at = bisect_right(self.starts, line - 1) - 1
-            place = f"cell {self.cells[at].number}: line {line - self.starts[at]}"
-            raise SourceError(f"{module}: {place}: {reason}")
+        if (wrong := unknown_comment(source, module)) is not None:
+            cell, line = self.place(wrong[0])
+            raise SourceError(f"{module}: cell {cell}: line {line}: {wrong[1]}")
 
     def import_line(self, first: int) -> int:
         """The place of the import: at the top of the cell of the first changed line, after

@@ -10,7 +10,6 @@ import pytest
 from mixpert_py.commands.graph import (
     MAX_TEXT,
     FileGraph,
-    GraphNode,
     as_json,
     dot,
     mermaid,
@@ -18,6 +17,7 @@ from mixpert_py.commands.graph import (
     shown,
     text,
 )
+from mixpert_py.passes.finder import CallSite
 from tests.mixpert_py.command import ROOT, Mixpert, called
 
 
@@ -80,18 +80,21 @@ def test_what_is_not_printable_is_escaped_and_long_texts_are_cut() -> None:
 
 
 def test_texts_are_no_markup() -> None:
-    operator = GraphNode("p:f/matmul~0#0", "f", 100, 5, "a[b] @ c", cell=3)
+    operator = CallSite("p:f/matmul~0#0", "matmul", 100, 5, "a[b] @ c", None, (0, 0), cell=3)
     said = text([FileGraph("[red].ipynb", (operator,))])
     assert said.startswith("[red].ipynb\n")
-    assert ["1", "cell_3:100:5", "f", "a[b]", "@", "c"] in [
-        line.split() for line in said.splitlines()
-    ]
+    lines = [line.split() for line in said.splitlines()]
+    assert ["1", "cell_3:100:5", "f", "a[b]", "@", "c"] in lines
 
 
 def test_json_has_every_operator_and_edge() -> None:
     written = json.loads(as_json(GRAPHS))
-    operators = [(one.path, operator) for one in GRAPHS for operator in one.operators]
-    assert [(entry.pop("path"), GraphNode(**entry)) for entry in written["operators"]] == operators
+    operators = [
+        (one.path, it.id, it.function, it.line, it.column, it.expression, it.cell)
+        for one in GRAPHS
+        for it in one.operators
+    ]
+    assert [tuple(entry.values()) for entry in written["operators"]] == operators
     edges = [
         (one.path, one.operators[producer].id, one.operators[consumer].id)
         for one in GRAPHS
