@@ -1,15 +1,36 @@
-"""Pictures of rows: series over logarithmic axes, and bars cut into shares."""
+"""Pictures of rows as inline SVG: series over logarithmic axes, and bars cut into shares."""
 
+import io
+import re
 from collections.abc import Sequence
+from html import escape
 from math import ceil, isfinite
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
-from samples.papers import figures
+from mixpert_py.errors import visible
 from samples.papers.exhibit import Bars, Lines, Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAX_LINES = 8  # in one panel
 MARKERS, DASHES = "osD^", ("-", "--", ":", "-.")
 MAX_TICKS = 8
+WIDTH = 7.2  # inches
+METADATA = ("Creator", "Date", "Format", "Type")
+SETTINGS: Any = {
+    "svg.fonttype": "none",  # text stays text, in the page's own font
+    "svg.hashsalt": "mixpert",  # the same picture has the same bytes
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 10.0,
+    "grid.color": "#d9dde3",
+    "legend.framealpha": 0,
+}
 
 
 class Series(NamedTuple):
@@ -26,53 +47,53 @@ def lines(rows: Sequence[Row], how: Lines) -> str:
     The first of the keys that name a series does so in its panel, and the others name the panel.
     All panels have the same axes, and at most MAX_LINES series that are joined by lines.
     """
+    import matplotlib
+
     panels = _panels(rows, how)
     if not panels:
         return ""
     places = [place for _, shown in panels for one in shown for place in one.places]
     across = sorted({x for x, _ in places})
     up = [y for _, y in places] + [value for _, value in how.marks]
-    with figures.style():
-        figure, axes = figures.panels(len(panels), 3.0)
+    with matplotlib.rc_context(SETTINGS):
+        figure, axes = _figure(len(panels), 3.0)
         for plot, (name, shown) in zip(axes, panels, strict=True):
             for one in shown:
+                dash = DASHES[one.number // 10 % len(DASHES)] if how.joined else "none"
+                look = f"{MARKERS[one.number % len(MARKERS)]}C{one.number % 10}"
                 x, y = zip(*one.places, strict=True)
-                dash = DASHES[one.number // 7 % len(DASHES)] if how.joined else "none"
-                color, marker = figures.LEVELS[one.number % 7], MARKERS[one.number % len(MARKERS)]
-                plot.plot(
-                    x, y, color=color, linestyle=dash, marker=marker, markersize=4, label=one.name
-                )
+                plot.plot(x, y, look, linestyle=dash, markersize=4, label=one.name)
             for mark, value in how.marks:
-                plot.axhline(value, color=figures.OVER, linestyle="--", linewidth=1)
-                plot.text(min(across), value, f"{mark}: {value:g}", color=figures.OVER, va="bottom")
+                plot.axhline(value, color="firebrick", linestyle="--", linewidth=1)
+                plot.text(min(across), value, f"{mark}: {value:g}", color="firebrick", va="bottom")
             plot.set(xscale="log", yscale="log", title=name)
-            plot.set_ylim(min(up) / 1.5, max(up) * 1.5)
-            plot.set_xlim(min(across) / 1.1, max(across) * 1.1)
+            plot.set(ylim=(min(up) / 1.5, max(up) * 1.5))
+            plot.set(xlim=(min(across) / 1.1, max(across) * 1.1))
             if how.joined and len(across) <= MAX_TICKS:
                 plot.set_xticks(across, [f"{x:g}" for x in across])
             plot.minorticks_off()
             plot.set(xlabel=how.x.heading, ylabel=how.y.heading)
-            plot.legend(fontsize=7, labelcolor=figures.SOFT, framealpha=0, edgecolor=figures.LINE)
-        return figures.svg(figure, f"{how.y.heading} over {how.x.heading}")
+            plot.legend(fontsize=7)
+        return _svg(figure, f"{how.y.heading} over {how.x.heading}")
 
 
 def bars(rows: Sequence[Row], how: Bars) -> str:
     """A bar a row, as long as all others: what counts is the shares."""
-    with figures.style():
-        figure, (axes,) = figures.panels(1, 0.8 + 0.25 * len(rows))
+    import matplotlib
+
+    with matplotlib.rc_context(SETTINGS):
+        figure, (axes,) = _figure(1, 0.8 + 0.25 * len(rows))
         left = [0.0] * len(rows)
         names = [named(row, how.by) for row in rows]
         totals = [sum(row[part.key] for part in how.parts) for row in rows]
-        for number, part in enumerate(how.parts):
+        for part in how.parts:
             widths = [row[part.key] / total for row, total in zip(rows, totals, strict=True)]
-            axes.barh(
-                names, widths, left=left, color=figures.LEVELS[number + 1], label=part.heading
-            )
+            axes.barh(names, widths, left=left, label=part.heading)
             left = [start + width for start, width in zip(left, widths, strict=True)]
         axes.invert_yaxis()
         axes.set_xlim(0, 1)
-        axes.legend(ncols=len(how.parts), loc="lower left", bbox_to_anchor=(0, 1), framealpha=0)
-        return figures.svg(figure, "shares of " + ", ".join(part.heading for part in how.parts))
+        axes.legend(ncols=len(how.parts), loc="lower left", bbox_to_anchor=(0, 1))
+        return _svg(figure, "shares of " + ", ".join(part.heading for part in how.parts))
 
 
 def named(row: Row, by: Sequence[str]) -> str:
@@ -110,3 +131,26 @@ def _number(value: object, factor: float) -> float | None:
     if not isinstance(value, (int, float)) or not isfinite(value) or value <= 0:
         return None
     return value * factor
+
+
+def _figure(count: int, height: float) -> "tuple[Figure, Sequence[Axes]]":
+    """A figure with so many axes, two in a row where there are several. height: of one, inches."""
+    from matplotlib.figure import Figure
+
+    rows, across = (1, 1) if count == 1 else (-(-count // 2), 2)
+    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
+    return figure, [figure.add_subplot(rows, across, at + 1) for at in range(count)]
+
+
+def _svg(figure: "Figure", title: str) -> str:
+    """The figure as markup, with a title for those who do not see it."""
+    written = io.StringIO()
+    figure.savefig(written, format="svg", transparent=True, metadata=dict.fromkeys(METADATA))
+    text = visible(written.getvalue())
+    # Several pictures stand in one page, and ids are the page's.
+    own = f"{crc32(text.encode()):08x}"
+    text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>p{own}", text)
+    label = escape(visible(title))
+    return (
+        f'<div class="picture" role="img" aria-label="{label}">{text[text.index("<svg") :]}</div>'
+    )

@@ -1,22 +1,7 @@
 """EGEMM-TC 2021: error over N, and speed against what there was before."""
 
-from samples.papers import applications
+from samples.papers import applications, columns
 from samples.papers.baselines import SDK, SEPARATE_CALLS
-from samples.papers.columns import (
-    MAX,
-    MAX_EXACT,
-    NAME,
-    SIZE,
-    SKEWED_SPEED,
-    SQUARE_SPEED,
-    TFLOPS,
-    errors,
-    largest,
-    mean,
-    over_fp32,
-    skewed,
-    squares,
-)
 from samples.papers.exhibit import Exhibit, Lines, Paper, Published
 from samples.papers.place import FP16, SQUARES
 
@@ -30,11 +15,13 @@ EXHIBITS = (
         "Largest error over N",
         "Largest difference from the FP32 product, as the paper measures it, and from FP64; "
         "uniform operands in [-1, 1).",
-        (NAME, SIZE, MAX, MAX_EXACT),
-        errors((FP16, "markidis-trunc", "markidis-ab", "egemm", *OURS), ("[-1, 1)",), SQUARES),
-        Lines(SIZE, MAX),
+        (columns.NAME, columns.SIZE, columns.MAX, columns.MAX_EXACT),
+        columns.errors(
+            (FP16, "markidis-trunc", "markidis-ab", "egemm", *OURS), ("[-1, 1)",), SQUARES
+        ),
+        Lines(columns.SIZE, columns.MAX),
         gpu=False,
-        headline=largest("egemm"),
+        headline=columns.largest("egemm"),
     ),
     Exhibit(
         "egemm-speed",
@@ -43,16 +30,16 @@ EXHIBITS = (
         "The scheme beside the paper's baselines: cuBLAS FP32, cuBLAS FP16 (half operands, FP32 "
         "result, casts included), the same emulation by four calls of cuBLAS and separate sums, a "
         "tiled FP32 kernel as in the CUDA toolkit's samples, and Markidis's refinement.",
-        SQUARE_SPEED,
-        squares(FP16, SEPARATE_CALLS, SDK, "markidis-ab", "egemm", *OURS),
-        Lines(SIZE, TFLOPS),
+        columns.SQUARE_SPEED,
+        columns.squares(FP16, SEPARATE_CALLS, SDK, "markidis-ab", "egemm", *OURS),
+        Lines(columns.SIZE, columns.TFLOPS),
         (
             Published("average over cuBLAS on CUDA cores", "3.13×", ABSTRACT),
             Published("average over CUDA SDK kernels on CUDA cores", "11.18×", ABSTRACT),
         ),
         headline=lambda rows: (
-            f"egemm {mean(rows, 'egemm'):.2f}× cuBLAS FP32, "
-            f"{mean(rows, 'egemm') / mean(rows, SDK):.1f}× the SDK-style kernel"
+            f"egemm {columns.mean(rows, 'egemm'):.2f}× cuBLAS FP32, "
+            f"{columns.mean(rows, 'egemm') / columns.mean(rows, SDK):.1f}× the SDK-style kernel"
         ),
     ),
     Exhibit(
@@ -60,9 +47,9 @@ EXHIBITS = (
         "figs. 8–10, 12: skewed",
         "Speed of skewed products",
         "Long, flat and uneven shapes; those of the paper are not known here.",
-        SKEWED_SPEED,
-        skewed(SEPARATE_CALLS, "markidis-ab", "egemm", "int8x6"),
-        headline=over_fp32("egemm"),
+        columns.SKEWED_SPEED,
+        columns.skewed(SEPARATE_CALLS, "markidis-ab", "egemm", "int8x6"),
+        headline=columns.over_fp32("egemm"),
     ),
     Exhibit(
         "egemm-applications",

@@ -4,19 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from mixpert_py.errors import visible
 from samples.papers import chart
-from samples.papers.exhibit import (
-    NOT_TRANSCRIBED,
-    Bars,
-    Column,
-    Exhibit,
-    Lines,
-    Paper,
-    Row,
-)
-from samples.papers.template import template
+from samples.papers.exhibit import NOT_TRANSCRIBED, Bars, Column, Exhibit, Paper, Row
 
 Record = Mapping[str, Any]
 
@@ -29,29 +22,27 @@ LEAD = (
     "several figures are named, which of them shows just this is not known here."
 )
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-STYLE = """
-.picture { display: block; width: 100%; max-width: 52rem; height: auto }
-h3 { margin: 2rem 0 .25rem; font-size: 1.05rem; font-weight: 600 }
-h3 small { display: inline; margin-left: .6rem; font-weight: 400 }
-.published { margin: 0 0 .9rem; padding-left: 1.2rem; color: var(--soft) }
-.published b { color: var(--ink) }
-.scroll + .scroll, .scroll + details { margin-top: .75rem }
-.where { margin: .4rem 0; color: var(--soft); font-size: .85rem }
-.contents { columns: 3 14rem; padding-left: 1.2rem }
-"""
 OPEN_ROWS = 12  # tables that are longer, beside a picture, are folded
 
 
 def page(papers: Sequence[Paper], record: Record) -> str:
     """The whole page of a result. It loads nothing, and its policy forbids browsers to."""
-    css = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
-    text = template("page.html.jinja").render(
+    folder = Path(__file__).parent
+    environment = Environment(
+        autoescape=True,
+        finalize=_written,
+        loader=FileSystemLoader(folder),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    text = environment.get_template("page.html.jinja").render(
         papers=papers,
         exhibits=record["exhibits"],
         title=TITLE,
         lead=LEAD,
         policy=POLICY,
-        css=Markup(css + STYLE),
+        css=Markup((folder / "page.css").read_text("utf-8")),
         NOT_TRANSCRIBED=NOT_TRANSCRIBED,
         OPEN_ROWS=OPEN_ROWS,
         picture=_picture,
@@ -60,14 +51,19 @@ def page(papers: Sequence[Paper], record: Record) -> str:
     return f"{text.strip()}\n"
 
 
+def _written(value: object) -> object:
+    """What stands for a value: six digits of a float, and of a text only what can be seen."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return visible(value) if type(value) is str else value
+
+
 def _picture(exhibit: Exhibit, rows: Sequence[Row]) -> str:
     """The exhibit's picture as markup; "" where it has none."""
-    match exhibit.picture:
-        case Lines() as how:
-            return Markup(chart.lines(rows, how))
-        case Bars() as how:
-            return Markup(chart.bars(rows, how))
-    return ""
+    how = exhibit.picture
+    if how is None:
+        return ""
+    return Markup(chart.bars(rows, how) if isinstance(how, Bars) else chart.lines(rows, how))
 
 
 def _right(columns: Sequence[Column], rows: Sequence[Row]) -> set[str]:

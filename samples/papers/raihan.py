@@ -7,7 +7,7 @@ from statistics import median
 
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.model.device_model import DeviceModel, find
-from samples.papers import timed_products
+from samples.papers import tiles
 from samples.papers.exhibit import (
     Column,
     Exhibit,
@@ -71,7 +71,7 @@ def correlation(place: Place) -> Found:
     rows: list[Row] = [
         {"name": row["scheme"], **{key: row[key] for key in copied}}
         | {"off": row["predicted"] / row["measured"] - 1}
-        for row in timed_products.rows(place.small)
+        for row in tiles.rows(place.small)
     ]
     error = median(abs(row["off"]) for row in rows)
     return Found(rows, note=f"Median error {error:.1%}.")

@@ -12,14 +12,7 @@ import pytest
 
 from mixpert_py.errors import MixPertError, PlanError
 from mixpert_py.runtime.model.device_model import find
-from samples.papers import (
-    baselines,
-    markidis,
-    place,
-    raihan,
-    roofline,
-    run,
-)
+from samples.papers import baselines, legemm, markidis, place, raihan, run
 from samples.papers.exhibit import Found, Missing
 from samples.papers.fragments import Fragment
 from samples.papers.gpu import Gpu
@@ -48,7 +41,7 @@ def on_fake_gpu() -> Place:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(roofline, "device_name", lambda place: "NVIDIA H200")
+    monkeypatch.setattr(legemm, "device_name", lambda place: "NVIDIA H200")
     monkeypatch.setattr(raihan, "timings", lambda: find("h200").instruction)
     return on_fake_gpu()
 
@@ -97,8 +90,8 @@ def test_speeds_are_beside_cublas(fake: Place) -> None:
 def test_roofs_are_of_memory_and_of_matrix_instructions(fake: Place) -> None:
     model = find("h200")
     assert model.rates.int8 is not None
-    assert roofline.roof(model, "int8x6", 1e9) == pytest.approx(model.rates.int8 / 6e12)
-    assert roofline.roof(model, "int8x6", 2.0) == pytest.approx(2e-12 * model.dram.bandwidth)
+    assert legemm.roof(model, "int8x6", 1e9) == pytest.approx(model.rates.int8 / 6e12)
+    assert legemm.roof(model, "int8x6", 2.0) == pytest.approx(2e-12 * model.dram.bandwidth)
     found = rows("legemm-roofline", fake)
     roofs = {row["intensity"]: row["tflops"] for row in found if row["name"] == "roof of legemm"}
     for row in found:

@@ -11,8 +11,7 @@ import pytest
 from samples.papers import chart, run
 from samples.papers.exhibit import Bars, Column, Exhibit, Found, Lines, Paper, Published
 from samples.papers.page import page
-from samples.papers.tiles import gains
-from samples.papers.timed_products import FIXED
+from samples.papers.tiles import FIXED, gains
 from tests.samples.test_papers import on_fake_gpu
 
 X, Y = Column("x", "X"), Column("y", "Y", ".1f", 10.0)
@@ -24,7 +23,7 @@ def record() -> dict[str, Any]:
     """Every exhibit: made on a GPU that is none, and three by hand."""
     found: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("samples.papers.roofline.device_name", lambda place: "NVIDIA H200")
+        patch.setattr("samples.papers.legemm.device_name", lambda place: "NVIDIA H200")
         made = {id_: e for id_, e in run.EXHIBITS.items() if id_ not in BY_HAND}
         run.measure(list(made.values()), on_fake_gpu(), math.inf, found.__setitem__)
     for id_, rows in BY_HAND.items():
