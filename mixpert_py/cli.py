@@ -70,9 +70,7 @@ def _description(error: OSError) -> str:
 
 
 def _with_run(arguments: list[str]) -> list[str]:
-    """Insert `run`: `mixpert script.py ARGS…` means `mixpert run script.py ARGS…`. Commands come
-    first.
-    """
+    """Insert `run` before a script; a command of the same name comes first."""
     word = arguments[0] if arguments else ""
     is_path = word.endswith(".py") or os.sep in word
     if is_path and word not in ALONE and not word.startswith("-"):

@@ -139,9 +139,7 @@ def compiled(
 
 
 def _stand_in(x: Any, tracing: Any) -> Any:
-    """The fake tensor by which Dynamo has traced an input: it knows which extents are fixed. Dynamo
-    forgets that after the compilation.
-    """
+    """The fake tensor by which Dynamo traced an input: it knows which extents are fixed."""
     fake_mode = getattr(tracing, "fake_mode", None)
     if fake_mode is None or not isinstance(x, sys.modules["torch"].Tensor):
         return x
@@ -174,9 +172,7 @@ def _pass_class() -> type[Any]:
     knowing: Any = getattr(custom_graph_pass, "CustomInferenceAwareGraphPass", base)
 
     class ProductsPass(knowing):  # type: ignore[misc]
-        """The pass that replaces products by the runtime's operators, after the program's own
-        passes.
-        """
+        """Replaces products by the runtime's operators, after the program's own passes."""
 
         def __init__(self, context: Context, chained: Sequence[Any], caller: str) -> None:
             self._context, self._chained, self._caller = context, chained, caller
@@ -251,9 +247,7 @@ def _choice(product: "GraphProduct", context: Context) -> tuple[Any, ...] | None
 
 
 def _program_line() -> str:
-    """The innermost line of the program that is running, as a stack trace has it; empty if this
-    thread runs no line of the program.
-    """
+    """The innermost line of the program in this thread, as in a stack trace; "" without one."""
     own, frame = (*_own_folders(), contextlib.__file__), sys._getframe().f_back
     while frame is not None and frame.f_code.co_filename.startswith(own):
         frame = frame.f_back
@@ -264,6 +258,5 @@ def _program_line() -> str:
 
 @cache
 def _own_folders() -> tuple[str, ...]:
-    """The folders of PyTorch and of this package."""
     packages: tuple[Any, ...] = sys.modules["torch"], mixpert_py
     return tuple(os.path.join(os.path.dirname(package.__file__), "") for package in packages)

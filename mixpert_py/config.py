@@ -115,7 +115,6 @@ def blas_threads() -> int:
 
 
 def cache_folder() -> Path:
-    """Return the folder of this user's cache, which need not exist."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return Path(base, "mixpert") if os.path.isabs(base) else own_files.folder()
 
@@ -185,13 +184,10 @@ def has_plans() -> bool:
 
 @cache
 def find_plan(module: str) -> Plan | None:
-    """The plan for the sites of a module, or None."""
     return _found(_running_folder() / f"{module}{SUFFIX}")
 
 
 def _running_folder() -> Path:
-    """The folder of the program's file; without one the current folder, which may have been
-    removed.
-    """
+    """The folder of the program's file, else the current one, which may have been removed."""
     program: str | None = getattr(sys.modules.get("__main__"), "__file__", None)
     return Path(program).parent if program else Path()

@@ -1,6 +1,4 @@
-"""The exceptions of MixPert-Py. A message names the place, what came, what was wanted and the way
-out.
-"""
+"""The exceptions. A message names the place, what came, what was wanted and the way out."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

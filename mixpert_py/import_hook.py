@@ -179,7 +179,6 @@ class ImportHook:
         ]
 
     def without_modules(self) -> list[str]:
-        """The packages from which the program has imported no module."""
         seen = {*self.rewritten, *self.left}
         return [name for name in self.packages if not any(matches(m, [name]) for m in seen)]
 
@@ -193,8 +192,6 @@ class ImportHook:
 
 
 class _RewrittenLoader(SourceFileLoader):
-    """A loader of a source file that uses rewritten code."""
-
     def __init__(self, name: str, path: str, code: CodeType) -> None:
         super().__init__(name, path)
         self.code = code

@@ -29,17 +29,8 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, out
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 import mixpert_py
-from mixpert_py import config, sources
+from mixpert_py import config, errors, sources
 from mixpert_py.decorator import functions, is_rewritten, rewrite_in_place
-from mixpert_py.errors import (
-    BudgetError,
-    DeviceError,
-    MixPertError,
-    PlanError,
-    ProgramError,
-    ShapeError,
-    SourceError,
-)
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import profile
 from mixpert_py.launch.running import trim
@@ -86,13 +77,11 @@ class CellRewriter(ast.NodeTransformer):
         self.text = ""
 
     def install(self) -> None:
-        """Take part in running cells."""
         shell = self.magics.shell
         shell.input_transformers_post.append(self.remember)
         shell.ast_transformers.append(self)
 
     def uninstall(self) -> None:
-        """Leave later cells alone."""
         shell = self.magics.shell
         shell.input_transformers_post.remove(self.remember)
         shell.ast_transformers.remove(self)
@@ -103,9 +92,7 @@ class CellRewriter(ast.NodeTransformer):
         return lines
 
     def visit(self, tree: Any) -> Any:
-        """Return the rewritten tree of a cell, or the tree itself if it does not belong to the
-        text.
-        """
+        """The rewritten tree of a cell, or the tree itself if it is not the text's."""
         if self.text and _is_tree_of(tree, self.text):
             name = _name_of(self.text)
             return self.magics._rewritten(tree, self.text, name, self.plan, self.scheme)
@@ -119,9 +106,7 @@ def _name_of(text: str) -> str:
 
 
 def _is_tree_of(tree: ast.AST, text: str) -> bool:
-    """Return whether a text parses to a tree. This is false for a cell that `%%mixpert` has
-    rewritten.
-    """
+    """Whether a text parses to a tree: not that of a cell that `%%mixpert` has rewritten."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # IPython has let Python warn of them
@@ -172,7 +157,7 @@ class MixPertMagics(Magics):
             raise UsageError("give `on` or `off` before the options")
         try:
             plan = config.given_plan(options.plan, options.scheme)
-        except PlanError as error:
+        except errors.PlanError as error:
             raise UsageError(str(error)) from None
         self.stop()
         if options.switch == "on":
@@ -213,7 +198,7 @@ class MixPertMagics(Magics):
         files = {}
         for name, text in self._cells_of_functions().items():
             source = text.encode("utf-8-sig")
-            with suppress(SourceError):  # it has run, and runs as it is
+            with suppress(errors.SourceError):  # it has run, and runs as it is
                 if made := in_memory.rewritten(source, module, name, plan, scheme):
                     files[name] = made.code
                     namespace.update(dict.fromkeys(made.names, mixpert_py))
@@ -258,7 +243,7 @@ class MixPertMagics(Magics):
         try:
             plan = config.given_plan(options.plan, options.scheme)
             require_backend(options.backend)
-        except (DeviceError, PlanError) as error:
+        except (errors.DeviceError, errors.PlanError) as error:
             raise UsageError(str(error)) from None
         if options.tune:
             state = random.getstate()
@@ -310,7 +295,7 @@ class MixPertMagics(Magics):
         try:
             tree = in_memory.rewritten_tree(source, module, name, plan, scheme)
             self.places |= {site.id: (name, site) for site in analyze(source, module)}
-        except SourceError as error:
+        except errors.SourceError as error:
             message = str(error).removeprefix(f"{module}: ")
             warnings.warn(f"mixpert: {message}: the cell runs as it is", stacklevel=5)
         return tree
@@ -352,16 +337,18 @@ class MixPertMagics(Magics):
         was_on = self.rewriter is not None
         try:
             if options.plan or options.scheme:
-                raise PlanError("--tune finds the plan: it goes with neither --plan nor --scheme")
+                raise errors.PlanError(
+                    "--tune finds the plan: it goes with neither --plan nor --scheme"
+                )
             if not was_on:
                 self._start(None, None)
             result = self._tuned(options, line, cell)
         except BaseException as error:
             if not was_on:
                 self.stop()
-            if isinstance(error, (BudgetError, ProgramError, ShapeError)):
+            if isinstance(error, (errors.BudgetError, errors.ProgramError, errors.ShapeError)):
                 raise UsageError(f"{error}; all variables are as they were") from None
-            if isinstance(error, MixPertError):
+            if isinstance(error, errors.MixPertError):
                 raise UsageError(str(error)) from None
             raise
         self._put_in_force(result.plan)
@@ -370,7 +357,7 @@ class MixPertMagics(Magics):
             try:
                 save(result.plan, options.output)
                 print(f"plan written to {options.output}")
-            except PlanError as error:
+            except errors.PlanError as error:
                 _say(f"{error}; it is in force")
 
     def _tuned(self, options: Any, line: str, cell: str) -> "TuningResult":
@@ -402,7 +389,6 @@ class MixPertMagics(Magics):
         contexts.set_default(context)
 
     def _number(self) -> int:
-        """The number of the cell, for tracebacks."""
         running_cell = self.shell.displayhook.exec_result
         return running_cell.execution_count if running_cell else self.shell.execution_count
 
@@ -443,10 +429,12 @@ def _settings(line: str) -> "TuningOptions":
             options, _ = tune.TuneOptions(**context.params).with_defaults(defaults)
             settings = tune.settings_of(options, [])
         if settings.stricter:
-            raise MixPertError("a cell is tuned for one budget: give one bare --error BUDGET")
+            raise errors.MixPertError(
+                "a cell is tuned for one budget: give one bare --error BUDGET"
+            )
         return replace(settings, command=f"%%mixpert {line}")
     except click.UsageError as error:
-        raise MixPertError(error.format_message()) from None
+        raise errors.MixPertError(error.format_message()) from None
 
 
 def _say_where_unused(uses: SchemeUse, code: CodeType) -> None:
@@ -466,7 +454,6 @@ def _say(line: str) -> None:
 
 
 def _hooks() -> list[ImportHook]:
-    """The hooks that `mixpert_py.install` has put in place."""
     return [finder for finder in sys.meta_path if isinstance(finder, ImportHook)]
 
 

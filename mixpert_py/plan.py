@@ -56,9 +56,7 @@ class Provenance(PlanTable, frozen=True):
 
 
 class Criterion(PlanTable, frozen=True):
-    """The criterion for one observed value: how its error is measured, its budget and what was
-    reached.
-    """
+    """How the error of one observed value is measured, its budget and what was reached."""
 
     name: str
     metric: str
@@ -280,9 +278,7 @@ def _read(path: str | os.PathLike[str]) -> str:
 
 
 def _updated(table: object, row: dict[str, Any]) -> "Table":
-    """Update a table in place to keep a person's comments; return a new one if it is not a plain
-    table.
-    """
+    """A table updated in place, which keeps comments; a new one if it is not a plain table."""
     import tomlkit
     from tomlkit.items import Table
 

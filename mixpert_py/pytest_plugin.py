@@ -31,7 +31,6 @@ USAGE = f"{MARKER}(plan, error=None, criterion=None, strict=False)"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
     config.addinivalue_line("markers", f"{USAGE}: fail when the plan does not meet its budget")
 
 
@@ -52,7 +51,6 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Call a marked test natively and under its plan."""
     marker = pyfuncitem.get_closest_marker(MARKER)
     if marker is None:
         return None

@@ -12,17 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mixpert_py.errors import SourceError
+from mixpert_py.passes import source as sources
 from mixpert_py.passes.scopes import COMPILERS, COMPILING, Operation, Scope, Scopes, read_scopes
-from mixpert_py.passes.source import (
-    Pragmas,
-    Source,
-    decode,
-    parse_with_warnings,
-    preorder,
-    read_pragmas,
-    refusing_depth,
-    require_few_tokens,
-)
 from mixpert_py.passes.spellings import Match, Spelling
 from mixpert_py.passes.spellings.functions import WORDS
 from mixpert_py.passes.spellings.operators import find
@@ -34,9 +25,7 @@ HASH_DIGITS = 6
 
 
 def _any_of(words: Collection[str]) -> str:
-    """A pattern that matches any of these words, by shared letters instead of one word after
-    another.
-    """
+    """A pattern that matches any of these words, by shared letters instead of one by one."""
     if len(words) == 1:
         return next(iter(words))
     first = sorted({word[:1] for word in words}, reverse=True)  # a word's end comes last
@@ -109,11 +98,11 @@ class Analysis:
     Python's parser warns about the file.
     """
 
-    source: Source
+    source: sources.Source
     tree: ast.Module
     scopes: Scopes
     products: tuple[FoundProduct, ...]
-    comments: Pragmas
+    comments: sources.Pragmas
     warned: bool = False
 
     @property
@@ -124,22 +113,22 @@ class Analysis:
 
 def find_products(raw: bytes, module: str) -> Analysis:
     """Find every product of a file. Raises SourceError as `pipeline.analyze` does."""
-    source = decode(raw, module)
+    source = sources.decode(raw, module)
     is_looked_up = LOOKED_UP.search(source.text) is not None
     if not is_looked_up and not _may_multiply(source.text):
         return _without_products(source)  # not parsed: three files of four end here
-    require_few_tokens(source)
-    tree, warned = parse_with_warnings(source.text, module)
-    with refusing_depth(module):
+    sources.require_few_tokens(source)
+    tree, warned = sources.parse_with_warnings(source.text, module)
+    with sources.refusing_depth(module):
         scopes = read_scopes(tree, module)
-        comments = read_pragmas(source.text)
+        comments = sources.read_pragmas(source.text)
         products = _products(source, scopes, comments)
         return Analysis(source, tree, scopes, products, comments, warned)
 
 
-def _without_products(source: Source) -> Analysis:
+def _without_products(source: sources.Source) -> Analysis:
     empty = ast.Module([], [])
-    return Analysis(source, empty, read_scopes(empty), (), read_pragmas(""))
+    return Analysis(source, empty, read_scopes(empty), (), sources.read_pragmas(""))
 
 
 # A file is analysed, rewritten and graphed in turn, and the finder's work is the cost of each.
@@ -192,7 +181,7 @@ class _Candidate:
     span: tuple[int, int]
 
 
-def _candidates(source: Source, scopes: Scopes) -> list[_Candidate]:
+def _candidates(source: sources.Source, scopes: Scopes) -> list[_Candidate]:
     """Every product in the order of the source, with the reason, if any, to leave it alone."""
     text = source.text
     is_pythran = "pythran" in text and PYTHRAN.search(text)
@@ -243,7 +232,9 @@ def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
     return compiled
 
 
-def _products(source: Source, scopes: Scopes, comments: Pragmas) -> tuple[FoundProduct, ...]:
+def _products(
+    source: sources.Source, scopes: Scopes, comments: sources.Pragmas
+) -> tuple[FoundProduct, ...]:
     candidates = _candidates(source, scopes)
     if sum(end - start for start, end in (c.span for c in candidates)) > MAX_CHARACTERS:
         raise SourceError(f"{source.module}: long products nested too deeply; the file is skipped")
@@ -265,7 +256,7 @@ def _products(source: Source, scopes: Scopes, comments: Pragmas) -> tuple[FoundP
     return tuple(products)
 
 
-def _ids(source: Source, scopes: Scopes, candidates: Sequence[_Candidate]) -> list[str]:
+def _ids(source: sources.Source, scopes: Scopes, candidates: Sequence[_Candidate]) -> list[str]:
     """The site ids, numbered in the order in which the products stand in the source."""
     module = module_in_ids(source.module)
     prefixes = (
@@ -284,7 +275,7 @@ def _ids(source: Source, scopes: Scopes, candidates: Sequence[_Candidate]) -> li
     return number(prefixes, taken)
 
 
-def _unreadable(node: ast.AST, source: Source) -> str | None:
+def _unreadable(node: ast.AST, source: sources.Source) -> str | None:
     """The reason to leave names such as ｄｏｔ, which edits would not find, or None."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
@@ -292,7 +283,7 @@ def _unreadable(node: ast.AST, source: Source) -> str | None:
     return None if source.text.endswith(node.func.attr, 0, end) else "written in unusual letters"
 
 
-def _expression(source: Source, candidate: _Candidate) -> str:
+def _expression(source: sources.Source, candidate: _Candidate) -> str:
     """The text of a product on one line, without comments."""
     text = source.text[slice(*candidate.span)]
     several = "\n" in text or "\r" in text
@@ -302,7 +293,7 @@ def _expression(source: Source, candidate: _Candidate) -> str:
 
 
 def _confirmed(
-    source: Source, candidates: Sequence[_Candidate], reasons: list[str | None]
+    source: sources.Source, candidates: Sequence[_Candidate], reasons: list[str | None]
 ) -> list[str | None]:
     """The reasons, with those of the cross-check for candidates that have none yet."""
     pairs = zip(candidates, reasons, strict=True)
@@ -354,7 +345,7 @@ def expression_hash(node: ast.AST, scopes: dict[ast.AST, Scope]) -> str:
         return order.setdefault(name, f"_{len(order)}")
 
     try:
-        for part in preorder(node):
+        for part in sources.preorder(node):
             if isinstance(part, ast.Name) and part in scopes and scopes[part].is_local(part.id):
                 renamed.append((part, part.id))
                 part.id = placeholder(part.id)

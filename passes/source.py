@@ -69,7 +69,6 @@ class Source:
 
     @cached_property
     def newline(self) -> str:
-        """The newline of the file's first line."""
         first = NEWLINE.search(self.text)
         return first[0] if first else "\n"
 
@@ -233,7 +232,6 @@ class Pragmas:
         return "`# mixpert: off`" if {first, last} & self.off else None
 
     def scheme(self, first: int, last: int) -> str | None:
-        """The scheme for a product on these lines, or None."""
         return self.schemes.get(first) or self.schemes.get(last)
 
 

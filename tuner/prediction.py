@@ -99,13 +99,11 @@ class TimeModel:
         self._measured: dict[tuple[str, str], list[float]] = defaultdict(list)
 
     def learn(self, plan: Schemes, measured: Measurement) -> None:
-        """Record the times of one run."""
         for site, seconds in measured.site_seconds.items():
             if site in self._state.operators:
                 self._measured[site, plan[site]].append(seconds)
 
     def seconds(self, operator: Operator, scheme: str) -> float:
-        """An operator's time under a scheme."""
         if found := self._measured.get((operator.id, scheme)):
             return median(found)
         if scheme in operator.predicted:
@@ -236,7 +234,6 @@ def verdict(share: float, places: Sequence[PredictedGain], budget: str) -> str:
 
 
 def times_text(gain: float) -> str:
-    """A gain as text: 1.25×."""
     return f"{gain:.2f}×" if gain < LARGEST else f"over {LARGEST:.0f}×"
 
 

@@ -25,7 +25,6 @@ Rung = tuple[str, ...]
 
 
 def plan_key(plan: Schemes) -> PlanKey:
-    """A hashable value that is the same for equal plans."""
     return frozenset(plan.items())
 
 
@@ -37,7 +36,6 @@ class Ladder:
 
     @property
     def top(self) -> str:
-        """The most accurate scheme."""
         return self.rungs[0][0]
 
     def level(self, site: str, scheme: str) -> int:

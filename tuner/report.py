@@ -264,7 +264,6 @@ def allowed(record: TuningRecord) -> str:
 
 
 def error_name(record: TuningRecord) -> str:
-    """The heading of a column with the errors of plans."""
     return "error" if record.criterion else "error / budget"
 
 
@@ -293,7 +292,6 @@ def rate_text(inputs: int, rate: float) -> str:
 
 
 def value_line(entry: ValueEntry) -> str:
-    """An observed value's error and budget."""
     budget = "any" if entry.budget is None else budget_text(entry.budget)
     return f"{entry.name}: {entry.criterion} error {error_text(entry.error)} of {budget} allowed"
 
@@ -428,6 +426,5 @@ def trials(record: TuningRecord, width: int) -> Table:
 
 
 def _function(site: str) -> str:
-    """The function of a site, by the site's id."""
     module, _, rest = site.partition(":")
     return rest.partition("/")[0] or module

@@ -111,7 +111,6 @@ class SearchState:
         return self.problem.noise
 
     def longest_first(self) -> list[Operator]:
-        """The operators by their native time, the longest first."""
         return sorted(self.operators.values(), key=lambda operator: -operator.seconds)
 
     def why_fixed(self, operator: Operator) -> StopReason | None:

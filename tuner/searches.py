@@ -111,12 +111,10 @@ class PredictiveSearch:
         self.restore_idle()
 
     def explain(self) -> None:
-        """Record why each operator is lowered no further."""
         for operator in self.state.longest_first():
             self.state.stopped[operator.id] = self.verdict(operator)
 
     def run(self, plan: Schemes) -> None:
-        """Run a plan, and learn from it."""
         state = self.state
         self.tried.append(plan)
         before, is_probe = len(state.trials), self._is_probe(plan)
@@ -232,7 +230,6 @@ class PredictiveSearch:
         )
 
     def _is_at_most(self, site: str, scheme: str, other: str) -> bool:
-        """Whether a scheme is the other one, or on a lower rung."""
         if scheme == other or len(self.options[site]) == 1:
             return scheme == other
         return self.state.ladder.level(site, scheme) > self.state.ladder.level(site, other)

@@ -53,9 +53,7 @@ class OperatorEntry(Profile, frozen=True, kw_only=True):
 
 
 class TrialEntry(JsonObject, frozen=True, kw_only=True):
-    """A plan that was run. changed: site → level where the plan differs from the incumbent at
-    that time.
-    """
+    """A plan that was run. changed: site → level that differs from the incumbent's."""
 
     changed: dict[str, str]
     plan: dict[str, str]

@@ -161,7 +161,6 @@ def _version(name: str) -> str | None:
 
 
 def _first_version(distributions: tuple[str, ...]) -> str:
-    """The version of the first distribution that is installed."""
     installed = (f"{_version(name)} ({name})" for name in distributions if _version(name))
     return next(installed, FOR_A_GPU)
 

@@ -19,8 +19,6 @@ BUDGET = "1e-5"
 
 @dataclass(frozen=True, slots=True)
 class EstimateOptions:
-    """The options of `mixpert estimate`, and the words that follow them."""
-
     error: str | None
     time_limit: float | None
     as_json: bool
@@ -51,7 +49,6 @@ class EstimateOptions:
         return texts.get(name) or BUDGET
 
     def next_command(self, place: "PredictedGain", budget: str) -> str:
-        """The command to type for the predicted gain."""
         command = ["mixpert", "tune", "--error", budget]
         if place.device is None and {*place.plan.values()} - {"native"} == {"exact"}:
             command = ["mixpert", "run"]  # where `exact` is the default

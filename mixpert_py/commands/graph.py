@@ -165,9 +165,7 @@ FORMATS: dict[str, Callable[[Sequence[FileGraph]], str]] = {
 
 
 def _entities(value: str) -> str:
-    """Escape a text for Mermaid: all characters except ASCII letters, digits and blanks become
-    entities.
-    """
+    """A text for Mermaid: all but ASCII letters, digits and blanks become entities."""
     return "".join(
         c if c.isalnum() or c in " .,:_/" else f"#{ord(c)};" for c in visible(value, kept="")
     )

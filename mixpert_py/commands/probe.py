@@ -49,7 +49,6 @@ def probes() -> "dict[str, Callable[[Gpu], Tables]]":
 
 
 def _lines(tables: "Tables") -> Iterator[str]:
-    """The figures of some tables, in the units of a device model."""
     for name, table in tables.items():
         if isinstance(table, list):
             yield f"{name}: {len(table)} rows"

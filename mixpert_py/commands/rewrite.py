@@ -52,7 +52,6 @@ class Rewritten:
         return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
     def records(self) -> list[dict[str, Any]]:
-        """The sites, ready for JSON."""
         return [
             {
                 "id": site.id,
@@ -102,8 +101,6 @@ def rewrite_source(
 
 @dataclass(frozen=True, slots=True)
 class RewriteOptions:
-    """The options of `mixpert rewrite`."""
-
     paths: tuple[str, ...]
     output: str | None
     write: bool
@@ -115,7 +112,6 @@ class RewriteOptions:
 
     @property
     def is_standard_input(self) -> bool:
-        """Whether the program is read from standard input."""
         return self.paths == ("-",)
 
     @property
@@ -207,9 +203,7 @@ def _finish(results: Iterable[Rewritten], options: RewriteOptions, *, has_summar
 
 
 def _summary(counts: Counter[str], previews: bool) -> str:
-    """The last line, such as `2 files would be rewritten (5 products), 7 stay as they are; 3
-    products left alone, see `mixpert sites``.
-    """
+    """The last line: files and products that are rewritten, left and skipped."""
     same = counts["same"]
     text = f"{counted(counts['changed'], 'file')} {'would be ' if previews else ''}rewritten"
     text += f" ({counted(counts['products'], 'product')})" * (counts["changed"] > 0)

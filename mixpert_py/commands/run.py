@@ -13,8 +13,6 @@ from mixpert_py.commands import FILE
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of `mixpert run`, and the words that follow them."""
-
     packages: tuple[str, ...]
     plan_path: str | None
     scheme: str | None

@@ -15,26 +15,8 @@ from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.sources import shown_path
+from mixpert_py.tuner import report
 from mixpert_py.tuner.prediction import ceiling, times_text
-from mixpert_py.tuner.report import (
-    EXPRESSION,
-    SHORT_PROGRAM,
-    START_UP,
-    Column,
-    budget_text,
-    clock_unit,
-    error_text,
-    fitted,
-    gain_text,
-    reached,
-    size,
-    small_entries,
-    summary,
-    time_unit,
-    trials,
-    value_line,
-    verified,
-)
 from mixpert_py.tuner.tuning_record import TuningRecord
 
 if TYPE_CHECKING:
@@ -128,13 +110,13 @@ def print_tuned(
 ) -> None:
     """Print the result of a tuning: headline, operators, verification. runs: of the latter."""
     console = console or TableConsole()
-    console.print(summary(record, console.width))
+    console.print(report.summary(record, console.width))
     console.print()
-    if said := verified(record, runs):
+    if said := report.verified(record, runs):
         console.print(said)
     if record.criterion is None:
         for value in record.values:
-            console.print(f"  {value_line(value)}")
+            console.print(f"  {report.value_line(value)}")
     for note in record.notes:
         console.print(note)
 
@@ -144,7 +126,7 @@ def print_report(record: TuningRecord, console: Console | None = None) -> None:
     console = console or TableConsole()
     print_tuned(record, console=console)
     console.print()
-    console.print(trials(record, console.width))
+    console.print(report.trials(record, console.width))
 
 
 def report_page(record: TuningRecord) -> str:
@@ -159,20 +141,19 @@ def report_page(record: TuningRecord) -> str:
 
 
 def print_budgets(records: Sequence[TuningRecord]) -> None:
-    """Print a row for each budget of `mixpert tune`."""
-    columns = [Column("budget", right=True), Column("error", right=True)]
-    columns += [Column("lowered"), Column("time of the program", wraps=True)]
+    columns = [report.Column("budget", right=True), report.Column("error", right=True)]
+    columns += [report.Column("lowered"), report.Column("time of the program", wraps=True)]
     rows = [
         (
-            budget_text(record.budget or 0.0),
-            size(record, reached(record)),
+            report.budget_text(record.budget or 0.0),
+            report.size(record, report.reached(record)),
             f"{sum(x.before != x.after for x in record.operators)} of {len(record.operators)}",
-            gain_text(record.gain, time_unit(record)),
+            report.gain_text(record.gain, report.time_unit(record)),
         )
         for record in records
     ]
     console = TableConsole()
-    console.print(fitted(columns, rows, console.width))
+    console.print(report.fitted(columns, rows, console.width))
     console.print()
     for note in dict.fromkeys(note for record in records for note in record.notes):
         console.print(note)
@@ -191,7 +172,7 @@ def print_profile(
     if not records:
         console.print("no rewritten product was called in this process")
         return
-    unit = clock_unit(record["seconds"] for record in records)
+    unit = report.clock_unit(record["seconds"] for record in records)
     time, moving = f"time, {unit.name}", f"moving, {unit.name}"
     moved = any(record["transfer_seconds"] for record in records)
     refused = any(record["reasons"] for record in records)
@@ -199,15 +180,15 @@ def print_profile(
     sliced = any(scheme.startswith(ON_GPUS) for scheme in ran) or device.may_be_here()
     several = script is not None and {record["path"] for record in records} != {script}
     columns = (
-        Column("line", right=not several),
-        Column("expression", wraps=True, least=EXPRESSION),
-        Column("calls", right=True, drop=5),
-        Column("m × k × n", drop=4),
-        Column("ran", wraps=True),
-        Column(time, right=True),
-        *[Column(moving, right=True, drop=6)] * moved,
-        Column(SPREAD, right=True, drop=7),
-        *[Column("not as planned", wraps=True)] * refused,
+        report.Column("line", right=not several),
+        report.Column("expression", wraps=True, least=report.EXPRESSION),
+        report.Column("calls", right=True, drop=5),
+        report.Column("m × k × n", drop=4),
+        report.Column("ran", wraps=True),
+        report.Column(time, right=True),
+        *[report.Column(moving, right=True, drop=6)] * moved,
+        report.Column(SPREAD, right=True, drop=7),
+        *[report.Column("not as planned", wraps=True)] * refused,
     )
     rows = []
     for record in records:
@@ -228,7 +209,7 @@ def print_profile(
             *[", ".join(f"{reason} ({n})" for reason, n in record["reasons"].items())] * refused,
         )
         rows.append(row)
-    table = fitted(columns, rows, console.width)
+    table = report.fitted(columns, rows, console.width)
     console.print(table)
     console.print()
     for line in _meanings([column.header for column in table.columns], records):
@@ -266,7 +247,7 @@ def place_text(path: str, line: int | None) -> str:
 
 def _hints(records: Records, several: bool) -> Iterator[str]:
     for record in records:
-        if hint := small_entries(record["spread"]):
+        if hint := report.small_entries(record["spread"]):
             place = f"line {_line(record, several)}" if record["line"] else record["expression"]
             yield f"{place}: {hint}"
 
@@ -277,7 +258,7 @@ def print_estimate(found: "Estimate", budget: str, script: str) -> None:
     script: the program's file. If a product is in another file, lines are shown with their file.
     """
     out = TableConsole()
-    unit = clock_unit((found.seconds,))
+    unit = report.clock_unit((found.seconds,))
     out.print(
         f"Program: {unit.quantity(found.seconds)}, of which products "
         f"{unit.quantity(found.products_seconds)} ({100 * found.share:.0f} %): "
@@ -286,10 +267,13 @@ def print_estimate(found: "Estimate", budget: str, script: str) -> None:
     out.print()
     _print_products(found, script)
     out.print()
-    likely = Column(f"likely at {budget}", right=True)
-    columns = (Column("program"), likely, Column("error", right=True))
-    rows = [(it.device or "here", times_text(it.gain), error_text(it.error)) for it in found.places]
-    out.print(fitted(columns, rows, out.width))
+    likely = report.Column(f"likely at {budget}", right=True)
+    columns = (report.Column("program"), likely, report.Column("error", right=True))
+    rows = [
+        (it.device or "here", times_text(it.gain), report.error_text(it.error))
+        for it in found.places
+    ]
+    out.print(report.fitted(columns, rows, out.width))
     out.print()
     for note in _notes(found, float(budget)):
         out.print(note)
@@ -311,11 +295,11 @@ def _print_products(found: "Estimate", script: str) -> None:
     shown = shown[:MOST_PRODUCTS]
     several = not {one.path for one in shown} <= {script, ""}
     columns = (
-        Column("line", right=not several, wraps=several, least=PLACE),
-        Column("product", wraps=True),
-        Column("% of\ntime", right=True),
-        Column("here", wraps=True, least=HERE),
-        Column("error"),
+        report.Column("line", right=not several, wraps=several, least=PLACE),
+        report.Column("product", wraps=True),
+        report.Column("% of\ntime", right=True),
+        report.Column("here", wraps=True, least=HERE),
+        report.Column("error"),
     )
     rows = [
         (
@@ -327,7 +311,7 @@ def _print_products(found: "Estimate", script: str) -> None:
         for one in shown
     ]
     if rows:
-        out.print(fitted(columns, rows, out.width))
+        out.print(report.fitted(columns, rows, out.width))
     if rest := found.products[len(shown) :]:
         part = sum(one.seconds for one in rest) / found.seconds
         out.print(f"{counted(len(rest), 'more product')}: {100 * part:.1f} % of the time.")
@@ -344,8 +328,8 @@ def _notes(found: "Estimate", budget: float) -> Iterator[str]:
     error = found.places[0].error
     if error > 0:
         yield (
-            f"Here the program's error is estimated as {error_text(error)}. It is within the "
-            f"budget unless the program amplifies errors {budget / error:.2g} times: "
+            f"Here the program's error is estimated as {report.error_text(error)}. It is within "
+            f"the budget unless the program amplifies errors {budget / error:.2g} times: "
             "`mixpert tune` measures that."
         )
     if len(found.places) > 1:
@@ -353,8 +337,8 @@ def _notes(found: "Estimate", budget: float) -> Iterator[str]:
     if found.unmeasured >= WORTH_NAMING:
         part = 100 * found.unmeasured
         yield f"{part:.0f} % of the products' time was not measured: taken to be like the rest."
-    if found.seconds < SHORT_PROGRAM and found.places[0].gain >= MIN_SPEEDUP:
-        yield START_UP
+    if found.seconds < report.SHORT_PROGRAM and found.places[0].gain >= MIN_SPEEDUP:
+        yield report.START_UP
     if found.uncounted:
         yield (
             f"Processes that the program started took {found.children:.1f} s of processor time; "
@@ -372,4 +356,4 @@ def _here(one: "EstimatedProduct") -> tuple[str, str]:
     level = max(speeds, key=speeds.__getitem__)
     is_faster = speeds[level] >= MIN_SPEEDUP
     here = f"{times_text(speeds[level])} in {level}" if is_faster else f"not faster in {level}"
-    return here, error_text(one.errors[level])
+    return here, report.error_text(one.errors[level])

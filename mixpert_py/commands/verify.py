@@ -27,8 +27,6 @@ FASTER = {Pace.FASTER: True, Pace.NOT_FASTER: False, Pace.UNCLEAR: None, None: N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions(commands.ComparisonOptions):
-    """The options of `mixpert verify`, and the plan file."""
-
     reference: str | None
     strict: bool
     plan: str

@@ -71,7 +71,6 @@ def start(command: Sequence[str], environment: Mapping[str, str]) -> "subprocess
 
 
 def kill_group(child: "subprocess.Popen[bytes]") -> None:
-    """Kill a process and all of its group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(child.pid, signal.SIGKILL)
@@ -128,9 +127,7 @@ class Interrupt:
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
-        """Context manager: a signal inside the block, or pending before it, raises
-        KeyboardInterrupt.
-        """
+        """A block in which a signal, or one that is pending, raises KeyboardInterrupt."""
         self._lets_through = True
         try:
             self.check()
@@ -144,7 +141,6 @@ class Interrupt:
             self._came, outer._came = True, False
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """Signal handler."""
         self._came = True
         if self._lets_through:
             self._lets_through = False  # a second one is not to end what the first one began

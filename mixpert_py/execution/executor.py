@@ -125,7 +125,6 @@ class RunFolder:
 
 
 def execute(job_file: Path, limit: float | None) -> execution.EndedProcess:
-    """Execute a job in a new process."""
     command = execution.python(execution.WORKER, str(job_file))
     return execution.run(command, config.child_environment(), limit)
 
@@ -212,7 +211,6 @@ def folder_state(folder: str) -> FolderState | None:
 
 
 def is_small(folder: str) -> bool:
-    """Whether a folder may be copied for every run."""
     found = folder_state(folder)
     return found is not None and sum(size for _, size in found.values()) <= MOST_BYTES
 

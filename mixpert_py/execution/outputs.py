@@ -144,10 +144,8 @@ def observe(name: str, value: object) -> None:
 
 
 def forget() -> None:
-    """Forget everything observed so far in this process."""
     _observed.clear()
 
 
 def observed() -> dict[str, object]:
-    """Name → value of everything observed so far in this process."""
     return dict(_observed)

@@ -63,9 +63,7 @@ class MeasuredProduct(msgspec.Struct, frozen=True):
 
 
 class _Product(NamedTuple):
-    """A captured call, what is measured of it, and seconds in the run: of one such call, and of all
-    of them.
-    """
+    """A captured call, what is measured, and seconds in the run: of one call, and of all."""
 
     call: CapturedCall
     each: float
@@ -149,9 +147,7 @@ def _measure_times(
 
 
 def _blas_threads(count: int | None) -> Any:
-    """A block in which BLAS has as many threads as it had in the program, by what the program used
-    to set their number.
-    """
+    """A block with as many BLAS threads as the program had, set as the program set them."""
     limits: Any = sys.modules.get("threadpoolctl")
     return nullcontext() if count is None else limits.threadpool_limits(count, user_api="blas")
 

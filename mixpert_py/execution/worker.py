@@ -113,8 +113,6 @@ class WorkerJob(msgspec.Struct, frozen=True):
 
 
 class SiteResult(Profile, frozen=True):
-    """One call site's trace as plain data; see `SiteTrace`."""
-
     calls: int
     seconds: float
     shapes: list[tuple[int, int, int, int]]  # m, k, n, calls
@@ -400,7 +398,6 @@ def _numeric(value: object, kinds: str) -> Array | None:
 
 
 def site_result(record: SiteTrace) -> SiteResult:
-    """A call site's trace as plain data."""
     found: dict[str, Any] = {name: getattr(record, name) for name in SiteResult.__struct_fields__}
     found["shapes"] = [(*shape, count) for shape, count in record.shapes.most_common()]
     found["errors"] = {x: e if np.isfinite(e) else None for x, e in record.errors.items()}

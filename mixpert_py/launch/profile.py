@@ -76,7 +76,6 @@ def records(
 
 
 def modules_of(trace: "Trace") -> set[str]:
-    """The modules whose products were called."""
     return set(map(module_of, (*trace.others, *trace.sites)))
 
 

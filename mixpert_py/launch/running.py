@@ -223,7 +223,6 @@ class SpawnedJob(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_parent(cls) -> "SpawnedJob":
-        """The job that the parent process has left for this child."""
         return msgspec.json.decode(Path(config.file_from_parent()).read_bytes(), type=cls)
 
 
@@ -270,9 +269,7 @@ def _remove(path: str, process: int) -> None:
 
 
 def spawned(job: SpawnedJob) -> CodeType:
-    """Set the context of a spawned child, install its import hook, and return the rewritten code of
-    its script.
-    """
+    """Set a spawned child's context and import hook; returns its script's rewritten code."""
     trace = None
     if job.children is not None:
         from mixpert_py.runtime.tracing.trace import Trace

@@ -49,8 +49,6 @@ Texts: TypeAlias = str | list[str]
 
 
 class ProjectSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The table `[tool.mixpert]`."""
-
     exclude: list[str] = []
     packages: Texts = []
     error: int | float | str | list[int | float | str] = []

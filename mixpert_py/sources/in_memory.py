@@ -153,9 +153,7 @@ def _python() -> tuple[object, ...]:
 
 @cache
 def _version() -> tuple[object, ...]:
-    """Our version, and the state of the files that rewrite, because those of a checkout change
-    often.
-    """
+    """Our version, and the state of the files that rewrite: a checkout's change often."""
     own = Path(__file__)
     files = [own, *sorted((own.parents[1] / "passes").rglob("*.py"))]
     return (__version__, *((f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files))
@@ -193,7 +191,6 @@ def unknown_comment(source: bytes, module: str) -> tuple[int, str] | None:
 
 @contextmanager
 def collecting_seldom() -> Iterator[None]:
-    """Context manager in which garbage collection is rare."""
     before = gc.get_threshold()
     gc.set_threshold(OBJECTS)
     try:

@@ -136,9 +136,7 @@ def project_files(
 
 
 def spec_without_imports(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
-    """The spec of a module, found without importing its packages; paths that they would add are
-    ignored.
-    """
+    """The spec of a module, without importing its packages; paths that they add are ignored."""
     spec = None
     for depth, part in enumerate(name.split(".")):
         # By its last part: a namespace package looks the package around it up in sys.modules.
@@ -207,6 +205,5 @@ def imported_names(source: bytes, package: str = "") -> Iterator[tuple[str, str]
 
 
 def _prefixes(name: str) -> list[str]:
-    """The names of the packages around a module, then its own name."""
     parts = name.split(".")
     return [".".join(parts[: count + 1]) for count in range(len(parts))]

@@ -154,7 +154,6 @@ def code_cells(notebook: Any) -> list[CodeCell]:
 
 
 def is_python(notebook: dict[str, Any]) -> bool:
-    """Return whether a notebook's cells are Python."""
     metadata = notebook.get("metadata")
     named = metadata if isinstance(metadata, dict) else {}
     for key, name in (("language_info", "name"), ("kernelspec", "language")):
@@ -184,7 +183,6 @@ class _Program:
         return list(accumulate(counts, initial=0))[:-1]
 
     def line(self, number: int) -> str:
-        """A line in the notebook's own spelling."""
         index = bisect_right(self.starts, number) - 1
         return self.cells[index].text.split("\n")[number - self.starts[index]]
 
@@ -206,9 +204,7 @@ class _Program:
             raise SourceError(f"{module}: cell {cell}: line {line}: {wrong[1]}")
 
     def import_line(self, first: int) -> int:
-        """The place of the import: at the top of the cell of the first changed line, after
-        `__future__` imports.
-        """
+        """The import's place: the top of the first changed cell, after `__future__` imports."""
         index = bisect_right(self.starts, first) - 1
         future = (
             s.end_lineno or 0

@@ -89,7 +89,6 @@ def establish(
 
 
 def _require_numbers(name: str, run: ProgramRun) -> None:
-    """Raise ProgramError where there is nothing that an error could be measured by."""
     if not run.values:
         raise ProgramError(
             f"{name}: nothing to compare: no variable that holds numbers from a product when the "

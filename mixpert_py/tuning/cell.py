@@ -187,7 +187,6 @@ class CellExperiment(Experiment):
         self._say: Callable[[str], object] = say
 
     def _execute(self, request: RunRequest) -> ProgramRun:
-        """Make a run on copies of the variables."""
         cell = self._cell
         job = self._job(request, "", os.getcwd())
         captures = None if job.alone is None else Captures()
@@ -297,7 +296,6 @@ def on_copies(
 
 
 def _figures() -> set[int]:
-    """The numbers of matplotlib's open figures."""
     plots: Any = sys.modules.get(PLOTS)
     return set(plots.get_fignums()) if hasattr(plots, "get_fignums") else set()
 

@@ -83,7 +83,6 @@ class Clock:
         return self.cost.device if isinstance(self.cost, DeviceCost) else ""
 
     def predicted(self, site: str, schemes: Iterable[str]) -> dict[str, float]:
-        """Scheme → the site's time under it; empty where times are measured."""
         if self.cost is None:
             return {}
         return {scheme: self.cost(site, self._sites[site], scheme) for scheme in schemes}

@@ -73,7 +73,6 @@ class Estimate:
 
     @property
     def uncounted(self) -> bool:
-        """Whether other processes of the program took long enough to be named."""
         return self.children >= CHILDREN * self.seconds
 
     @property
@@ -165,7 +164,6 @@ def short_name(device: str) -> str:
 
 
 def _lower(name: str) -> tuple[str, ...]:
-    """The schemes of a ladder below the native product."""
     return tuple(scheme for rung in ladder(name) for scheme in rung if scheme != "native")
 
 

@@ -125,11 +125,9 @@ class Experiment:
 
     @property
     def run_limit(self) -> float:
-        """Seconds that an ordinary run may take."""
         return self._limit(is_profile=False)
 
     def everywhere(self, scheme: str) -> ProgramRun:
-        """A run with every product under one scheme."""
         return self._run(RunRequest(f"every product in {scheme}", scheme=scheme))
 
     def planned(self, plan: Mapping[str, str], reference: Values, purpose: str) -> ProgramRun:
@@ -157,7 +155,6 @@ class Experiment:
         return replace(run.measurement, not_taken=not_taken)
 
     def compare_as(self, other: Comparison) -> None:
-        """Compare what another experiment does, by this one's own limits."""
         self.comparison = replace(other, limits=self.comparison.limits)
 
     def _learn(self, run: ProgramRun) -> None:
@@ -263,7 +260,6 @@ class Experiment:
         )
 
     def _limit(self, *, is_profile: bool) -> float:
-        """Seconds that a run may take."""
         if self.time_limit is not None:
             return self.time_limit
         if not self._slowest:

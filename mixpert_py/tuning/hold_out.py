@@ -36,7 +36,6 @@ class HoldOutErrors:
 
     @property
     def error(self) -> float:
-        """The largest error."""
         return largest(error for _, error in self.inputs)
 
     @property

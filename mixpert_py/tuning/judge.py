@@ -166,7 +166,6 @@ def _products(
 
 
 def _reached(names: Iterable[str], links: Links) -> set[str]:
-    """Everything that one step or more lead to."""
     found: set[str] = set()
     pending = [other for name in names for other in links.get(name, ())]
     while pending:

@@ -78,7 +78,6 @@ class Limits:
 
     @property
     def metrics(self) -> set[str]:
-        """Every criterion in use."""
         return {limit.metric for limit in self._all()}
 
     @property
@@ -95,13 +94,11 @@ class Limits:
         return replace(self, common=replace(self.common, budget=budget))
 
     def of(self, name: str) -> Limit:
-        """The limit of a value that is judged."""
         limit = self.named.get(name, self.common)
         assert limit is not None
         return limit
 
     def number(self, name: str, error: float) -> float:
-        """The number of a search for the error of a value."""
         limit = self.of(name)
         return error if limit == self.only else limit.share(error)
 
@@ -129,7 +126,6 @@ class Limits:
         return replace(self, named={**self.named, **found})
 
     def decisions(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The values of a program that are judged as decisions."""
         return {name: x for name, x in values.items() if self.of(name).metric == DIFFERING}
 
     def judged(self, values: Mapping[str, Array]) -> dict[str, Array]:
@@ -149,7 +145,6 @@ class Limits:
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:
-    """Names of values in a line."""
     listed = list(names)
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return ", ".join(listed[:most]) + more

@@ -25,16 +25,7 @@ from mixpert_py.runtime.backends import emulates
 from mixpert_py.runtime.kernels import LEAST_CAPABILITY
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.sources.modules import described, unused_line
-from mixpert_py.tuner.records import (
-    Ladder,
-    Measurement,
-    Operator,
-    PlanKey,
-    Rung,
-    TuningProblem,
-    median_of,
-    plan_key,
-)
+from mixpert_py.tuner import records
 from mixpert_py.tuner.report import clock_unit
 from mixpert_py.tuning.baseline import (
     Baseline,
@@ -69,7 +60,6 @@ class Hangs:
     _guilty: dict[str, str] = field(default_factory=dict)  # site → scheme that it hung under
 
     def refusal(self, plan: Mapping[str, str]) -> str:
-        """Why a plan is not run; empty if it is."""
         for site, _ in sorted(self._new(plan)):
             if site in self._guilty:
                 return (
@@ -102,11 +92,11 @@ class Prepared:
     experiment: Experiment
     baseline: Baseline
     clock: Clock
-    problem: TuningProblem
+    problem: records.TuningProblem
     hold_outs: HoldOuts | None
     other_entries: tuple[Site, ...]
     hangs: Hangs
-    measured: dict[PlanKey, Measurement] = field(default_factory=dict)
+    measured: dict[records.PlanKey, records.Measurement] = field(default_factory=dict)
 
     def within(self, budget: float) -> "Prepared":
         """The same with another budget of all values, by which the experiment judges from now on.
@@ -123,15 +113,15 @@ class Prepared:
         options = replace(self.options, limits=self.options.limits.within(budget))
         return replace(self, options=options, problem=replace(self.problem, budget=budget))
 
-    def measure(self, plan: Mapping[str, str]) -> Measurement:
+    def measure(self, plan: Mapping[str, str]) -> records.Measurement:
         """One trial, with the times that the search goes by. A plan that hangs is not run."""
         if set(plan.values()) == {"native"}:
             return self.clock.native
-        key = plan_key(plan)
+        key = records.plan_key(plan)
         if key in self.measured:
             return self.measured[key]
         if problem := self.hangs.refusal(plan):
-            return Measurement(0.0, nan, {}, problem)
+            return records.Measurement(0.0, nan, {}, problem)
         measured = self.experiment.measure(plan, self.baseline.reference)
         self.hangs.learn(plan, measured.problem)
         self.measured[key] = self.clock(measured, plan)
@@ -193,7 +183,7 @@ def prepare(
     options = replace(options, limits=experiment.comparison.limits)
     natives = [run.measurement for run in baseline.natives]
     if is_timed and not experiment.on_gpu:
-        native = median_of(natives).site_seconds
+        native = records.median_of(natives).site_seconds
         cost = PairedTimes.of(native, baseline.profile, baseline.alone, lower)
     clock = Clock(natives, baseline.profile, cost)
     operators = _operators(options, baseline, clock, lower, project, locked)
@@ -201,10 +191,10 @@ def prepare(
         return NOTHING
     # The profile sees edges that the source does not show.
     seen = {(before, site) for site, it in baseline.profile.items() for before in it.fed_by}
-    problem = TuningProblem(
+    problem = records.TuningProblem(
         operators,
         project.flow.edges | seen,
-        Ladder(rungs),
+        records.Ladder(rungs),
         options.limits.budget,
         clock.noise,
         {x.id: locked[x.id].scheme if x.id in locked else "native" for x in operators},
@@ -222,7 +212,7 @@ def _operators(
     lower: list[str],
     project: ProjectSites,
     locked: Mapping[str, Site],
-) -> tuple[Operator, ...]:
+) -> tuple[records.Operator, ...]:
     """The call sites that were called, those that only other processes called at the end."""
     sites, place = project.sites, project.file_shown
     scale = options.limits.scale
@@ -234,7 +224,7 @@ def _operators(
         if it in sites
     )
     others = (
-        Operator(it, sites[it].expression, sites[it].line, elsewhere=True, path=place(it))
+        records.Operator(it, sites[it].expression, sites[it].line, elsewhere=True, path=place(it))
         for it in baseline.elsewhere
         if it in sites
     )
@@ -286,7 +276,9 @@ def _hold_outs(
     return HoldOuts(others, options.reference) if others else None
 
 
-def rungs_for(options: TuningOptions, on_gpu: bool, *, wide: bool = False) -> tuple[Rung, ...]:
+def rungs_for(
+    options: TuningOptions, on_gpu: bool, *, wide: bool = False
+) -> tuple[records.Rung, ...]:
     """The rungs that a program is tuned on. on_gpu: whether a GPU takes its products. wide: whether
     any is of float64: then residues are tried, where the GPU has kernels for them, or the device
     that `--device` names.

@@ -13,15 +13,7 @@ from mixpert_py.passes.dataflow.graph import Dependencies, dependencies, joined
 from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze, require_syntax
 from mixpert_py.plan import is_in_source, module_of
-from mixpert_py.sources import in_memory, notebook_file, read_whole, shown_path
-from mixpert_py.sources.modules import (
-    ProjectFile,
-    imported_names,
-    matches,
-    project_files,
-    spec_without_imports,
-    top,
-)
+from mixpert_py.sources import in_memory, modules, notebook_file, read_whole, shown_path
 
 TORCH = "torch"
 LIBRARY = "library:call/matmul~0#0"  # stands for every product of libraries, whose flow is not read
@@ -76,12 +68,12 @@ def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites
             products = ()
         found[file.path] = tuple(site for site in products if site.reason is None)
     ids = {path: frozenset(site.id for site in sites) for path, sites in found.items()}
-    tops = {TORCH, *map(top, packages)}
+    tops = {TORCH, *map(modules.top, packages)}
     libraries = {
         file.path: {
             spelled: frozenset({LIBRARY})
-            for spelled, name in imported_names(file.source)
-            if top(name) in tops
+            for spelled, name in modules.imported_names(file.source)
+            if modules.top(name) in tops
         }
         for file in files
     }
@@ -108,25 +100,24 @@ def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites
         tuple(dict.fromkeys(file.module for file in files)),
         without_library(joined(flows)),
         tuple(hashlib.sha256(file.source).hexdigest() for file in files),
-        any(top(spelled) == TORCH for calls in libraries.values() for spelled in calls),
+        any(modules.top(spelled) == TORCH for calls in libraries.values() for spelled in calls),
     )
 
 
 def with_called(
     project: ProjectSites,
-    modules: Iterable[tuple[str, str]],
+    rewritten: Iterable[tuple[str, str]],
     torch: Mapping[str, tuple[str, int, str]],
     called: Collection[str],
 ) -> ProjectSites:
     """Return the sites of a program, and the other sites that a run has called: sites of libraries,
     and products that PyTorch makes itself.
 
-    modules: path and module of what the run rewrote. torch: as `places` of `torch_places`. called:
-    the sites of that run.
+    rewritten: path and module of these. torch: as `places` of `torch_places`. called: its sites.
     """
     names = set(map(module_of, called)) - set(project.modules)
     known = {site: (project.files[site], found) for site, found in project.sites.items()}
-    imported = imported_places(modules, names, None)
+    imported = imported_places(rewritten, names, None)
     known |= {site: place for site, place in imported.items() if site in called}
     known |= torch_places(known, torch, called, project.main)
     return replace(
@@ -160,13 +151,13 @@ def torch_places(
     return found
 
 
-def library_modules(modules: Iterable[str], packages: Collection[str]) -> list[tuple[str, str]]:
+def library_modules(names: Iterable[str], packages: Collection[str]) -> list[tuple[str, str]]:
     """Path and module of those modules that are of these packages, without importing them."""
     found = []
-    for module in dict.fromkeys(modules):
-        if matches(module, packages):
+    for module in dict.fromkeys(names):
+        if modules.matches(module, packages):
             with suppress(ImportError, ValueError):
-                spec = spec_without_imports(module)
+                spec = modules.spec_without_imports(module)
                 if spec is not None and spec.has_location and spec.origin is not None:
                     found.append((spec.origin, module))
     return found
@@ -184,17 +175,17 @@ def without_library(flow: Dependencies) -> Dependencies:
     )
 
 
-def _files(program: Program) -> list[ProjectFile]:
-    main = ProjectFile(program.filename, program.module, program.source)
+def _files(program: Program) -> list[modules.ProjectFile]:
+    main = modules.ProjectFile(program.filename, program.module, program.source)
     folder = project_folder(program)
     if folder is None:
         return [main]
     package = program.spec.parent or "" if program.spec else ""
-    return project_files(main, folder, [program.path or os.getcwd()], package)
+    return modules.project_files(main, folder, [program.path or os.getcwd()], package)
 
 
 def _reached(
-    files: list[ProjectFile], ids: Mapping[str, frozenset[str]]
+    files: list[modules.ProjectFile], ids: Mapping[str, frozenset[str]]
 ) -> dict[str, frozenset[str]]:
     """File → the sites that a call into it may reach: its own, and those of what it imports."""
     imports = {file.path: set(file.imports.values()) for file in files}

@@ -10,27 +10,12 @@ from mixpert_py.errors import BudgetError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.schemes import get
 from mixpert_py.sources.modules import described
+from mixpert_py.tuner import report, tuning_record
 from mixpert_py.tuner import tuning_record as report_record
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import Outcome, Schemes, StopReason, Verdict, largest_of_each
-from mixpert_py.tuner.report import (
-    SHORT_PROGRAM,
-    START_UP,
-    budget_text,
-    share_text,
-    small_entries,
-)
 from mixpert_py.tuner.search import tune
 from mixpert_py.tuner.searches import SEARCHES
-from mixpert_py.tuner.tuning_record import (
-    Gain,
-    InputEntry,
-    TuningRecord,
-    VerificationEntry,
-    finite,
-    searched_gain,
-    value_entries,
-)
 from mixpert_py.tuning.clock import PairedTimes
 from mixpert_py.tuning.hold_out import HoldOutErrors
 from mixpert_py.tuning.options import DIFFERING, Limits
@@ -64,10 +49,9 @@ class TuningResult:
     notes: tuple[str, ...] = ()
 
     @property
-    def gain(self) -> Gain:
-        """The gain that every report shows."""
+    def gain(self) -> tuning_record.Gain:
         if self.predicted or self.outcome.interrupted:
-            return searched_gain(self.outcome, self.predicted)
+            return tuning_record.searched_gain(self.outcome, self.predicted)
         pace = self.verification.pace if self.outcome.lowered else None
         pace = Pace.NOT_FASTER if self.reverted else pace
         return self.verification.gain(pace, self.outcome.start.seconds)
@@ -188,20 +172,20 @@ def _notes(
     for verdict in outcome.verdicts:
         # All of these have one scale a row; `crt` itself keeps a bound for every element.
         has_one_scale = verdict.after.startswith(("int8", "crt")) and verdict.after != "crt"
-        if has_one_scale and (hint := small_entries(verdict.operator.profile.spread)):
+        if has_one_scale and (hint := report.small_entries(verdict.operator.profile.spread)):
             place = f"line {verdict.operator.place}, {verdict.operator.expression}"
             found.append(f"{place} ({verdict.after}): {hint}. To judge them: --criterion mred")
     is_whole = not outcome.interrupted
     if is_whole:
         found += _changed_decisions(outcome, options.limits)
     is_faster = is_whole and outcome.lowered and verification.pace is Pace.FASTER
-    is_short = verification.native_seconds < SHORT_PROGRAM
+    is_short = verification.native_seconds < report.SHORT_PROGRAM
     if is_faster and is_short and not prepared.clock.predicts:
-        found.append(START_UP)
+        found.append(report.START_UP)
     has_errors = any(get(scheme).error for scheme in outcome.plan.values())
     if has_errors and options.margin and options.limits.budget:
-        searched = f", {budget_text(budget)}" if options.limits.only else ""
-        part = share_text(1 - options.margin)
+        searched = f", {report.budget_text(budget)}" if options.limits.only else ""
+        part = report.share_text(1 - options.margin)
         found.append(
             "The program natively needs the whole budget: none is kept for other data."
             if budget == options.limits.budget
@@ -252,8 +236,8 @@ def _changed_decisions(outcome: Outcome, limits: Limits) -> Iterator[str]:
         limit = limits.of(name)
         if limit.metric == DIFFERING and not share <= limit.budget:
             yield (
-                f"{name}: {share_text(share)} of it differed in a plan that was refused. --error "
-                f"{name}=SHARE allows a share."
+                f"{name}: {report.share_text(share)} of it differed in a plan that was refused. "
+                f"--error {name}=SHARE allows a share."
             )
 
 
@@ -278,34 +262,37 @@ def site_entry(verdict: Verdict, predicted: bool) -> Site:
     )
 
 
-def record(result: TuningResult, path: str = "") -> TuningRecord:
+def record(result: TuningResult, path: str = "") -> tuning_record.TuningRecord:
     """The record of a tuning. path: of its plan file."""
     search = report_record.record(
         result.outcome, result.limits.metric, result.predicted, result.device
     )
     held, found = result.hold_out, result.verification
-    verification = VerificationEntry(
-        error=finite(found.error),
+    verification = tuning_record.VerificationEntry(
+        error=tuning_record.finite(found.error),
         worst=found.worst,
-        native_seconds=finite(found.native_seconds),
-        spread=finite(found.spread),
-        native_lowered=finite(found.native_lowered),
-        lowered=finite(found.lowered),
-        least=finite(found.ratio.least),
-        most=finite(found.ratio.most),
+        native_seconds=tuning_record.finite(found.native_seconds),
+        spread=tuning_record.finite(found.spread),
+        native_lowered=tuning_record.finite(found.native_lowered),
+        lowered=tuning_record.finite(found.lowered),
+        least=tuning_record.finite(found.ratio.least),
+        most=tuning_record.finite(found.ratio.most),
     )
     inputs = held.inputs if held else ()
     return msgspec.structs.replace(
         search,
         plan_file=path,
         schemes=result.plan.schemes(),
-        values=value_entries(result.plan.criterion),
+        values=tuning_record.value_entries(result.plan.criterion),
         verification=None if result.reverted else verification,
         gain=result.gain,
         reverted=result.reverted,
         unclear=result.unclear,
-        hold_out=finite(held.error) if held else None,
-        hold_outs=[InputEntry(arguments=words, error=finite(e)) for words, e in inputs],
+        hold_out=tuning_record.finite(held.error) if held else None,
+        hold_outs=[
+            tuning_record.InputEntry(arguments=words, error=tuning_record.finite(e))
+            for words, e in inputs
+        ],
         hold_out_rate=held.rate if held else None,
         provenance=result.plan.provenance,
         notes=list(result.notes),

@@ -341,7 +341,6 @@ def check_plan(
 
 
 def note_on(experiment: Experiment, verification: Verification) -> str:
-    """A sentence on what was compared."""
     choice = experiment.comparison.choice
     return choice.sentence if choice else f"Compared: {', '.join(verification.errors)}."
 

@@ -151,7 +151,6 @@ class FlowFacts:
         return self._objects[place]
 
     def gain(self, table: dict[K, frozenset[V]], key: K, more: Iterable[V]) -> None:
-        """Add to the facts about a key."""
         before = table.get(key, frozenset())
         if not before.issuperset(more):
             table[key] = before.union(more)
@@ -179,7 +178,6 @@ class FlowFacts:
         return frozenset(found)
 
     def reach(self, objects: Objects) -> Objects:
-        """The objects, and everything stored in them."""
         if objects not in self._reached:
             found, pending = set(objects), list(objects)
             for owner in pending:  # the list grows
@@ -237,7 +235,6 @@ class FlowFacts:
         return self.imported.get(name, frozenset())
 
     def spend(self, amount: int) -> None:
-        """Count work done."""
         self.max_work -= amount
         if self.max_work < 0:
             raise TooComplexError

@@ -78,7 +78,6 @@ class Interpreter:
         return result
 
     def either(self, node: ast.AST) -> Objects:
-        """The value of any part of an expression."""
         parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
         return NOTHING.union(*map(self.evaluate, parts))
 
@@ -232,7 +231,6 @@ class Interpreter:
     eval_YieldFrom = eval_Yield
 
     def returns(self, objects: Objects) -> None:
-        """Add to the possible results of the running function."""
         if self.context is not None:
             self.facts.gain(self.facts.returned, (self.home.node, self.context), objects)
 

@@ -35,7 +35,6 @@ class Edit:
 
 
 def splice(text: str, edits: Iterable[Edit]) -> str:
-    """The text after all edits."""
     pieces = []
     done = 0
     for edit in sorted(edits, key=lambda edit: edit.order):

@@ -97,7 +97,6 @@ class Function:
 
     @property
     def words(self) -> frozenset[str]:
-        """The functions' own names, without their modules."""
         return frozenset(_word(name) for name in self.names)
 
     def refusal(self, call: ast.Call) -> str | None:
@@ -392,7 +391,6 @@ def _find_in_variable(call: ast.Call, word: str) -> tuple[Function, Match] | Non
 
 
 def _is_dotted(expr: ast.expr) -> bool:
-    """Whether an expression is a name, with or without attributes."""
     while isinstance(expr, ast.Attribute):
         expr = expr.value
     return isinstance(expr, ast.Name)

@@ -37,7 +37,6 @@ class InfixSpelling:
     RUNTIME, SIGN = "matmul", "@"
 
     def parts(self, node: ast.AST) -> Parts:
-        """The two sides of the operator."""
         assert isinstance(node, ast.BinOp)
         return Parts([node.left, node.right], [])
 

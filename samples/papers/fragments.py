@@ -47,9 +47,7 @@ def mma(gpu: Gpu, element: int, shape: tuple[int, int, int]) -> list[Fragment]:
 
 
 def wmma(gpu: Gpu) -> list[Fragment]:
-    """The fragments of wmma m16n16k16, from matrices whose elements say where they lie: A and C by
-    rows, B by columns.
-    """
+    """The fragments of wmma m16n16k16, from matrices of their elements' places."""
     kernel = cuda_kernel("fragments.cu", "loads", (("ELEMENT", 0),), package=PACKAGE)
     numbers = np.arange(WMMA * WMMA)
     halves, floats = (gpu.cupy.asarray(numbers.astype(kind)) for kind in ("float16", "float32"))

@@ -48,9 +48,7 @@ def enough(model: DeviceModel, tiling: Tiling, blocks: int = 1) -> int:
 def chosen(
     tilings: Sequence[Tiling], needed: Sequence[int], m: int, n: int, batch: int = 1
 ) -> Tiling:
-    """The first tiling, of those given the largest first, with as many threads as it needs; else
-    the last.
-    """
+    """The first tiling, largest first, with as many threads as it needs; else the last."""
     pairs = zip(tilings, needed, strict=True)
     full = (one for one, least in pairs if parallelism(one, m, n, batch) >= least)
     return next(full, tilings[-1])
