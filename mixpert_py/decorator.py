@@ -161,7 +161,8 @@ def _rewritten(function: object, plan: Plan | None, scheme: str | None) -> Funct
     if not isinstance(function, FunctionType):
         raise SourceError("it is not a Python function")
     source, file = _source(function)
-    module = _module(function, file)
+    is_typed = function.__module__ == "__main__" and not Path(file).is_file()
+    module = "__main__" if is_typed else config.module_name(Path(file))
     made = in_memory.rewritten(source, module, file, plan, scheme)
     original = _compiled(source, file)
     code = _twin(function.__code__, made.code if made else original)
@@ -270,12 +271,6 @@ def _source(function: FunctionType) -> tuple[bytes, str]:
         ) from None
     # Decoded already: the mark says so, whatever encoding the first lines name.
     return "".join(lines).encode("utf-8-sig"), file
-
-
-def _module(function: FunctionType, file: str) -> str:
-    if function.__module__ == "__main__" and not Path(file).is_file():
-        return "__main__"
-    return config.module_name(Path(file))
 
 
 @functools.lru_cache(4)

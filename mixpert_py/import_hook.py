@@ -122,7 +122,9 @@ class ImportHook:
         if getattr(self._here, "rewriting", False):
             return None  # what rewriting itself imports would have to be rewritten before it
         spec = _found_by_others(self, name, path, target)
-        if spec is None or not (self._is_named(name) or self._is_in_folder(spec)):
+        origin = spec.origin if spec and spec.has_location else None
+        is_inside = self.folder and origin and sources.is_in(origin, self.folder)
+        if spec is None or not (self._is_named(name) or is_inside):
             return spec
         self.rewritten.pop(name, None)
         self.left.pop(name, None)
@@ -162,10 +164,6 @@ class ImportHook:
         self.rewritten[spec.name] = file, module
         return None
 
-    def add_packages(self, names: Iterable[str]) -> None:
-        """Rewrite the modules of these packages as well, from now on."""
-        self.packages = tuple(dict.fromkeys([*self.packages, *names]))
-
     def refused_lines(self) -> list[str]:
         """A line for each imported module whose file cannot be rewritten, so that its products are
         native.
@@ -184,11 +182,6 @@ class ImportHook:
 
     def _is_named(self, name: str) -> bool:
         return not _is_own(name) and matches(name, self.packages)
-
-    def _is_in_folder(self, spec: ModuleSpec) -> bool:
-        if self.folder is None or not spec.has_location or spec.origin is None:
-            return False
-        return sources.is_in(spec.origin, self.folder)
 
 
 class _RewrittenLoader(SourceFileLoader):

@@ -404,15 +404,11 @@ class MixPertMagics(Magics):
 
     def _places_shown(self) -> profile.Places:
         """The call sites of all cells so far, with cells as prompts show them."""
+        prompt = self.shell.compile.format_code_name  # ("Cell", "In[3]"); None for other code
         return {
-            site: (self._cell_shown(name) or name, place)
+            site: (str((prompt(name) or ("", name))[1]), place)
             for site, (name, place) in self.places.items()
         }
-
-    def _cell_shown(self, name: str) -> str | None:
-        """A cell as its prompt shows it, such as In[3]; None for other code."""
-        shown = self.shell.compile.format_code_name(name)
-        return None if shown is None else str(shown[1])
 
 
 def _settings(line: str) -> "TuningOptions":

@@ -191,7 +191,9 @@ def loads(text: str, name: str = "plan", known: Collection[str] | None = None) -
     try:
         plan = msgspec.convert(tables, Plan)
     except msgspec.ValidationError as error:
-        keys, what = _explained(str(error), tables)
+        keys, what = explained(str(error), tables)
+        if "matching regex" in what:
+            what = "not a site id; one looks like module:function/kind~hash#n"
         raise _refused(text, name, keys, what) from None
     seen: set[str] = set()
     for index, site in enumerate(plan.site):
@@ -306,10 +308,3 @@ def _put(document: "TOMLDocument", name: str, item: "Table | AoT") -> None:
 
 def _refused(text: str, name: str, keys: list[str], what: str) -> PlanError:
     return PlanError(f"{name}:{line_of(text, keys)}: key {shown(keys)!r}: {what}")
-
-
-def _explained(message: str, tables: dict[str, Any]) -> tuple[list[str], str]:
-    keys, what = explained(message, tables)
-    if "matching regex" in what:
-        what = "not a site id; one looks like module:function/kind~hash#n"
-    return keys, what

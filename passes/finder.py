@@ -116,7 +116,8 @@ def find_products(raw: bytes, module: str) -> Analysis:
     source = sources.decode(raw, module)
     is_looked_up = LOOKED_UP.search(source.text) is not None
     if not is_looked_up and not _may_multiply(source.text):
-        return _without_products(source)  # not parsed: three files of four end here
+        empty = ast.Module([], [])  # not parsed: three files of four end here
+        return Analysis(source, empty, read_scopes(empty), (), sources.read_pragmas(""))
     sources.require_few_tokens(source)
     tree, warned = sources.parse_with_warnings(source.text, module)
     with sources.refusing_depth(module):
@@ -124,11 +125,6 @@ def find_products(raw: bytes, module: str) -> Analysis:
         comments = sources.read_pragmas(source.text)
         products = _products(source, scopes, comments)
         return Analysis(source, tree, scopes, products, comments, warned)
-
-
-def _without_products(source: sources.Source) -> Analysis:
-    empty = ast.Module([], [])
-    return Analysis(source, empty, read_scopes(empty), (), sources.read_pragmas(""))
 
 
 # A file is analysed, rewritten and graphed in turn, and the finder's work is the cost of each.

@@ -78,7 +78,8 @@ class Source:
         if self.text.isascii():
             return start + column
         end = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
-        return start + characters(self.text[start:end], column)
+        before = self.text[start:end].encode("utf-8", "surrogatepass")[:column]
+        return start + len(before.decode("utf-8", "surrogatepass"))
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line (1-based) and column (0-based, in characters) of an offset."""
@@ -103,13 +104,6 @@ class Source:
             return self.bom + text.encode(self.encoding)
         except UnicodeError as error:
             raise SourceError(f"{self.module}: cannot be written as {self.encoding}") from error
-
-
-def characters(line: str, column: int) -> int:
-    """A column of `ast`, which counts bytes of a line, as a count of characters."""
-    if line.isascii():
-        return column
-    return len(line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "surrogatepass"))
 
 
 def decode(raw: bytes, module: str) -> Source:

@@ -218,7 +218,8 @@ def verified(record: TuningRecord, runs: str = "fresh processes") -> str:
         where = "on the hold-out" if count == 1 else f"on {count} other inputs at most"
         error = f"{error}, {where} {size(record, record.hold_out)}"
         if count > 1 and record.hold_out_rate is not None:
-            error += f" ({rate_text(count, record.hold_out_rate)})"
+            most = share_text(record.hold_out_rate)
+            error += f" (0 of {count} over: at most {most} of such inputs, with 95 % confidence)"
     words = f"Verified in {runs}: {error}"
     if record.predicted:
         return f"{words}."
@@ -263,16 +264,6 @@ def allowed(record: TuningRecord) -> str:
     return f"of {'any' if record.budget is None else budget_text(record.budget)} allowed"
 
 
-def error_name(record: TuningRecord) -> str:
-    return "error" if record.criterion else "error / budget"
-
-
-def trial_error(record: TuningRecord, trial: TrialEntry) -> str:
-    if trial.error is not None:
-        return size(record, trial.error)
-    return "–" if trial.problem else "not finite"
-
-
 def why(entry: OperatorEntry, places: Mapping[str, str]) -> str:
     """Why an operator was lowered no further: the reason and its detail. places: site → place."""
     if entry.reason == StopReason.RAISED:
@@ -284,11 +275,6 @@ def brief(problem: str) -> str:
     """A problem on one line: the last, which says most of a traceback."""
     lines = [line for line in problem.splitlines() if line.strip()]
     return lines[-1].strip() if lines else ""
-
-
-def rate_text(inputs: int, rate: float) -> str:
-    """The statement about all inputs that follows when none of some exceeds the budget."""
-    return f"0 of {inputs} over: at most {share_text(rate)} of such inputs, with 95 % confidence"
 
 
 def value_line(entry: ValueEntry) -> str:
@@ -411,7 +397,7 @@ def trials(record: TuningRecord, width: int) -> Table:
         Column("plan", right=True),
         Column("what changed, by line", wraps=True),
         Column(f"time, {unit.name}", right=True, drop=1),
-        Column(error_name(record), right=True),
+        Column("error" if record.criterion else "error / budget", right=True),
         Column("what became of it", wraps=True, least=32),
     )
     rows = []
@@ -420,7 +406,9 @@ def trials(record: TuningRecord, width: int) -> Table:
         result = trial.reason if number > 1 else "start"
         result += f": {brief(trial.problem)}" if trial.problem else ""
         time = unit.number(None if trial.problem else trial.time)
-        changed, error = ", ".join(changes) or "nothing", trial_error(record, trial)
+        error = "–" if trial.problem else "not finite"
+        error = error if trial.error is None else size(record, trial.error)
+        changed = ", ".join(changes) or "nothing"
         rows.append((str(number), changed, time, error, result + ", chosen" * (trial is best)))
     return fitted(columns, rows, width)
 

@@ -88,7 +88,11 @@ class SearchState:
             passed = [trial for trial in tried if trial.reason is StopReason.KEPT]
             if passed:
                 self.incumbent = self._best(passed)
-        return self.incumbent if passed else min(tried, key=_distance)
+        return (
+            self.incumbent
+            if passed
+            else min(tried, key=lambda it: (PRECEDENCE.index(it.reason), -it.gain))
+        )
 
     def restore(self, step: Mapping[str, str]) -> None:
         """Try a step whose only purpose is a smaller error; it passes if it is no slower."""
@@ -183,10 +187,6 @@ class SearchState:
         noise = self.noise(*fastest.changed)
         as_fast = [trial for trial in passed if fastest.gain - trial.gain <= noise]
         return min(as_fast or [fastest], key=lambda trial: trial.measurement.error)
-
-
-def _distance(refused: Trial) -> tuple[int, float]:
-    return PRECEDENCE.index(refused.reason), -refused.gain
 
 
 Search = Callable[[SearchState], None]

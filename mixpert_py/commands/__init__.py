@@ -210,10 +210,9 @@ def _tell_names_of_both(script: list[str], taken: list[str]) -> None:
         return  # what runs the program says so
     for name in names:
         if any(mark + name.encode() + mark in text for mark in (b"'", b'"')):
-            click.echo(
-                f"mixpert: {name} was taken as an option of mixpert, and {script[0]} has it, too; "
-                "-- before it gives it to the program",
-                err=True,
+            say(
+                f"{name} was taken as an option of mixpert, and {script[0]} has it, too; -- before "
+                "it gives it to the program"
             )
 
 
@@ -261,11 +260,9 @@ def packages_of(program: "Program", typed: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def plan_place(program: "Program") -> Path:
-    """The plan file beside a program's file, or in the current folder if that is above it."""
-    from mixpert_py import config
-
-    return config.plan_beside(program.argv[0])
+def say(line: str) -> None:
+    """Print a line on stderr."""
+    click.echo(f"mixpert: {line}", err=True)
 
 
 def interrupted(advice: str = "") -> int:

@@ -98,8 +98,7 @@ def estimate(options: EstimateOptions) -> int:
     packages = commands.packages_of(program, options.packages)
     quiet = options.as_json or options.quiet
     if not quiet and sys.stderr.isatty():
-        line = "runs the program once; its products then take as long, 1 to 10 seconds"
-        click.echo(f"mixpert: {line}", err=True)
+        commands.say("runs the program once; its products then take as long, 1 to 10 seconds")
     with tables.progress(quiet, options.verbose) as show:
         found = estimated(program, float(budget), options.time_limit, show, packages)
     if found is None:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mixpert_py import config, sources
-from mixpert_py.commands import FILE
+from mixpert_py.commands import FILE, say
 from mixpert_py.errors import MixPertError, counted, named, visible
 from mixpert_py.passes.dataflow.graph import dependencies
 from mixpert_py.passes.finder import CallSite
@@ -219,6 +219,6 @@ def graph(paths: tuple[str, ...], form: str) -> int:
         graphs = [of_file(path) for path in files]
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
-        click.echo(f"mixpert: {problem}", err=True)
+        say(problem)
     click.echo(FORMATS[form](graphs), nl=False)
     return 2 if problems else 0

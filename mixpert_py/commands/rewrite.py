@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from mixpert_py import config, files, sources
-from mixpert_py.commands import FILE, as_record, exclude_option
+from mixpert_py.commands import FILE, as_record, exclude_option, say
 from mixpert_py.errors import MixPertError, SourceError, counted, named, writing
 from mixpert_py.passes import pipeline
 from mixpert_py.passes.finder import CallSite
@@ -187,7 +187,7 @@ def _finish(results: Iterable[Rewritten], options: RewriteOptions, *, has_summar
                 raise SourceError(result.problem)
             message = _deliver(result, options, has_summary)
         except SourceError as error:
-            click.echo(f"mixpert: {error}", err=True)
+            say(str(error))
             counts["skipped"] += 1
             continue
         sys.stdout.buffer.write(message)

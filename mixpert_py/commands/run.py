@@ -1,14 +1,16 @@
 """The command that runs a program rewritten in memory: `mixpert run`."""
 
+import json
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 
 import click
 
 from mixpert_py import commands
-from mixpert_py.commands import FILE
+from mixpert_py.commands import FILE, say
+from mixpert_py.errors import writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ def run(options: RunOptions) -> int:
     from mixpert_py import config
 
     config.let_idle_threads_sleep()  # what is imported next imports NumPy
+    from mixpert_py import files
     from mixpert_py.launch import profile, running
     from mixpert_py.runtime.context import SchemeUse
     from mixpert_py.sources.modules import unused_line
@@ -52,13 +55,17 @@ def run(options: RunOptions) -> int:
     hook = running.project_hook(options.script, options.packages)
     plan = config.plan_for(program.filename, options.plan_path)
     if plan is not None:
-        hook.add_packages(package.name for package in plan.package)
+        named = [*hook.packages, *(package.name for package in plan.package)]
+        hook.packages = tuple(dict.fromkeys(named))
     trace = None
     if options.profile or options.json_path:
         from mixpert_py.runtime.tracing.trace import Trace
 
         trace = Trace(())
-    json_file = profile.json_place(options.json_path)  # the program may change the folder
+    json_file = options.json_path and Path(os.path.abspath(options.json_path))
+    if json_file:  # absolute: the program may change the folder
+        with writing(options.json_path):
+            files.require_place(json_file)
     process = os.getpid()
     config.check_scheme(options.scheme)
     uses = None if options.scheme is None else SchemeUse(options.scheme)
@@ -69,8 +76,9 @@ def run(options: RunOptions) -> int:
         return exit_code
     # A trace has the reason for each product.
     if uses is not None and trace is None and (why_not := uses.why_not()):
-        _say([f"--scheme {options.scheme}: {why_not}"])
-    _say([*map(unused_line, hook.without_modules()), *hook.refused_lines()])
+        say(f"--scheme {options.scheme}: {why_not}")
+    for line in (*map(unused_line, hook.without_modules()), *hook.refused_lines()):
+        say(line)
     if trace is None:
         return exit_code
     from mixpert_py.runtime.tracing.cost import without_cost
@@ -82,10 +90,6 @@ def run(options: RunOptions) -> int:
 
         tables.print_profile(records, script=program.filename)
     if json_file:
-        profile.write_json(records, json_file)
+        with writing(json_file):
+            files.replace(json_file, json.dumps(records, indent=2).encode())
     return exit_code
-
-
-def _say(lines: Iterable[str]) -> None:
-    for line in lines:
-        click.echo(f"mixpert: {line}", err=True)

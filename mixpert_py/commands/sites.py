@@ -4,7 +4,7 @@ import json
 
 import click
 
-from mixpert_py.commands import FILE, exclude_option
+from mixpert_py.commands import FILE, exclude_option, say
 
 
 @click.command()
@@ -20,7 +20,7 @@ def sites(paths: tuple[str, ...], exclude: tuple[str, ...], as_json: bool) -> in
     problems = 0
     for result in rewrite_files(list(sources.files_of_projects(paths, exclude))):
         if result.problem is not None:
-            click.echo(f"mixpert: {result.problem}", err=True)
+            say(result.problem)
             problems += 1
         records += result.records()
     if as_json:

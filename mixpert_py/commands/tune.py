@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from mixpert_py import commands
-from mixpert_py.commands import FILE
+from mixpert_py.commands import FILE, say
 from mixpert_py.errors import BudgetError, MixPertError, PlanError
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def tune(options: TuneOptions) -> int:
     packages = commands.packages_of(program, options.packages)
     options, taken = options.with_defaults(sources.tuning_defaults(program.filename))
     settings = replace(settings_of(options, taken), packages=packages)
-    path = Path(options.output) if options.output else commands.plan_place(program)
+    path = Path(options.output) if options.output else config.plan_beside(program.argv[0])
     paths = [path]
     if settings.stricter:
         end = config.SUFFIX if path.name.endswith(config.SUFFIX) else path.suffix
@@ -362,10 +362,6 @@ def _show(records: "dict[Path, TuningRecord]", written: list[Path], options: Tun
             if not several:
                 tables.print_tuned(one)
             click.echo(f"plan written to {path}" if path in written else "no plan was written")
-
-
-def say(line: str) -> None:
-    click.echo(f"mixpert: {line}", err=True)
 
 
 def _interrupted(trials: "Trials") -> int:

@@ -1,15 +1,13 @@
 """`mixpert run --profile`: what the products of a program did, by call site."""
 
-import json
-import os
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mixpert_py import files, sources
-from mixpert_py.errors import SourceError, writing
+from mixpert_py import sources
+from mixpert_py.errors import SourceError
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch.program import Program, project_folder
 from mixpert_py.plan import module_of
@@ -117,22 +115,3 @@ def imported_places(
             source = sources.read_whole(path)
             places |= {site.id: (shown, site) for site in analyze(source, module)}
     return places
-
-
-def json_place(path: str | None) -> Path | None:
-    """The absolute path of the profile, because the program may change the current folder.
-
-    Raises SourceError, before anything runs, if it cannot be written there.
-    """
-    if path is None:
-        return None
-    with writing(path):
-        place = Path(os.path.abspath(path))
-        files.require_place(place)
-    return place
-
-
-def write_json(records: list[dict[str, Any]], path: Path) -> None:
-    """Write the profile to a file. Raises SourceError if that fails."""
-    with writing(path):
-        files.replace(path, json.dumps(records, indent=2).encode())

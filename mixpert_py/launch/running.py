@@ -308,11 +308,8 @@ def wait_for_threads() -> None:
     main: Any = threading.main_thread()
     main.is_alive = lambda: False  # some threads run until then
     try:
-        while busy := next(filter(_is_awaited, threading.enumerate()), None):
-            busy.join()
+        here = threading.current_thread()
+        while busy := [it for it in threading.enumerate() if it is not here and not it.daemon]:
+            busy[0].join()
     finally:
         del main.is_alive
-
-
-def _is_awaited(thread: threading.Thread) -> bool:
-    return thread is not threading.current_thread() and not thread.daemon

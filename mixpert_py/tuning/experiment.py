@@ -154,9 +154,6 @@ class Experiment:
         }
         return replace(run.measurement, not_taken=not_taken)
 
-    def compare_as(self, other: Comparison) -> None:
-        self.comparison = replace(other, limits=self.comparison.limits)
-
     def _learn(self, run: ProgramRun) -> None:
         """Prepare later runs by what the first one shows."""
         first = run.result

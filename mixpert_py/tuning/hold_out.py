@@ -38,11 +38,6 @@ class HoldOutErrors:
     def error(self) -> float:
         return largest(error for _, error in self.inputs)
 
-    @property
-    def rate(self) -> float:
-        """The part of such inputs that is over a budget at most, with 95 % confidence."""
-        return highest_rate(len(self.inputs), self.tightened)
-
 
 class HoldOuts:
     """The program with the arguments of each other input.

@@ -271,8 +271,9 @@ def _hold_outs(
     program, others = experiment.program, []
     for arguments in options.hold_outs:
         it = replace(program, argv=(program.argv[0], *arguments))
-        others.append(Experiment(it, options, flow, experiment.settings))
-        others[-1].compare_as(experiment.comparison)
+        other = Experiment(it, options, flow, experiment.settings)
+        other.comparison = replace(experiment.comparison, limits=other.comparison.limits)
+        others.append(other)
     return HoldOuts(others, options.reference) if others else None
 
 

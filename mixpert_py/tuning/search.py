@@ -17,7 +17,7 @@ from mixpert_py.tuner.records import Outcome, Schemes, StopReason, Verdict, larg
 from mixpert_py.tuner.search import tune
 from mixpert_py.tuner.searches import SEARCHES
 from mixpert_py.tuning.clock import PairedTimes
-from mixpert_py.tuning.hold_out import HoldOutErrors
+from mixpert_py.tuning.hold_out import HoldOutErrors, highest_rate
 from mixpert_py.tuning.options import DIFFERING, Limits
 from mixpert_py.tuning.prepare import MOST_RUNS, Prepared, provenance
 from mixpert_py.tuning.verify import Verification, criteria, note_on, summary, verify
@@ -293,7 +293,7 @@ def record(result: TuningResult, path: str = "") -> tuning_record.TuningRecord:
             tuning_record.InputEntry(arguments=words, error=tuning_record.finite(e))
             for words, e in inputs
         ],
-        hold_out_rate=held.rate if held else None,
+        hold_out_rate=highest_rate(len(inputs), held.tightened) if held else None,
         provenance=result.plan.provenance,
         notes=list(result.notes),
     )

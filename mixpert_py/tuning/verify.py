@@ -59,26 +59,17 @@ class Verification:
         return self.native_lowered * self.ratio.mean
 
     @property
-    def program(self) -> Ratio:
-        """The time of the program under the plan over its native time.
-
-        The ratio of the lowered products, weighed with their part of the time: never beyond the
-        limit of Amdahl (1967). Where whole runs show for certain that the gain is smaller, such as
-        by more iterations, theirs counts.
-        """
-        return self.whole if self._is_lost else self._carried(self.native_seconds)
-
-    @property
     def pace(self) -> Pace:
         """Whether the plan is faster, by the products that it lowers."""
         return self.whole.pace if self._is_lost else self.ratio.pace
 
     def _carried(self, seconds: float) -> Ratio:
-        """The ratio of a program of this native time, of which the products are lowered."""
+        """The ratio of a program of this native time, never beyond the limit of Amdahl (1967)."""
         return self.ratio.of_part(min(self.native_lowered / seconds, 1.0) if seconds else 0.0)
 
     @property
     def _is_lost(self) -> bool:
+        """Whether whole runs show for certain that the gain is smaller, by more iterations, say."""
         return self.whole.least > self._carried(self.native_seconds).most
 
     def gain(self, pace: Pace | None, native_seconds: float | None = None) -> Gain:
