@@ -125,7 +125,9 @@ def _substituted(analysis: Analysis, schemes: Schemes) -> ast.Module:
     substituted = Substitute(name, products, schemes).visit(tree)
     assert isinstance(substituted, ast.Module)
     if not is_imported(tree, name):
-        substituted.body.insert(position(tree), import_node(name))
+        here = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
+        statement = ast.Import([ast.alias(PACKAGE, name, **here)], **here)
+        substituted.body.insert(position(tree), statement)
     return substituted
 
 
@@ -275,8 +277,8 @@ def _literal(site: str, encoding: str) -> str:
 def position(tree: ast.Module) -> int:
     """The number of statements that stay before the import: docstring and future imports."""
     body = tree.body
-    count = 1 if body and _is_docstring(body[0]) else 0
-    while count < len(body) and _is_future(body[count]):
+    count = int(ast.get_docstring(tree, clean=False) is not None)
+    while count < len(body) and getattr(body[count], "module", None) == "__future__":
         count += 1
     return count
 
@@ -331,24 +333,6 @@ def import_edit(tree: ast.Module, source: Source, name: str) -> Edit:
     if isinstance(tree.body[before], ast.Import | ast.ImportFrom):
         at = source.line_starts[tree.body[before].lineno - 1]
     return Edit(at, at, f"{line}{MARK}{_newline(source, at)}", True, -1)
-
-
-def import_node(name: str) -> ast.Import:
-    """The import as a statement located in line 1, for a tree that is run and not written."""
-    here = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
-    return ast.Import([ast.alias(PACKAGE, name, **here)], **here)
-
-
-def _is_docstring(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
-
-
-def _is_future(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
 
 def _next_line(text: str, start: int) -> int:

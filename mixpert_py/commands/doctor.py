@@ -48,67 +48,71 @@ def examine() -> dict[str, str]:
     Imports NumPy, and beside a GPU CuPy and PyTorch; runs nothing of the user's.
     """
     from mixpert_py import config
-    from mixpert_py.runtime.gpu.device import find
+    from mixpert_py.runtime.gpu.device import Absent, find
 
     gpu = find()
+    runs = _without_gpu(gpu) if isinstance(gpu, Absent) else _on_gpu(gpu)
     return {
         "mixpert-py": __version__,
         "python": f"{platform.python_version()} on {platform.system()}",
         **{name: _version(name) or MISSING for name in PACKAGES},
         "BLAS": _blas(),
         "BLAS threads": f"{config.blas_threads()} in tuning runs",
-        "GPU": _gpu(gpu),
-        "device model": _device_model(gpu),
+        "GPU": runs.pop("GPU"),
+        "device model": runs.pop("device model"),
         **{name: _first_version(several) for name, several in GPU_PACKAGES.items()},
-        **_what_runs(gpu),
-        **_native_arithmetic(gpu),
+        **runs,
+    }
+
+
+def _without_gpu(gpu: "Absent") -> dict[str, str]:
+    from mixpert_py.runtime.model import device_model
+
+    return {
+        "GPU": f"none that can be used: {gpu.sentence}",
+        "device model": f"none in use; known are {', '.join(device_model.names())}",
+        "float64 products": "native; float32 where a plan says so and it is large enough",
+        "float32 products": "native",
+        "emulated schemes": "the reference backend in NumPy, with --backend reference",
     }
 
 
 EDGES = range(384, 8192, 128)  # sizes at which defaults are compared with native products
 
 
-def _what_runs(gpu: "Device | Absent") -> dict[str, str]:
-    from mixpert_py.runtime.gpu.device import Absent
+def _on_gpu(gpu: "Device") -> dict[str, str]:
+    """What runs, and how each library makes its own products: by settings and versions."""
     from mixpert_py.runtime.worth import LEAST_GAIN, figures
 
-    if isinstance(gpu, Absent):
-        single, wide = "native", "native; float32 where a plan says so and it is large enough"
-        emulated = "the reference backend in NumPy, with --backend reference"
-    else:
-        faster = figures(gpu.name).faster
+    faster = figures(gpu.name).faster
 
-        def default(scheme: str, wide: bool) -> str:
-            """Say what runs without a plan, for products of which this is the default scheme."""
-            for n in EDGES:
-                if faster(scheme, (n, n), (n, n), wide, least_gain=LEAST_GAIN):
-                    return (
-                        f"native; {scheme} on the GPU from about {n} × {n} × {n} on, "
-                        "NumPy arrays where moving them pays"
-                    )
-            return f"native, which is faster than {scheme} on this GPU"
+    def default(scheme: str, wide: bool) -> str:
+        """Say what runs without a plan, for products of which this is the default scheme."""
+        for n in EDGES:
+            if faster(scheme, (n, n), (n, n), wide, least_gain=LEAST_GAIN):
+                return (
+                    f"native; {scheme} on the GPU from about {n} × {n} × {n} on, NumPy arrays "
+                    "where moving them pays"
+                )
+        return f"native, which is faster than {scheme} on this GPU"
 
-        single, wide = default("faithful", False), default("crt", True)
-        emulated = f"{gpu.kernels} kernels on the GPU; NumPy arrays where moving them pays"
-    return {"float64 products": wide, "float32 products": single, "emulated schemes": emulated}
-
-
-SEEN = 1024  # edge of the products that show their arithmetic; libraries emulate no small ones
-SMALL = 2.0**-40  # of the largest entry of a row: fixed-point emulations of FP64 lose so small ones
-
-
-def _native_arithmetic(gpu: "Device | Absent") -> dict[str, str]:
-    """How each library on a GPU makes its own products, by settings, variables and versions."""
-    from mixpert_py.runtime.gpu.device import Absent
-
-    if isinstance(gpu, Absent):
-        return {}
     return {
+        "GPU": f"{gpu.name}, compute capability {gpu.capability / 10}, {gpu.kernels} kernels",
+        "device model": _device_model(gpu),
+        "float64 products": default("crt", True),
+        "float32 products": default("faithful", False),
+        "emulated schemes": f"{gpu.kernels} kernels on the GPU; NumPy arrays where moving them "
+        "pays",
+    } | {
         f"{dtype} in {library}": arithmetic_of(multiply, dtype)
         for library, multiply in (("CuPy", _by_cupy), ("PyTorch", _by_torch))
         if find_spec(library.lower().removeprefix("py")) is not None
         for dtype in ("float32", "float64")
     }
+
+
+SEEN = 1024  # edge of the products that show their arithmetic; libraries emulate no small ones
+SMALL = 2.0**-40  # of the largest entry of a row: fixed-point emulations of FP64 lose so small ones
 
 
 def arithmetic_of(multiply: "Callable[[Array, Array], Array]", dtype: str, edge: int = SEEN) -> str:
@@ -175,22 +179,11 @@ def _blas() -> str:
     return " ".join(str(blas.get(key, "")) for key in ("name", "version")).strip() or "unknown"
 
 
-def _gpu(gpu: "Device | Absent") -> str:
-    from mixpert_py.runtime.gpu.device import Absent
-
-    if isinstance(gpu, Absent):
-        return f"none that can be used: {gpu.sentence}"
-    return f"{gpu.name}, compute capability {gpu.capability / 10}, {gpu.kernels} kernels"
-
-
-def _device_model(gpu: "Device | Absent") -> str:
+def _device_model(gpu: "Device") -> str:
     """The device model in use, and its origin."""
     from mixpert_py.runtime import own_files
-    from mixpert_py.runtime.gpu.device import Absent
     from mixpert_py.runtime.model import device_model
 
-    if isinstance(gpu, Absent):
-        return f"none in use; known are {', '.join(device_model.names())}"
     try:
         model = device_model.find(gpu.name)
     except DeviceError as error:

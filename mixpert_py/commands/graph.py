@@ -13,7 +13,6 @@ from itertools import count
 from pathlib import Path
 
 import click
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -24,6 +23,7 @@ from mixpert_py.passes.dataflow.graph import dependencies
 from mixpert_py.passes.finder import CallSite
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.sources import notebook_file
+from mixpert_py.tuner.report import Column, fitted
 
 MAX_TEXT = 40
 # Wide enough that rich never folds a line: an operator is one line, whatever the terminal.
@@ -172,19 +172,19 @@ def _entities(value: str) -> str:
 
 
 def _table(graph: FileGraph) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("", justify="right")
-    for name in ("line", "function", "expression", "feeds"):
-        table.add_column(name)
-    for at, operator in enumerate(graph.operators):
-        table.add_row(
+    columns = [Column("", right=True)]
+    columns += [Column(name) for name in ("line", "function", "expression", "feeds")]
+    rows = [
+        (
             str(at + 1),
             f"{_line(operator)}:{operator.column}",
             shown(operator.function),
             shown(operator.expression),
             ", ".join(str(consumer + 1) for producer, consumer in graph.edges if producer == at),
         )
-    return table
+        for at, operator in enumerate(graph.operators)
+    ]
+    return fitted(columns, rows, WIDTH)
 
 
 def _line(operator: CallSite) -> str:

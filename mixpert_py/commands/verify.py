@@ -16,13 +16,11 @@ if TYPE_CHECKING:
     from mixpert_py.tuning.verify import PlanVerdict
 
 
-PACE = {
-    Pace.FASTER: "",
+PACE: dict[Pace | None, str] = {
     Pace.NOT_FASTER: ": no longer faster",
     Pace.UNCLEAR: ": cannot tell on this machine now whether that is faster",
-    None: "",
 }
-FASTER = {Pace.FASTER: True, Pace.NOT_FASTER: False, Pace.UNCLEAR: None, None: None}
+FASTER: dict[Pace | None, bool] = {Pace.FASTER: True, Pace.NOT_FASTER: False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +151,7 @@ def _details(found: "PlanVerdict") -> list[str]:
     return [
         *lines,
         f"  lowered products {products.number(measured.native_lowered)} → "
-        f"{products.quantity(measured.lowered)}{PACE[found.pace]}",
+        f"{products.quantity(measured.lowered)}{PACE.get(found.pace, '')}",
         f"  whole program {gain_text(measured.gain(found.pace), whole)}; whole runs vary by "
         f"{clock_unit((measured.spread,)).quantity(measured.spread)}",
         f"  {SAME_SETTINGS}",
@@ -174,7 +172,7 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
         "values": msgspec.to_builtins(value_entries(found.values)),
         "gain": None,
         "ratio": None,
-        "faster": FASTER[found.pace],
+        "faster": FASTER.get(found.pace),
         "stale": list(found.stale),
         "never_ran": list(found.silent),
         "fallbacks": {site: dict(reasons) for site, reasons in found.fallbacks.items()},

@@ -97,11 +97,11 @@ def measure(
         for_times = FOR_TIMES * seconds if levels else seconds
         _measure_times(products, timed, perf_counter() + for_times, patience)
         for product in products:
-            _measure_errors([product], casts, inf if product.measured.times else end)
+            _measure_errors(product, casts, inf if product.measured.times else end)
         emulations = [level for level in levels if level not in casts]
         for product in products:
             is_longest = product is products[0] and product.measured.times
-            _measure_errors([product], emulations, inf if is_longest else end)
+            _measure_errors(product, emulations, inf if is_longest else end)
     found = (product.measured for product in products)
     return [measured for measured in found if measured.times or measured.errors]
 
@@ -152,17 +152,15 @@ def _blas_threads(count: int | None) -> Any:
     return nullcontext() if count is None else limits.threadpool_limits(count, user_api="blas")
 
 
-def _measure_errors(products: Sequence[_Product], levels: Sequence[str], end: float) -> None:
-    for call, _, measured, _ in products:
-        if not levels or perf_counter() >= end:
-            return
-        with suppress(Exception):
-            k = max(call.shape[1], 1)
-            rows = max(min(isqrt(ERROR_WORK // k) // GROUP * GROUP, MAX_SAMPLED_ROWS), GROUP)
-            errors = local_errors(*sampled(call.a, call.b, rows), levels)
-            measured.errors.update(
-                {scheme: error if isfinite(error) else None for scheme, error in errors.items()}
-            )
+def _measure_errors(product: _Product, levels: Sequence[str], end: float) -> None:
+    if not levels or perf_counter() >= end:
+        return
+    call, measured = product.call, product.measured
+    with suppress(Exception):
+        k = max(call.shape[1], 1)
+        rows = max(min(isqrt(ERROR_WORK // k) // GROUP * GROUP, MAX_SAMPLED_ROWS), GROUP)
+        errors = local_errors(*sampled(call.a, call.b, rows), levels)
+        measured.errors.update({x: e if isfinite(e) else None for x, e in errors.items()})
 
 
 def _part(a: Any, b: Any, seconds: float) -> tuple[Any, Any]:

@@ -75,10 +75,9 @@ def run(
 ) -> int:
     """Run a program and return the exit code that `python` would have given.
 
-    hook: rewrites the modules of the program's project; installed already. uses: has the scheme for
-    all products, and notes which take it. Raises SourceError if
-    the program does not parse, PlanError for an unknown backend, DeviceError for an absent device;
-    what the program itself raises is printed as `python` prints it.
+    hook: installed already. uses: has the scheme for all products, and notes which take it. Raises
+    SourceError if the program does not parse, PlanError for an unknown backend, DeviceError for an
+    absent device; what the program itself raises is printed as `python` prints it.
     """
     require_backend(backend)
     rewritten = compiled(program)
@@ -138,14 +137,12 @@ def execute(
     *,
     insert_path: bool = False,
 ) -> None:
-    """Run the program in this process, as `__main__`.
+    """Run the program in this process, as `__main__`; raises what it raises, SystemExit, too.
 
-    context: holds for it, in all its threads and in children that it spawns.
-    project: the folder whose modules spawned children rewrite, too, when they import them, and
-    packages: those whose modules they do.
-    insert_path: the program's folder is put before sys.path. Otherwise it replaces sys.path[0],
-    which is the launcher's own folder, unless an option of Python has left that out. Every
-    exception of the program, SystemExit included, is raised here.
+    context: holds in all its threads and in children that it spawns. project, packages: the folder
+    and packages whose modules such children rewrite. insert_path: the program's folder is put
+    before sys.path. Otherwise it replaces sys.path[0], which is the launcher's own folder, unless
+    an option of Python has left that out.
     """
     main = main_module(program)
     sys.modules["__main__"] = main

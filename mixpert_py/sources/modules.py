@@ -10,6 +10,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -49,7 +50,9 @@ def require(patterns: Iterable[str], path: Sequence[str] = ()) -> None:
             raise SourceError(f"{named}: give a package, or a glob behind one, as in 'sklearn.*'")
         if package in UNDERNEATH:
             raise SourceError(f"{named}: products are made with it, so it stays as it is")
-        spec = find(package, path)
+        spec = None
+        with suppress(ImportError, ValueError):  # `__spec__` is None in what some put together
+            spec = spec_without_imports(package, [*filter(None, path), *sys.path])
         if spec is None:
             raise SourceError(f"{named}: no such package is installed")
         if spec.submodule_search_locations is None:
@@ -57,14 +60,6 @@ def require(patterns: Iterable[str], path: Sequence[str] = ()) -> None:
                 raise SourceError(f"{named}: an extension module, which has no Python source")
             if not (spec.origin or "").endswith(".py"):
                 raise SourceError(f"{named}: has no Python source ({spec.origin})")
-
-
-def find(package: str, path: Sequence[str] = ()) -> ModuleSpec | None:
-    """The spec of a package, found without importing it, or None."""
-    try:
-        return spec_without_imports(package, [*filter(None, path), *sys.path])
-    except (ImportError, ValueError):  # `__spec__` is None in what some programs put together
-        return None
 
 
 def described(patterns: Iterable[str]) -> list[Package]:

@@ -30,6 +30,7 @@ from mixpert_py import files
 from mixpert_py.errors import MixPertError, PlanError, ProgramError, one_line
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result
+from mixpert_py.tuner.records import PlanKey, plan_key
 
 TRIAL = "trial"  # the purpose of a run that may fail
 SUFFIX = ".trials.jsonl"
@@ -141,7 +142,7 @@ class Trials:
         self._resume = resume
         self._say = say
         self._first: list[StoredLine] = []  # lines that are written with the first run
-        self._made: dict[tuple[str, str], deque[Run]] = defaultdict(deque)
+        self._made: dict[tuple[str, PlanKey], deque[Run]] = defaultdict(deque)
         self.has_runs = False
 
     def begin(self, subject: Mapping[str, Any]) -> None:
@@ -173,7 +174,7 @@ class Trials:
 
         Raises ProgramError if it failed.
         """
-        made = self._made[purpose, _text_of(plan)]
+        made = self._made[purpose, plan_key(plan)]
         if not made:
             return None
         run = made.popleft()
@@ -226,7 +227,7 @@ class Trials:
         self.has_runs = True
         runs = [entry for entry in entries if isinstance(entry, Run)]
         for run in runs:
-            self._made[run.purpose, _text_of(run.plan)].append(run)
+            self._made[run.purpose, plan_key(run.plan)].append(run)
         self._say(f"the tuning of {begun.begun[:16]} UTC goes on; runs made: {len(runs)}")
 
     def _add(self, run: Run) -> None:
@@ -258,10 +259,6 @@ def _append(path: Path, entry: StoredLine) -> None:
         file.write(_line(entry))
         file.flush()
         os.fsync(file.fileno())
-
-
-def _text_of(plan: Mapping[str, str]) -> str:
-    return json.dumps(plan, sort_keys=True)
 
 
 def _line(entry: StoredLine) -> bytes:
