@@ -70,11 +70,7 @@ def assert_within_budget(
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of a check. worst: the value with the largest share of its budget; its error and
-    limit.
-
-    outside: the products that were less accurate than when the plan was made.
-    """
+    """The worst value's error and limit. outside: products less accurate than when planned."""
 
     plan: str
     error: float
@@ -183,10 +179,7 @@ def limits_of(
 
 
 def _under(plan: Plan, name: str, function: Callable[[], Any]) -> tuple[Values, int]:
-    """The values under a plan, and the number of products less accurate than when it was made.
-
-    Raises ProgramError if the plan applied to no product.
-    """
+    """The values under a plan, and how many products are less accurate than when it was made."""
     __tracebackhide__ = True
     # Small products, too, take their schemes there: a plan that no call takes is within any budget.
     backend = of_this_machine().name

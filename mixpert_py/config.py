@@ -51,10 +51,7 @@ def check_scheme(name: str | None) -> None:
 
 
 def given_plan(plan: str | os.PathLike[str] | Plan | None, scheme: str | None) -> Plan | None:
-    """The plan that a caller gave as an object or as a file.
-
-    Raises PlanError if it is malformed, or if it or `scheme` names an unknown scheme.
-    """
+    """The plan given as an object or a file. Raises PlanError, for an unknown scheme as well."""
     check_scheme(scheme)
     loaded = plan if isinstance(plan, Plan) or plan is None else load_plan(plan)
     for site in loaded.site if loaded else ():
@@ -63,10 +60,7 @@ def given_plan(plan: str | os.PathLike[str] | Plan | None, scheme: str | None) -
 
 
 def plan_beside(script: str | os.PathLike[str]) -> Path:
-    """The path of a script's plan file: `mlp.mixpert.toml` beside `mlp.py`.
-
-    The name is the first part of the site ids, because a running program knows no more of its name.
-    """
+    """A script's plan file: `mlp.mixpert.toml` beside `mlp.py`, by the module in site ids."""
     return Path(script).with_name(f"{module_name(Path(script))}{SUFFIX}")
 
 
@@ -103,10 +97,7 @@ def notebook_module(names: Mapping[str, object]) -> str | None:
 
 
 def blas_threads() -> int:
-    """The number of BLAS threads in runs that are compared, because it changes results and times.
-
-    It is the number that the environment sets, or that of the cores.
-    """
+    """The number of BLAS threads in runs that are compared: as set, else that of the cores."""
     for name in _THREAD_VARIABLES:
         number = os.environ.get(name, "").partition(",")[0]  # OpenMP: one number for each level
         if number.isdecimal() and int(number):
@@ -127,10 +118,7 @@ def child_environment() -> dict[str, str]:
 
 
 def let_idle_threads_sleep() -> None:
-    """Make idle BLAS threads sleep soon after a call; call this before NumPy is imported.
-
-    Has no effect if the user has set their waiting time.
-    """
+    """Let idle BLAS threads sleep soon, unless the user set it; call it before NumPy loads."""
     for name, cycles in _IDLE_CYCLES.items():
         os.environ.setdefault(name, cycles)
 
@@ -174,10 +162,7 @@ def _is_reproducible() -> bool:
 
 @cache
 def has_plans() -> bool:
-    """Return whether `find_plan` may find a plan for any module.
-
-    It may if MIXPERT_PLAN is set, or if there is a plan file beside the running program.
-    """
+    """Whether there may be a plan: MIXPERT_PLAN, or a plan file beside the running program."""
     folder = _running_folder()
     return bool(os.environ.get("MIXPERT_PLAN")) or any(folder.glob(f"*{SUFFIX}"))
 

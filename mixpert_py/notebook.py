@@ -412,10 +412,7 @@ class MixPertMagics(Magics):
 
 
 def _settings(line: str) -> "TuningOptions":
-    """The tuning options in the line of a magic, as `mixpert tune` takes them.
-
-    Raises MixPertError for an invalid option.
-    """
+    """The tuning options in a magic's line, as `mixpert tune` takes them."""
     from mixpert_py.commands import tune
 
     words = [word for word in shlex.split(line) if word not in ("--tune", "--profile")]

@@ -176,10 +176,7 @@ class Plan(PlanTable, frozen=True):
 
 
 def loads(text: str, name: str = "plan", known: Collection[str] | None = None) -> Plan:
-    """Parse a plan. known: the accepted scheme names; None accepts any.
-
-    Raises PlanError, in one line that names the key and the line, on anything malformed.
-    """
+    """Parse a plan. known: accepted scheme names, None for any. Raises PlanError in one line."""
     try:
         tables = tables_of(text)
     except ValueError as error:

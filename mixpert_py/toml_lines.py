@@ -13,10 +13,7 @@ MAX_BYTES = 1 << 20
 
 
 def decoded(raw: bytes) -> str:
-    """The text of a file. Of the bytes, one more than MAX_BYTES is enough.
-
-    Raises ValueError, in words that follow the file's name, if it is too large or not UTF-8.
-    """
+    """A file's text, of MAX_BYTES + 1 bytes at most. Raises ValueError, in words of a message."""
     if len(raw) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
     try:
@@ -26,11 +23,7 @@ def decoded(raw: bytes) -> str:
 
 
 def tables(text: str) -> dict[str, Any]:
-    """The tables of a TOML text.
-
-    Raises ValueError, in words that follow the file's name, if the text is not TOML, is larger than
-    MAX_BYTES, or is nested too deeply.
-    """
+    """The tables of a TOML text. Raises ValueError, in words that follow the file's name."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
     try:

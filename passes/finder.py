@@ -305,10 +305,7 @@ def _confirmed(
 
 
 def _texts_without_inner(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
-    """Return the text of each span, with a name in place of each span directly inside it.
-
-    So LibCST reads each character once, however deep products are nested.
-    """
+    """Each span's text with a name for each span in it, so that LibCST reads all once."""
     found, open_spans = [""] * len(spans), [(-1, -1, len(text))]  # number, place reached, end
     for number in sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1])):
         start, end = spans[number]
@@ -356,10 +353,7 @@ def expression_hash(node: ast.AST, scopes: dict[ast.AST, Scope]) -> str:
 
 
 def number(prefixes: Iterable[str], taken: frozenset[str]) -> list[str]:
-    """Site ids in source order: each prefix with its next free number.
-
-    taken: ids that an earlier rewriting left in the file.
-    """
+    """Site ids in source order: each prefix with its next number that is not `taken`."""
     following: dict[str, int] = {}
     ids = []
     for prefix in prefixes:

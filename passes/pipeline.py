@@ -115,10 +115,7 @@ def rewrite_tree(
 
 
 def _substituted(analysis: Analysis, schemes: Schemes) -> ast.Module:
-    """The tree with runtime calls in place of products, and the import.
-
-    It shares statements without a product with the analysed tree, which is not changed.
-    """
+    """A tree with runtime calls and the import, which shares all other statements."""
     tree = analysis.tree
     products = {product.node: (product.spelling, product.site.id) for product in analysis.rewritten}
     name = alias(tree, analysis.source.text)

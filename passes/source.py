@@ -87,10 +87,7 @@ class Source:
         return line, offset - self.line_starts[line - 1]
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """Offsets of a node's first character and of the one after its last.
-
-        An expression's own parentheses lie outside.
-        """
+        """Offsets of a node's beginning and end, without its own parentheses."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return (

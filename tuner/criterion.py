@@ -164,10 +164,7 @@ def _parts(x: Array) -> Array:
 
 
 def _in_range(x: Array, y: Array) -> tuple[Array, Array]:
-    """Both arrays, scaled down by 16 if an element is near the end of float64's range.
-
-    Ratios of their elements stay the same, and sums of two of them do not overflow.
-    """
+    """Both arrays, scaled by 1/16 near the end of float64's range, so that sums stay finite."""
     large = np.maximum(np.abs(x), np.abs(y)) > 2.0**1000
     scale = np.where(large, 2.0**-4, 1.0)
     return x * scale, y * scale

@@ -211,10 +211,7 @@ def worth(places: Sequence[PredictedGain]) -> PredictedGain | None:
 
 
 def verdict(share: float, places: Sequence[PredictedGain], budget: str) -> str:
-    """A sentence that says whether an effort is worth it.
-
-    places: this machine, then GPUs, of which the first is named. budget: as it was typed.
-    """
+    """A sentence that says whether an effort is worth it here, or on the first of the GPUs."""
     here, *gpus = places
     gpu, best = gpus[0] if gpus else None, worth(places)
     products = f"Products are {100 * share:.0f} % of the time"

@@ -64,10 +64,7 @@ MEANING: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The unit of time of a report; a second, or a slice product, is `per_second` of it.
-
-    whole: whole counts are written without decimals.
-    """
+    """A unit of time, of which a second, or product, is `per_second`; `whole`: no decimals."""
 
     name: str
     per_second: float
@@ -157,10 +154,7 @@ def time_unit(record: TuningRecord, times: Iterable[float | None] | None = None)
 
 
 def gain_text(gain: Gain, unit: Unit) -> str:
-    """The program's time before and after, and how many times as fast that is.
-
-    Slice products are no time, and fewer of them no speed.
-    """
+    """The program's time before and after, and the gain: of products, fewer is no speed."""
     before = unit.quantity(gain.before)
     if gain.verdict in (Pace.NOT_FASTER, Pace.UNCLEAR):
         return before + NO_GAIN
@@ -304,10 +298,7 @@ class Column:
 
 
 def fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Table:
-    """A table of at most `width` characters a line.
-
-    A cell of a column that stays is never cut: what is wider than the table is folded.
-    """
+    """A table of at most `width` characters a line; cells are never cut, but folded."""
     natural = [
         max(cell_len(line) for text in (column.name, *cells) for line in text.split("\n"))
         for column, *cells in zip(columns, *rows, strict=True)

@@ -247,10 +247,7 @@ def program_of(module: str | None, script: str | None, arguments: tuple[str, ...
 
 
 def packages_of(program: "Program", typed: tuple[str, ...]) -> tuple[str, ...]:
-    """The packages that are rewritten with a program: the typed ones, else its project's.
-
-    Raises SourceError for a package that cannot be rewritten.
-    """
+    """The packages rewritten with a program: typed, else its project's; raises SourceError."""
     from mixpert_py import sources
     from mixpert_py.launch.program import project_folder
     from mixpert_py.sources.modules import require

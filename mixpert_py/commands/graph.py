@@ -47,10 +47,7 @@ class FileGraph:
 
 
 def of_source(source: bytes, path: str, module: str) -> FileGraph:
-    """The graph of a source text, or of a notebook if `path` is one.
-
-    Raises SourceError, naming `path`, if it does not parse.
-    """
+    """The graph of a source text or notebook. Raises SourceError, naming `path`, on bad syntax."""
     with named(path, module):
         if path.endswith(sources.NOTEBOOK):
             source, sites = notebook_file.placed_sites(source, module)
@@ -115,10 +112,7 @@ def as_json(graphs: Sequence[FileGraph]) -> str:
 
 
 def dot(graphs: Sequence[FileGraph]) -> str:
-    """Graphviz text: a cluster for each file, a box for each operator.
-
-    Its tooltip has its id and the whole expression.
-    """
+    """Graphviz text: a cluster a file, a box an operator, with id and expression as tooltip."""
 
     def box(name: str, operator: CallSite) -> str:
         label = f"{_escaped(_place(operator))}\\n{_escaped(shown(operator.expression))}"

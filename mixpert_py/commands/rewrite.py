@@ -23,10 +23,7 @@ from mixpert_py.sources.in_memory import collecting_seldom, require_known_commen
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A file before and after, or the problem why there is no result.
-
-    sites: its products; those with a reason stay unchanged.
-    """
+    """A file before and after, or why there is no result; sites with a reason stay."""
 
     path: str
     sites: tuple[CallSite, ...] = ()
@@ -84,10 +81,7 @@ def rewrite_files(
 def rewrite_source(
     source: bytes, path: str, module: str, plan: Plan | None = None, scheme: str | None = None
 ) -> Rewritten:
-    """Rewrite a source text.
-
-    Raises SourceError if it does not parse, or has an unknown comment or scheme.
-    """
+    """Rewrite a source text. Raises SourceError for syntax, an unknown comment or scheme."""
     with named(path, module):
         if path.endswith(sources.NOTEBOOK):
             from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
@@ -176,10 +170,7 @@ def rewrite(options: RewriteOptions) -> int:
 
 
 def _finish(results: Iterable[Rewritten], options: RewriteOptions, *, has_summary: bool) -> int:
-    """Show or write each file as it is finished, and return the exit code.
-
-    has_summary: whether there are several files, which a last line sums up.
-    """
+    """Show or write each file as it is finished, and return the exit code."""
     counts: Counter[str] = Counter()
     for result in results:
         try:
@@ -217,11 +208,7 @@ def _left_alone(count: int) -> str:
 
 
 def _deliver(result: Rewritten, options: RewriteOptions, has_summary: bool) -> bytes:
-    """Show or write one file, and return the message about it.
-
-    A file that did not change is written to an explicit output only. Raises SourceError if a file
-    cannot be written.
-    """
+    """Show or write one file, and return the message about it. Raises SourceError."""
     left = f" ({_left_alone(len(result.left))})" if result.left else ""
     nothing = f"no matrix product to rewrite{left}"
     if options.target == "-":
@@ -246,11 +233,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _write(result: Rewritten, options: RewriteOptions) -> Path:
-    """Write a file with the permissions of its source, and return its path.
-
-    Raises SourceError if that fails, or if it would overwrite an existing file that no earlier call
-    wrote.
-    """
+    """Write a file with its source's permissions. Raises SourceError for one that is not ours."""
     source = Path(result.path)
     if options.write:
         sources.write_back(result.path, result.before, result.after)

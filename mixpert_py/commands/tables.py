@@ -130,10 +130,7 @@ def print_report(record: TuningRecord, console: Console | None = None) -> None:
 
 
 def report_page(record: TuningRecord) -> str:
-    """Return one HTML page with the tables that `print_report` prints.
-
-    The page loads nothing, and its content security policy forbids browsers to load anything.
-    """
+    """One HTML page, which loads nothing, with the tables that `print_report` prints."""
     console = TableConsole(file=io.StringIO(), record=True)
     console.width = PAGE_WIDTH
     print_report(record, console)
@@ -253,10 +250,7 @@ def _hints(records: Records, several: bool) -> Iterator[str]:
 
 
 def print_estimate(found: "Estimate", budget: str, script: str) -> None:
-    """Print the shares, each product by level, and the likely gains.
-
-    script: the program's file. If a product is in another file, lines are shown with their file.
-    """
+    """Print the shares, each product by level, and the likely gains. script: the program's."""
     out = TableConsole()
     unit = report.clock_unit((found.seconds,))
     out.print(

@@ -63,10 +63,7 @@ class TuneOptions(commands.ComparisonOptions):
         return replace(self, budgets=budgets, criteria=criteria, compare=compare), words
 
     def stricter(self) -> "tuple[TuneOptions, tuple[float, ...]]":
-        """The options with the loosest of several bare budgets, and the others in order.
-
-        Raises UsageError for what only one budget goes with.
-        """
+        """The loosest of several bare budgets, and the others in order. Raises UsageError."""
         from mixpert_py.tuning.options import budget_of
 
         texts = {budget_of("--error", text): text for text in self.budgets if "=" not in text}
@@ -221,10 +218,7 @@ def tune(options: TuneOptions) -> int:
 
 
 def settings_of(options: TuneOptions, taken: list[str]) -> "TuningOptions":
-    """The options as the tuning takes them. Raises MixPertError for one that it cannot take.
-
-    taken: those that the project gave, as words of the command line.
-    """
+    """The options as the tuning takes them. taken: the project's, as words."""
     from mixpert_py.runtime.backends import emulates, require_backend
     from mixpert_py.tuning.options import (
         MARGIN,

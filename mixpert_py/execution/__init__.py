@@ -33,10 +33,7 @@ _BOOT = (
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that calls `main(*arguments)` of one of our modules in a new interpreter.
-
-    The interpreter has the flags of this one (-O, -W, -X).
-    """
+    """The command that calls `main(*arguments)` of our module in a new interpreter like this."""
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [sys.executable, *flags, "-P", "-c", _BOOT, str(IMPORTED_FROM), module, *arguments]
 

@@ -39,10 +39,7 @@ STILL_RUNNING = "still running after"  # in the problem of a run that took longe
 
 
 def is_timeout(problem: str) -> bool:
-    """Return whether a run failed because it took longer than its limit.
-
-    problem: the message of the failed run, as it was made or stored.
-    """
+    """Whether a run, by its problem as made or stored, took longer than its limit."""
     return STILL_RUNNING in problem.partition("; its last lines")[0]
 
 
@@ -92,10 +89,7 @@ class RunFolder:
         return file
 
     def result(self, program: str, ended: execution.EndedProcess, limit: float) -> Result:
-        """The worker's result. Raises ProgramError if the program did not come to its end.
-
-        program: its name in that message. limit: the seconds that it had.
-        """
+        """The worker's result. Raises ProgramError if the program did not come to its end."""
         file = self.path / "result.json"
         if ended.code == 0 and file.exists():
             result = msgspec.json.decode(file.read_bytes(), type=Result)
@@ -171,10 +165,7 @@ class WorkFolder:
         self.wrote: bool | None = None
 
     def for_run(self, folder: str) -> str:
-        """The folder that a run works in: the current one, or a copy in the folder of that run.
-
-        Warns where a program that writes has no copy.
-        """
+        """The folder that a run works in. Warns where a program that writes has no copy."""
         if self.wrote is False:
             return self._here
         if self._problem is None:

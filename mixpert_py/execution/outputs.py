@@ -76,10 +76,7 @@ def numbers_in(text: str, name: str = STDOUT) -> Array:
 
 
 class WrittenFile:
-    """A file that a program writes; this object is made before the run.
-
-    name: the file's, as the user gave it, relative to `directory`.
-    """
+    """A file that a program writes, relative to `directory`; made before the run."""
 
     def __init__(self, name: str, directory: str) -> None:
         self.name = name

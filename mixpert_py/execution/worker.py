@@ -361,10 +361,7 @@ def _ratios(
 
 
 def _evaluated(expression: str, namespace: Mapping[str, object]) -> object:
-    """The value of an expression such as `norm(b)` in the program's variables; None if it fails.
-
-    The analysis has made it of the program's own source.
-    """
+    """The value of an expression that the analysis made of the program's source, or None."""
     with suppress(Exception):  # whatever the user's classes raise
         return eval(expression, dict(namespace))
     return None

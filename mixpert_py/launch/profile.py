@@ -41,10 +41,7 @@ def places_by_torch() -> "dict[str, Place]":
 def records(
     trace: "Trace", places: "Mapping[str, tuple[str, CallSite | Place]]", elsewhere: str
 ) -> list[dict[str, Any]]:
-    """Records of the call sites in a trace, longest first.
-
-    elsewhere: the file of the sites whose place is not known.
-    """
+    """Records of a trace's call sites, longest first. elsewhere: the file of unknown places."""
     made = []
     called = trace.others | trace.sites
     for site, record in sorted(called.items(), key=lambda item: -item[1].seconds):

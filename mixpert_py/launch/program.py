@@ -65,10 +65,7 @@ def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
 
 
 def module(name: str, arguments: tuple[str, ...] = ()) -> Program:
-    """Load `python -m name arguments…`; nothing of the program runs here.
-
-    Raises SourceError if there is no such module.
-    """
+    """Load `python -m name arguments…`, unrun. Raises SourceError if there is no such module."""
     folder, path = current_folder() or "", list(sys.path)
     if folder and not sys.flags.safe_path:
         sys.path.insert(0, folder)
@@ -95,10 +92,7 @@ def current_folder() -> str | None:
 
 
 def compiled(program: Program) -> CodeType:
-    """The program's rewritten code, or the original with a warning if it exceeds the limits.
-
-    Raises RefusedProgramError if Python does not accept the source.
-    """
+    """The rewritten code, or the original with a warning. Raises RefusedProgramError."""
     name, why = program.argv[0], ""
     try:
         with named(name, program.module):

@@ -106,10 +106,7 @@ def run_to_end(
     takes_small: bool,
     insert_path: bool = False,
 ) -> int:
-    """Run a program's rewritten code until its last thread ends, and return its exit code.
-
-    takes_small: as of `covered_for`. insert_path: as of `execute`.
-    """
+    """Run a program's rewritten code until its last thread ends, and return its exit code."""
     code = 0
     torch_compiled.follow()
     with covered_for(context.backend, takes_small=takes_small):

@@ -74,19 +74,13 @@ def is_in(file: str, folder: str) -> bool:
 
 
 def tuning_defaults(script: str) -> TuningDefaults:
-    """`[tool.mixpert] error`, `criterion` and `compare` of a script's project.
-
-    Raises SourceError if pyproject.toml is wrong.
-    """
+    """`error`, `criterion` and `compare` of a script's project. Raises SourceError."""
     ours = settings(folder_of(os.path.dirname(script)))
     return TuningDefaults(*map(_texts, (ours.error, ours.criterion, ours.compare)))
 
 
 def packages(start: str | None) -> tuple[str, ...]:
-    """`[tool.mixpert] packages` of a folder's project; empty without a folder.
-
-    Raises SourceError if pyproject.toml is wrong.
-    """
+    """`packages` of a folder's project; empty without a folder. Raises SourceError."""
     return () if start is None else _texts(settings(folder_of(start)).packages)
 
 
@@ -101,10 +95,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def settings(folder: str) -> ProjectSettings:
-    """The table `[tool.mixpert]` of a project's folder; the defaults without pyproject.toml.
-
-    Raises SourceError, in one line, if it is wrong.
-    """
+    """The table `[tool.mixpert]` of a folder, or its defaults. Raises SourceError in one line."""
     path = Path(folder, PROJECT)
     tools: Any = {}
     try:
@@ -140,18 +131,12 @@ def files_of_projects(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[
 
 
 def read(path: str) -> bytes:
-    """A source file's bytes; of a file that is too large, one byte more than is accepted.
-
-    Raises SourceError, in one line, if it cannot be read.
-    """
+    """A source file's bytes, of a large one one more than accepted. Raises SourceError."""
     return read_whole(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
 
 
 def read_whole(path: str | Path, max_bytes: int = -1) -> bytes:
-    """Read all bytes of a file, or the first ones. Raises SourceError, in one line, if that fails.
-
-    max_bytes: the number of bytes that are read at most; -1: no limit.
-    """
+    """A file's bytes, or the first `max_bytes`. Raises SourceError, in one line."""
     try:
         with open(path, "rb") as file:
             return file.read(max_bytes)
@@ -160,10 +145,7 @@ def read_whole(path: str | Path, max_bytes: int = -1) -> bytes:
 
 
 def write_back(path: str, before: bytes, after: bytes) -> None:
-    """Replace the bytes of a file that was read as `before`; its mode and owner stay.
-
-    Raises SourceError, and leaves the file, if it has changed since it was read.
-    """
+    """Replace a file that was read as `before`. Raises SourceError if it has changed since."""
     with writing(path):
         now = read(path)
         if now not in (before, after):

@@ -143,10 +143,7 @@ def _key(
 
 @cache
 def _python() -> tuple[object, ...]:
-    """The properties of the running Python on which compiled code depends.
-
-    Under `-X no_debug_ranges` code has no columns.
-    """
+    """What compiled code depends on: `-X no_debug_ranges`, say, leaves out its columns."""
     *_, column = next(iter(compile("0", "", "eval").co_positions()))
     return sys.implementation.cache_tag, sys.flags.optimize, column is None
 
@@ -160,11 +157,7 @@ def _version() -> tuple[object, ...]:
 
 
 def require_known_comments(source: bytes, module: str) -> None:
-    """Raise SourceError, naming the line, for an unknown `# mixpert:` comment.
-
-    A file without a product is not checked. The passes cannot do this, because they know no
-    schemes.
-    """
+    """Raise SourceError, naming the line, for an unknown `# mixpert:` comment near products."""
     wrong = unknown_comment(source, module)
     if wrong is not None:
         line, reason = wrong

@@ -84,10 +84,7 @@ def unused_line(package: str) -> str:
 
 
 def relative(path: str, module: str) -> str:
-    """A module's path from the folder that contains its package, with slashes on every machine.
-
-    module: the first part of the file's site ids.
-    """
+    """A module's path from its package's folder, with slashes. module: as in site ids."""
     parts = path.replace(os.sep, "/").split("/")
     below = module.count(".") + (parts[-1] == "__init__.py")
     return "/".join(parts[-below - 1 :])

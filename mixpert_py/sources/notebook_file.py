@@ -81,10 +81,7 @@ def cell_sites(raw: bytes, module: str) -> dict[str, tuple[str, CallSite]]:
 
 
 def notebook_text(raw: bytes) -> bytes:
-    """The code cells as one program, with IPython's lines hidden.
-
-    Raises SourceError for a file that is not a notebook, or one of another language.
-    """
+    """The code cells as one program. Raises SourceError for another language's notebook."""
     program = _read(raw, runs=True)
     if not (program.cells or is_python(program.notebook)):
         raise SourceError("a notebook of another language than Python")
@@ -127,10 +124,7 @@ class CodeCell:
 
 
 def code_cells(notebook: Any) -> list[CodeCell]:
-    """The code cells of a Python notebook in order; empty for another language.
-
-    Raises SourceError, in one line, if the JSON is not that of a notebook of format 4.
-    """
+    """The code cells of a Python notebook; empty for others. Raises SourceError on bad JSON."""
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells", []), list):
         raise SourceError("not a notebook: no list of cells")
     version = notebook.get("nbformat")

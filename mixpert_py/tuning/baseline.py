@@ -47,10 +47,7 @@ class Baseline:
 
 
 def first_run(experiment: Experiment) -> ProgramRun | None:
-    """The first native run; None if the program calls no product.
-
-    Raises ProgramError if it fails, or leaves all products to other processes.
-    """
+    """The first native run; None without a product. Raises ProgramError if others make all."""
     first = experiment.native()
     if first.result.sites:
         return first
@@ -178,10 +175,7 @@ def profiled_operator(
 
 
 def why_native(trace: SiteResult) -> str:
-    """Why no call of a site can take `float32`, or `exact`; "" where one can.
-
-    trace: of a native run, of operands that are on no GPU.
-    """
+    """Why no call of a native run's site can take `float32` or `exact`; "" where one can."""
     reason = _reason(trace)
     if not reason and all(0 in shape[:3] for shape in trace.shapes):
         return f"no product of arrays that a scheme takes ({', '.join(trace.dtypes)})"

@@ -239,20 +239,14 @@ def int8_products(site: str, trace: SiteResult, scheme: str) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceCost:
-    """A `Cost` in seconds on a GPU that need not be here, by its model.
-
-    device: its name as CUDA gives it.
-    """
+    """A `Cost` in seconds on a GPU that need not be here, by its model. device: CUDA's name."""
 
     device: str
     times: "KernelTimes"
 
     @classmethod
     def of(cls, name: str) -> "DeviceCost":
-        """The cost on a device, found by its name or words of it.
-
-        Raises DeviceError where the device has no model, or no kernels.
-        """
+        """The cost on a device, by words of its name. Raises DeviceError if it has no model."""
         from mixpert_py.runtime.model import device_model, prediction
         from mixpert_py.runtime.model.kernel_times import KernelTimes
 
@@ -261,10 +255,7 @@ class DeviceCost:
         return cls(times.model.device, times)
 
     def __call__(self, site: str, trace: SiteResult, scheme: str) -> float:
-        """Seconds of a site's calls, whose operands lie on the device.
-
-        Where a scheme would be no faster, its products are native, as `runtime.select` chooses.
-        """
+        """Seconds of a site's calls there; native ones where the scheme would be no faster."""
         wide = is_wide(*trace.dtypes)
         # Both operands of a complex result are assumed to be complex.
         products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)

@@ -168,10 +168,7 @@ def _lower(name: str) -> tuple[str, ...]:
 
 
 def _by_types(result: Result) -> dict[str, list[MeasuredProduct]]:
-    """Site → what was measured of all sites with results of its types, itself included.
-
-    Nothing for operands that no scheme takes, which have no shape.
-    """
+    """Site → what was measured of sites of its types; nothing where no scheme takes them."""
     by_types: dict[frozenset[str], list[MeasuredProduct]] = defaultdict(list)
     for product in result.alone:
         by_types[frozenset(result.sites[product.site].dtypes)].append(product)

@@ -180,10 +180,7 @@ NO_FLOW = Dependencies(frozenset(), (), ())
 
 
 def errors_of(limits: Limits, folder: str, reference: Values, values: Values) -> dict[str, float]:
-    """Value → its error by the criterion of its limit; raises as `tuner.criterion.errors` does.
-
-    folder: searched first for modules of the user's criteria.
-    """
+    """Value → its error by its limit's criterion. folder: searched first for the user's own."""
     criteria = {name: resolve(limits.of(name).metric, folder) for name in reference}
     return criterion.errors(reference, values, criteria)
 
@@ -212,10 +209,7 @@ class Comparison:
 
     @classmethod
     def of(cls, program: Program, options: TuningOptions, flow: Dependencies) -> "Comparison":
-        """The values that the user named, else those that the program's products reach.
-
-        Raises MixPertError for an unknown criterion.
-        """
+        """The values that the user named, else those that products reach."""
         for name in options.limits.metrics:
             resolve(name, program.path)
         compare = options.compare
@@ -262,19 +256,13 @@ class Comparison:
 
 
 def resolve(name: str, folder: str) -> ErrorMeasure:
-    """The criterion of that name; the module of `module:function` is searched in `folder` first.
-
-    Raises MixPertError for an unknown name. A module is imported when it is first used.
-    """
+    """The criterion of a name. folder: searched first for the user's own. Raises MixPertError."""
     return UserCriterion(name, folder) if ":" in name else criterion.resolve(name)
 
 
 @dataclass(frozen=True, slots=True)
 class UserCriterion:
-    """A user's function(reference, value) → error.
-
-    name: `module:function`. path: searched first for the module, and for what it imports.
-    """
+    """A user's function(reference, value) → error, `module:function`. path: searched first."""
 
     name: str
     path: str

@@ -129,10 +129,7 @@ class Limits:
         return {name: x for name, x in values.items() if self.of(name).metric == DIFFERING}
 
     def judged(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The values that have a limit.
-
-        Raises ProgramError, which lists the known values, if a named one is missing.
-        """
+        """The values that have a limit. Raises ProgramError if a named one is missing."""
         missing = [name for name in self.named if name not in values]
         if values and missing:
             raise ProgramError(
@@ -151,10 +148,7 @@ def listed(names: Iterable[str], most: int = 8) -> str:
 
 
 def limits_from(budgets: Mapping[str | None, float], metrics: Mapping[str | None, str]) -> Limits:
-    """Limits from budgets and criteria by value; those under None are for all other values.
-
-    Raises MixPertError for a budget below 0 or NaN, or a criterion of a value without a budget.
-    """
+    """Limits by value; those under None are for all others. Raises MixPertError."""
     other, metric = budgets.get(None), metrics.get(None, DEFAULT_CRITERION)
     named = {}
     for name in dict.fromkeys((*budgets, *metrics)):
@@ -169,10 +163,7 @@ def limits_from(budgets: Mapping[str | None, float], metrics: Mapping[str | None
 
 
 def parse_named(option: str, texts: Sequence[str]) -> dict[str | None, str]:
-    """The values of texts `NAME=VALUE` by name, and of `VALUE` under None, each name once.
-
-    Raises MixPertError, naming the option, for a value that is empty or given twice.
-    """
+    """Texts `NAME=VALUE` by name, `VALUE` by None. Raises MixPertError if one stands twice."""
     found: dict[str | None, str] = {}
     for text in texts:
         before, equals, value = text.rpartition("=")

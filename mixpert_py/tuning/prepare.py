@@ -99,10 +99,7 @@ class Prepared:
     measured: dict[records.PlanKey, records.Measurement] = field(default_factory=dict)
 
     def within(self, budget: float) -> "Prepared":
-        """The same with another budget of all values, by which the experiment judges from now on.
-
-        Raises BudgetError where native runs differ by more than half of it.
-        """
+        """The same for another budget. Raises BudgetError if native runs differ by half of it."""
         spread, comparison = self.baseline.spread, self.experiment.comparison
         if not spread <= budget / 2:
             raise BudgetError(

@@ -63,10 +63,7 @@ class TuningResult:
 
 
 def tune_each(prepared: Prepared) -> list[TuningResult | BudgetError]:
-    """The tuning for each budget of the options, the loosest first, until one is interrupted.
-
-    They share their trials. A budget that no plan holds in fresh processes has the error.
-    """
+    """The tuning, or the error, for each budget, the loosest first, until an interruption."""
     found: list[TuningResult | BudgetError] = []
     for budget in (None, *prepared.options.stricter):
         try:
@@ -227,10 +224,7 @@ def _is_unclear(outcome: Outcome, verification: Verification) -> bool:
 
 
 def _changed_decisions(outcome: Outcome, limits: Limits) -> Iterator[str]:
-    """A sentence for each decision that a run of the search changed too much.
-
-    Decisions are labels, indices and truth values.
-    """
+    """A sentence for each label, index or truth value that a run changed too much."""
     shares = largest_of_each(trial.measurement.errors for trial in outcome.trials)
     for name, share in shares.items():
         limit = limits.of(name)
@@ -242,10 +236,7 @@ def _changed_decisions(outcome: Outcome, limits: Limits) -> Iterator[str]:
 
 
 def site_entry(verdict: Verdict, predicted: bool) -> Site:
-    """The entry of an operator that was called, of a native one too.
-
-    predicted: whether the search's times are costs; the plan keeps measured milliseconds only.
-    """
+    """The entry of an operator. predicted: times are costs, and milliseconds are left out."""
     operator = verdict.operator
     unknown = predicted or operator.elsewhere
     error = verdict.local_error or 0.0

@@ -79,10 +79,7 @@ StoredLine = Begun | Run | EndedTuning
 
 
 def beside(plan: Path) -> Path | None:
-    """The trials file of a plan: `mlp.mixpert.trials.jsonl` beside `mlp.mixpert.toml`.
-
-    None where the plan is written to a stream.
-    """
+    """`mlp.mixpert.trials.jsonl` beside the plan `mlp.mixpert.toml`; None beside a stream."""
     return None if files.is_stream(plan) else plan.with_name(f"{plan.stem}{SUFFIX}")
 
 
@@ -108,11 +105,7 @@ def only_tuning(plan: Path) -> Iterator[None]:
 
 
 def latest(plan: Path) -> dict[str, Any] | None:
-    """The record of the tuning that wrote a plan file last; None if there is none.
-
-    Raises MixPertError, in one line, if the file is no trials file of this version, or cannot be
-    read.
-    """
+    """The record of a plan file's last tuning, or None. Raises MixPertError in one line."""
     path = beside(plan)
     if path is None or not path.is_file():
         return None
@@ -146,10 +139,7 @@ class Trials:
         self.has_runs = False
 
     def begin(self, subject: Mapping[str, Any]) -> None:
-        """Begin or resume the tuning of a subject, which is everything that its runs depend on.
-
-        Raises MixPertError if there is a file which is not ours to write.
-        """
+        """Begin or resume the tuning of a subject. Raises MixPertError for a file not ours."""
         begun = Begun(
             VERSION, json.dumps(subject, sort_keys=True), datetime.now(UTC).isoformat(" ")
         )
@@ -170,10 +160,7 @@ class Trials:
             self._say("no unfinished tuning of this program with these options; it begins anew")
 
     def take(self, purpose: str, plan: Mapping[str, str]) -> ProgramRun | None:
-        """The next run for this purpose under this plan that was made before, if one was.
-
-        Raises ProgramError if it failed.
-        """
+        """A stored run for this purpose under this plan. Raises ProgramError if it failed."""
         made = self._made[purpose, plan_key(plan)]
         if not made:
             return None
@@ -203,10 +190,7 @@ class Trials:
             self._add(Run(purpose, dict(plan), problem=problem))
 
     def end(self, plan: Path, record: Mapping[str, Any], finished: bool) -> None:
-        """Store the record of a plan file that was written, beside it.
-
-        A finished tuning is not resumed: its runs are dropped.
-        """
+        """Store the record of a written plan; the runs of a finished tuning are dropped."""
         path, ended = beside(plan), EndedTuning(finished, dict(record))
         if path is None or (path == self._place and not self.has_runs):
             return

@@ -208,10 +208,7 @@ def _seconds_in(run: ProgramRun, sites: Sequence[str] | None) -> float:
 def criteria(
     limits: Limits, reference: str, errors: Mapping[str, float], hold_out: Mapping[str, float] = {}
 ) -> list[Criterion]:
-    """An entry for every value that is judged. hold_out: errors there, where there is one.
-
-    A value that could not be compared has an infinite error.
-    """
+    """An entry for every value that is judged; infinite errors where none could be compared."""
     entries = []
     for name, error in errors.items():
         limit, there = limits.of(name), hold_out.get(name)

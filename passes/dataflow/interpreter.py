@@ -517,10 +517,7 @@ class Interpreter:
     def library(
         self, node: ast.AST, name: str, receiver: Objects, arguments: CallArguments
     ) -> Objects:
-        """Call a function or method of other code.
-
-        name: the function's dotted name; a method's name begins with `?.`.
-        """
+        """Call a function of other code, by its dotted name; a method's begins with `?.`."""
         is_array, function = name.startswith(ARRAYS), name.rpartition(".")[2]
         values, out = NOTHING.union(*arguments.values()), arguments.get("out", NOTHING)
         lists = receiver & self.facts.containers

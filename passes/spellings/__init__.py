@@ -98,10 +98,7 @@ class Parts(NamedTuple):
 
 
 class Spelling(Protocol):
-    """A way to write a product, and the runtime call that replaces it.
-
-    RUNTIME: the runtime's function.
-    """
+    """A way to write a product, and RUNTIME, the runtime's function that replaces it."""
 
     @property
     def RUNTIME(self) -> str: ...  # noqa: N802 — a constant of the modules that are spellings
@@ -112,7 +109,4 @@ class Spelling(Protocol):
     def edits(
         self, node: ast.AST, source: Source, call: str, keywords: str, depth: int
     ) -> list[Edit]:
-        """Return the text edits that put in this call.
-
-        call: the name of the runtime function. keywords: the arguments that this function adds.
-        """
+        """The edits for this runtime function, with the keywords that it adds."""

@@ -73,10 +73,7 @@ class MethodSpelling:
     def edits(
         self, node: ast.AST, source: Source, call: str, keywords: str, depth: int
     ) -> list[Edit]:
-        """`.dot(` becomes a comma; the call's own closing bracket stays.
-
-        The text between `.`, `dot` and `(` goes to the sides of the first `=` of the keywords.
-        """
+        """`.dot(` becomes a comma; text around `dot` goes to the first `=` of the keywords."""
         assert isinstance(node, ast.Call)
         assert isinstance(node.func, ast.Attribute)
         text, start = source.text, source.span(node)[0]
