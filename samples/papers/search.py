@@ -15,7 +15,7 @@ import click
 
 from mixpert_py.cli import main
 from mixpert_py.launch.program import script
-from mixpert_py.tuner.records import Ladder, Measurement, PlanKey, Schemes, plan_key
+from mixpert_py.tuner.records import Ladder, plan_key
 from mixpert_py.tuner.search import Search, SearchState, tune
 from mixpert_py.tuner.searches import SEARCHES
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
@@ -80,11 +80,9 @@ def measure(
         prepared = prepare(program, TuningOptions(Limits(Limit(LOOSE)), backend="reference"))
         assert not isinstance(prepared, str)
         prepared = _longest(prepared)
-        memo = _Memo(prepared)
         for kind, budget in product(KINDS, budgets):
-            memo.requested.clear()
             problem = replace(prepared.problem, budget=budget)
-            outcome = tune(memo, problem, search=KINDS[kind])
+            outcome = tune(prepared.measure, problem, search=KINDS[kind])
             rows.append(
                 {
                     "program": name,
@@ -94,27 +92,11 @@ def measure(
                     "budget": budget,
                     "gain": 1 - outcome.best.seconds / outcome.start.seconds,
                     "error": outcome.best.error,
-                    "runs": len(memo.requested),
+                    "runs": len({plan_key(trial.plan) for trial in outcome.trials}),
                 }
             )
             on_row(rows[-1])
     return {"unit": "part of the cost", "rows": rows}
-
-
-class _Memo:
-    """Measures every plan once for all searches. requested: plans of the current search."""
-
-    def __init__(self, prepared: Prepared) -> None:
-        self._prepared = prepared
-        self._measured: dict[PlanKey, Measurement] = {}
-        self.requested: set[PlanKey] = set()
-
-    def __call__(self, plan: Schemes, /) -> Measurement:
-        key = plan_key(plan)
-        self.requested.add(key)
-        if key not in self._measured:
-            self._measured[key] = self._prepared.measure(plan)
-        return self._measured[key]
 
 
 def _longest(prepared: Prepared) -> Prepared:

@@ -68,24 +68,11 @@ def headline(rows: Sequence[Row]) -> str:
 
 def together(count: int, module: str, size: int, seconds: float) -> list[Row]:
     """TFLOP/s of `count` processes at once, a row a scheme."""
-    arguments = [
-        module,
-        str(IMPORTED_FROM),
-        str(size),
-        str(seconds),
-        str(AT_ONCE),
-        *SCHEMES.values(),
-    ]
+    arguments = map(str, (module, IMPORTED_FROM, size, seconds, AT_ONCE, *SCHEMES.values()))
     command = [sys.executable, "-c", PROGRAM, *arguments]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     processes = [
-        subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
+        subprocess.Popen(command, **pipes, text=True, bufsize=1)  # type: ignore[call-overload]
         for _ in range(count)
     ]
     late = Timer(MOST_SECONDS, _kill, [processes])
