@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mixpert_py import config
 from mixpert_py.decorator import rewritten_modules
 from mixpert_py.errors import BudgetError, MixPertError, PlanError, ProgramError
-from mixpert_py.execution.outputs import observe, observed
+from mixpert_py.execution.outputs import observed, observing_anew
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.backends import of_this_machine
 from mixpert_py.runtime.context import Context, use
@@ -196,18 +196,12 @@ def _under(plan: Plan, name: str, function: Callable[[], Any]) -> tuple[Values, 
 def _values(function: Callable[[], Any], context: Context) -> Values:
     """The values that a call returns and observes, copied: the next call may overwrite them."""
     __tracebackhide__ = True
-    earlier = observed()
-    for name in earlier:
-        observe(name, None)
-    try:
+    with observing_anew():
         with use(context):
             values = dict(_numbers("result", function()))
         for name, value in observed().items():
             values.update(_numbers(name, value))
         return values
-    finally:
-        for name, value in earlier.items():
-            observe(name, value)
 
 
 def _numbers(name: str, value: object) -> Iterator[tuple[str, npt.NDArray[Any]]]:

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 PASS = "post_grad_custom_pre_pass"  # the place in Inductor's settings: before its own fusions
 COMPILER = "torch._dynamo"
+# What of a context gives products their schemes.
+CHOICES = attrgetter(
+    *("scheme", "backend", "plan", "find_plan", "trace", "modules", "overrides_sites")
+)
 
 Graph = Any
 
@@ -127,7 +132,7 @@ def compiled(
     def run(*arguments: Any) -> Any:
         context = current()
         for other, function in known:
-            if other is context or _is_alike(other, context):
+            if other is context or CHOICES(other) == CHOICES(context):
                 return function(*arguments)
         with lock:
             function = compile_anew(context)
@@ -148,19 +153,6 @@ def _stand_in(x: Any, tracing: Any) -> Any:
         return x
     source = known.tensor_source
     return fake_mode.from_tensor(x, static_shapes=False, symbolic_context=known, source=source)
-
-
-def _is_alike(one: Context, other: Context) -> bool:
-    """Whether both contexts give products the same schemes."""
-    return (
-        one.scheme == other.scheme
-        and one.backend == other.backend
-        and one.plan is other.plan
-        and one.find_plan is other.find_plan
-        and one.trace is other.trace
-        and one.modules == other.modules
-        and one.overrides_sites == other.overrides_sites
-    )
 
 
 @cache

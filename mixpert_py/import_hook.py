@@ -41,8 +41,7 @@ def install(
     returned hook names all modules that stay unchanged, with reasons. End the hook with
     `uninstall`, or use it in a `with` statement; modules that it has rewritten stay rewritten.
 
-    Raises PlanError for an unknown scheme or a
-    malformed plan.
+    Raises PlanError for an unknown scheme or a malformed plan.
     """
     if packages is None:
         packages = config.project_packages()
@@ -59,8 +58,7 @@ class ImportHook:
     """Rewrites the modules of `packages`, or those in `folder`, while it is installed.
 
     rewritten: maps the names of rewritten modules to their files and the first parts of their site
-    ids. left: maps module names to the
-    reasons why modules stay unchanged. seconds: the time that rewriting took.
+    ids. left: maps names of unchanged modules to reasons. seconds: the time that rewriting took.
     """
 
     def __init__(

@@ -125,11 +125,7 @@ def is_in_source(site: str) -> bool:
 
 
 class Package(PlanTable, frozen=True):
-    """A package whose products the plan includes.
-
-    name: as given to `--package`. distribution, version: the distribution that was installed, and
-    its version; both are empty if no distribution has the package.
-    """
+    """A package that the plan includes, as given to `--package`, and its distribution, if any."""
 
     name: str
     distribution: str = ""

@@ -22,11 +22,7 @@ OPERATORS = {
 
 
 def refusals(module: str, products: Iterable[tuple[str, str]]) -> list[str | None]:
-    """The reason, for each product, why LibCST does not confirm it; None if it does.
-
-    products: the text of each, and its sign, "@" or "@=", or "" for a call. Raises SourceError if
-    they are too long for LibCST.
-    """
+    """Why LibCST does not confirm each product, a text and its sign ("" for a call), or None."""
     products = list(products)
     whole = "\n".join(text for text, _ in products)
     if len(whole) > MAX_CHARACTERS or has_tokens(whole, MAX_TOKENS):

@@ -202,11 +202,7 @@ def _compiled(scope: Scope, compiled: Mapping[ast.AST, str]) -> str | None:
 
 
 def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
-    """Find the functions handed to compilers, as in `fast = njit(slow)` and `njit(lambda a: a)`.
-
-    If the argument is a local variable, as in `[njit(f) for f in (one, two)]`, it may be any
-    function or class that the file defines.
-    """
+    """The functions handed to compilers, as in `njit(slow)`; any, where that is a variable."""
     compiled: dict[ast.AST, str] = {}
     called: set[str] = set()
     varies = False
@@ -327,10 +323,7 @@ def _close(text: str, found: list[str], open_spans: list[tuple[int, int, int]]) 
 
 
 def expression_hash(node: ast.AST, scopes: dict[ast.AST, Scope]) -> str:
-    """Hash of an expression, with local names numbered by appearance and without spacing.
-
-    Global names and attributes count, so `x @ w1` and `x @ w2` differ if w1 and w2 are global.
-    """
+    """Hash of an expression without spacing, with local names numbered; global names count."""
     order: dict[str, str] = {}
     renamed: list[tuple[ast.Name | ast.arg, str]] = []
 

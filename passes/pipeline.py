@@ -53,10 +53,7 @@ def analyze(source: bytes, module: str) -> tuple[CallSite, ...]:
 
 
 def require_syntax(source: bytes, module: str) -> None:
-    """Raise SourceError, in one line, if Python's parser does not accept a file.
-
-    `analyze` does not parse a file without a word of a product.
-    """
+    """Raise SourceError if Python does not accept a file, which `analyze` may leave unparsed."""
     parse(decode(source, module).text, module)
 
 

@@ -265,11 +265,7 @@ class Scopes:
 
 
 def read_scopes(tree: ast.Module, name: str = "") -> Scopes:
-    """Read the scopes of a module, and every binding in them.
-
-    Raises SourceError, with the module's name, if the tree is deeper than MAX_DEPTH or has more
-    than MAX_PARTS in a row.
-    """
+    """A module's scopes and bindings. Raises SourceError beyond MAX_DEPTH or MAX_PARTS."""
     reader = _Reader(tree, name)
     reader.visit_all(tree.body)
     for scope, name, binding in reader.late:

@@ -104,11 +104,7 @@ class Source:
 
 
 def decode(raw: bytes, module: str) -> Source:
-    """Decode a file as Python would: BOM, coding line, else UTF-8.
-
-    Raises SourceError on more than 4 MiB, and on an encoding that is unknown, wrong, or does not
-    give the same bytes back.
-    """
+    """Decode a file as Python would. Raises SourceError if it is too large or not the same back."""
     if len(raw) > MAX_BYTES:
         raise SourceError(f"{module}: larger than {MAX_BYTES >> 20} MiB; such a file is skipped")
     bom = BOM if raw.startswith(BOM) else b""
@@ -146,10 +142,7 @@ def parse(text: str, module: str) -> ast.Module:
 
 
 def parse_with_warnings(text: str, module: str) -> tuple[ast.Module, bool]:
-    """The syntax tree, and whether the parser gave warnings, which are not shown.
-
-    Python's parser reports hostile nesting as RecursionError or MemoryError and NUL as ValueError.
-    """
+    """The syntax tree, and whether the parser gave warnings. Raises SourceError."""
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -104,11 +104,7 @@ def errors(
     value: Mapping[str, npt.ArrayLike],
     criteria: Mapping[str, ErrorMeasure],
 ) -> dict[str, float]:
-    """The error of every observed value, by its own criterion.
-
-    Values that the reference lacks are ignored. Raises ProgramError if there is nothing to
-    compare or a value is missing, ShapeError, naming the value, if one has another shape.
-    """
+    """The error of each value of the reference, by its criterion: ProgramError, ShapeError."""
     if not reference:
         raise ProgramError("nothing to compare: the program observes no value")
     found = {}

@@ -164,7 +164,10 @@ class PredictedGain:
     @property
     def name(self) -> str:
         """The place as words of a sentence."""
-        return "here" if self.device is None else f"on {_article(self.device)} {self.device}"
+        if self.device is None:
+            return "here"
+        # The article goes by the sound of an abbreviation's first letter.
+        return f"on a{'n' * (self.device[0] in 'AEFHILMNORSX')} {self.device}"
 
 
 def program_gain(share: float, products_gain: float) -> float:
@@ -242,8 +245,3 @@ def _options(operator: Operator) -> list[str]:
         for scheme in operator.predicted
         if scheme != "native" and isfinite(known.get(scheme, inf))
     ]
-
-
-def _article(name: str) -> str:
-    """The article before an abbreviation, by the sound of its first letter."""
-    return "an" if name[:1].upper() in "AEFHILMNORSX" else "a"

@@ -59,10 +59,7 @@ class Ratio:
     def of(
         cls, pairs: Sequence[tuple[float, float]], student: Sequence[float] = STUDENT
     ) -> "Ratio":
-        """The ratio of pairs (old, new) of positive times; without pairs it is unknown.
-
-        student: STUDENT, or OF_RUNS.
-        """
+        """The ratio of pairs (old, new) of times. student: STUDENT, or OF_RUNS."""
         logarithms = sorted(log(new / old) for old, new in pairs if old > 0 and new > 0)
         count = len(logarithms)
         if not count:

@@ -174,10 +174,7 @@ def largest_of_each(runs: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def time_noise(runs: Sequence[Measurement]) -> dict[str, float]:
-    """Site → smallest gain that counts: three robust standard deviations, at least 2 %.
-
-    Deviations from the median, so that one slow first run does not hide every gain.
-    """
+    """Site → least gain that counts: three robust deviations from the median, at least 2 %."""
     noise = {}
     for site, times in _times(runs).items():
         centre = median(times)
@@ -198,10 +195,7 @@ Measurement with a problem, not an exception.
 
 
 class StopReason(StrEnum):
-    """Why a trial was kept or refused, and why an operator was lowered no further.
-
-    A trial has KEPT or one of the four refusals after it; an operator any but KEPT.
-    """
+    """Why a trial was kept or refused, and why an operator was lowered no further."""
 
     KEPT = "kept"
     NOT_FASTER = "not faster"

@@ -338,11 +338,7 @@ def summary(record: TuningRecord, width: int) -> Group:
 
 
 def operators(record: TuningRecord, width: int) -> Table:
-    """The table of operators, longest first, in at most `width` characters.
-
-    Where all operators start from the same level, the header names it, and a row only where its
-    operator ended.
-    """
+    """The table of operators, longest first; its header names the level from which all start."""
     entries = record.operators
     unit = time_unit(record, [entry.time_before for entry in entries])
     places = {entry.id: entry.place for entry in entries}

@@ -79,8 +79,11 @@ def _raise_predecessor(state: SearchState, site: str, rung: Rung) -> Trial | Non
 def predictive(state: SearchState) -> None:
     """Lower operators in as few runs as predictions allow."""
     search = PredictiveSearch(state, state.problem.until)
-    search.descend()
-    search.explain()
+    while (plan := search.next_plan()) is not None:
+        search.run(plan)
+    search.restore_idle()
+    for operator in state.longest_first():
+        state.stopped[operator.id] = search.verdict(operator)
 
 
 class PredictiveSearch:
@@ -104,20 +107,11 @@ class PredictiveSearch:
         for trial in {plan_key(trial.plan): trial for trial in state.trials}.values():
             self._learn(trial)
 
-    def descend(self) -> None:
-        """Run plans until none promises to be worth a run."""
-        while (plan := self.next_plan()) is not None:
-            self.run(plan)
-        self.restore_idle()
-
-    def explain(self) -> None:
-        for operator in self.state.longest_first():
-            self.state.stopped[operator.id] = self.verdict(operator)
-
     def run(self, plan: Schemes) -> None:
         state = self.state
         self.tried.append(plan)
-        before, is_probe = len(state.trials), self._is_probe(plan)
+        is_probe = self.errors.error(plan) > MOST_PREDICTED * state.budget
+        before = len(state.trials)
         state.consider(
             {site: plan[site] for site in plan if plan[site] != state.incumbent.plan[site]}
         )
@@ -195,10 +189,6 @@ class PredictiveSearch:
             if sum(times[site] for site in group) >= least and self._is_new(plan):
                 return plan
         return None
-
-    def _is_probe(self, plan: Schemes) -> bool:
-        """Whether a plan is run in spite of its predicted error."""
-        return self.errors.error(plan) > MOST_PREDICTED * self.state.budget
 
     def _unprobed(self, operator: Operator) -> str | None:
         """The most accurate scheme of an operator that no run has refused yet."""

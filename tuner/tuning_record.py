@@ -156,10 +156,7 @@ class TuningRecord(JsonObject, frozen=True, kw_only=True):
 def record(
     outcome: Outcome, criterion: str | None = "frobenius", predicted: bool = False, device: str = ""
 ) -> TuningRecord:
-    """The record of everything that the table shows and of every trial.
-
-    predicted: whether times are predicted: in seconds of `device`, without one in slice products.
-    """
+    """The record of a search. predicted: times are, in seconds of `device` or slice products."""
     return TuningRecord(
         unit="products" if predicted and not device else "seconds",
         device=device,

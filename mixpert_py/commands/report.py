@@ -2,15 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from mixpert_py.commands import FILE
-from mixpert_py.errors import writing
-
-if TYPE_CHECKING:
-    from mixpert_py.tuner.tuning_record import TuningRecord
+from mixpert_py.errors import MixPertError, writing
 
 
 @click.command()
@@ -23,11 +19,16 @@ def report(folder: str | None, as_json: bool, plan: str) -> None:
     Without --html or --json a summary is printed. PLAN is what the tuning wrote.
     """
     from mixpert_py import config, files
+    from mixpert_py.tuner import tuning_record
+    from mixpert_py.tuning import trials
 
     if folder is not None and as_json:
         raise click.UsageError("give one of --html DIR and --json")
     schemes = config.load_plan(plan).schemes()
-    record = _record(Path(plan))
+    found = trials.latest(Path(plan))
+    if found is None:
+        raise MixPertError(f"{plan}: no tuning is kept beside it; `mixpert tune` keeps one there")
+    record = tuning_record.read(found, str(trials.beside(Path(plan))))
     if as_json:
         import msgspec
 
@@ -46,15 +47,3 @@ def report(folder: str | None, as_json: bool, plan: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         files.replace(target, content.encode())
     click.echo(f"report written to {target}")
-
-
-def _record(plan: Path) -> "TuningRecord":
-    """Raises MixPertError where there is none."""
-    from mixpert_py.errors import MixPertError
-    from mixpert_py.tuner.tuning_record import read
-    from mixpert_py.tuning import trials
-
-    found = trials.latest(plan)
-    if found is None:
-        raise MixPertError(f"{plan}: no tuning is kept beside it; `mixpert tune` keeps one there")
-    return read(found, str(trials.beside(plan)))

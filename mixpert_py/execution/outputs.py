@@ -3,7 +3,8 @@
 import io
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import IO, Any
@@ -140,8 +141,16 @@ def observe(name: str, value: object) -> None:
         _observed[name] = value
 
 
-def forget() -> None:
+@contextmanager
+def observing_anew() -> Iterator[None]:
+    """A block in which nothing is observed yet; then all is as before."""
+    earlier = dict(_observed)
     _observed.clear()
+    try:
+        yield
+    finally:
+        _observed.clear()
+        _observed.update(earlier)
 
 
 def observed() -> dict[str, object]:

@@ -266,12 +266,11 @@ def _hidden(line: str, before: list[str]) -> str | None:
 def _is_complete(text: str) -> bool:
     """Return False if the next line continues an expression or a string."""
     try:
-        for _ in tokenize.generate_tokens(io.StringIO(text).readline):
-            pass
+        list(tokenize.generate_tokens(io.StringIO(text).readline))
     except tokenize.TokenError:
         return False
     except SyntaxError:
-        return True
+        pass
     return True
 
 

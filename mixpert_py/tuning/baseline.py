@@ -100,11 +100,7 @@ def _require_numbers(name: str, run: ProgramRun) -> None:
 
 
 def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun) -> float:
-    """The number by which two native runs differ (see `Limits`).
-
-    Raises BudgetError, naming the value, where that is too much, ProgramError where that cannot be
-    decided: a criterion of the user's gives no number.
-    """
+    """How much two native runs differ. Raises BudgetError if too much, ProgramError for NaN."""
     name, limits = experiment.program.argv[0], experiment.comparison.limits
     try:
         spread = experiment.judged(other, first.values)

@@ -262,7 +262,7 @@ def on_copies(
     say: called with a line on variables that cannot be copied. Raises ProgramError where there is
     no memory for the copies.
     """
-    before, numbers, earlier = dict(namespace), _random_states(), outputs.observed()
+    before, numbers = dict(namespace), _random_states()
     figures, logged_above = _figures(), logging.root.manager.disable
     # Objects refer to modules and to all variables, of which there are no copies.
     known: dict[int, Any] = {id(module): module for module in list(sys.modules.values())}
@@ -278,9 +278,9 @@ def on_copies(
                 shared.append(name)
         if shared:
             say(f"{', '.join(sorted(shared))}: not copied: all runs of the cell work on the same")
-        outputs.forget()
         logging.disable()
-        yield
+        with outputs.observing_anew():
+            yield
     finally:
         logging.disable(logged_above)
         for name in namespace.keys() - before.keys():
@@ -290,9 +290,6 @@ def on_copies(
             sys.modules[PLOTS].close(number)
         for restore, state in numbers:
             restore(state)
-        outputs.forget()
-        for name, value in earlier.items():
-            outputs.observe(name, value)
 
 
 def _figures() -> set[int]:

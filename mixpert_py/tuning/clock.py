@@ -88,7 +88,6 @@ class Clock:
         return {scheme: self.cost(site, self._sites[site], scheme) for scheme in schemes}
 
     def excluded(self, site: str) -> dict[str, StopReason]:
-        """Scheme → why it is not tried at a site, as far as pairs of times say so."""
         return {} if self._pairs is None else self._pairs.excluded(site)
 
 

@@ -181,7 +181,6 @@ def _by_types(result: Result) -> dict[str, list[MeasuredProduct]]:
 
 
 def _errors(found: Sequence[MeasuredProduct]) -> dict[str, float]:
-    """Scheme → the worst error of a site's measured products; NaN where one failed."""
     by_scheme: dict[str, list[float]] = defaultdict(list)
     for product in found:
         for scheme, error in product.errors.items():

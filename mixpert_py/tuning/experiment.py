@@ -34,11 +34,7 @@ RUNS, LEAST = 4.0, 10.0  # of the program's time, and seconds: what they may tak
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """One run: its schemes, by a plan or one for all products, and what else it reports.
-
-    levels: schemes whose local errors are measured. alone: what is measured of its products by
-    themselves.
-    """
+    """One run: its schemes, by a plan or one for all products, and what else it reports."""
 
     purpose: str
     plan: Mapping[str, str] = field(default_factory=dict)

@@ -40,11 +40,7 @@ class HoldOutErrors:
 
 
 class HoldOuts:
-    """The program with the arguments of each other input.
-
-    experiments: of these programs, with the limits that hold there. The first one runs natively at
-    once, and raises ProgramError if it fails; the others when a plan is there to be judged.
-    """
+    """The program on each other input. Raises ProgramError if the first one fails natively."""
 
     def __init__(self, experiments: Sequence[Experiment], reference: str) -> None:
         # Their references are on disk, as long as this object lives: they may be large, and many.

@@ -100,9 +100,8 @@ def choose(
 ) -> ComparedValues:
     """The choice among the variables of a run.
 
-    kinds: variable → kind of its dtype. ratios: difference → its size
-    beside its operands. named: values that have limits of their own, which are always compared.
-    libraries: whether the program calls products of libraries.
+    kinds: variable → kind of its dtype. ratios: difference → its size beside its operands. named:
+    values with limits of their own. libraries: whether the program calls products of libraries.
     """
     asked = {*named, *flow.uses.shown}
     variables = [

@@ -68,7 +68,6 @@ class Limits:
 
     @property
     def budget(self) -> float:
-        """The largest number that a search may accept."""
         return self.only.budget if self.only else 1.0
 
     @property

@@ -47,8 +47,6 @@ class Begun(msgspec.Struct, frozen=True, tag="tuning"):
 
 
 class StoredArray(msgspec.Struct, frozen=True):
-    """A value that a run ended with."""
-
     name: str
     dtype: str
     shape: list[int]
@@ -56,8 +54,6 @@ class StoredArray(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
-    """A run, with its values until it is judged, or with the problem of a failed one."""
-
     purpose: str
     plan: dict[str, str]
     result: Result | None = None

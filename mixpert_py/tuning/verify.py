@@ -129,13 +129,7 @@ def _run_in_turn(
     most: int,
     alone: Ratio | None = None,
 ) -> tuple[Verification, ProgramRun]:
-    """The verification by native and planned runs, and the last planned one.
-
-    In every other pair the planned run is the first.
-
-    most: pairs that are made where the first look at them does not tell which is faster. alone: see
-    `verify`. Raises ProgramError or ShapeError if one fails.
-    """
+    """The verification by pairs of runs, at most so many, and the last planned run."""
     natives: list[ProgramRun] = []
     planned: list[ProgramRun] = []
     lowered = [site for site, scheme in plan.items() if scheme != "native"]

@@ -73,10 +73,7 @@ def after_arguments(call: ast.Call, source: Source) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A node that is a product.
-
-    kind: the word in the site's id. reason: why the product is left alone; None if it is rewritten.
-    """
+    """A product. kind: the word in the site's id. reason: why it stays; None if rewritten."""
 
     kind: str
     reason: str | None = None

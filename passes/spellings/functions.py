@@ -306,11 +306,7 @@ def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
 
 
 def find_handed_on(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
-    """The row of a product's function that is passed to a call as an argument.
-
-    `reduce(np.dot, matrices)` becomes a call of the runtime. Other calls run the function natively
-    and are only listed.
-    """
+    """The row of a function passed to a call: `reduce(np.dot, x)`; others are only listed."""
     if call.args and scope.meanings(call.func) == REDUCE.names:
         function = call.args[0]
         handed = scope.meanings(function)
