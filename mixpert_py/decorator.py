@@ -190,12 +190,11 @@ def _rewritten(function: object, plan: Plan | None, scheme: str | None) -> Funct
 
 @contextmanager
 def rewritten_modules(modules: Collection[str]) -> Iterator[None]:
-    """Rewrite, in place, every function that stands in a file of these modules.
+    """Rewrite, in place, every function that stands in a file of these imported modules.
 
-    modules: names as site ids begin with them; those that are not imported are passed over. The
-    functions stay the same objects, so that methods, closures and `from net import forward` run
-    the rewritten products, too. Schemes that `accelerate` or `install` wrote into them do not
-    count inside. Raises SourceError if a file cannot be rewritten.
+    The functions stay the same objects, so that methods, closures and `from net import forward` run
+    the rewritten products, too. Schemes that `accelerate` or `install` wrote into them do not count
+    inside. Raises SourceError if a file cannot be rewritten.
     """
     before = rewrite_in_place(_rewritten_files(modules), lambda function: True)
     try:

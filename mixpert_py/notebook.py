@@ -65,9 +65,8 @@ class CellSyntaxError(Exception):
 class CellRewriter(ast.NodeTransformer):
     """Rewrites every executed cell while it is installed in a shell.
 
-    IPython gives its `ast_transformers` a cell's tree without the text, and its
-    `input_transformers_post` the text. The last text belongs to the tree if it parses to the same
-    tree.
+    IPython gives `ast_transformers` a tree without its text, `input_transformers_post` the text.
+    The last text is the tree's if it parses to it.
     """
 
     def __init__(self, magics: "MixPertMagics", plan: Plan | None, scheme: str | None) -> None:

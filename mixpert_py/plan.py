@@ -102,9 +102,8 @@ def module_name(path: str | os.PathLike[str]) -> str:
 def torch_site(path: str, function: str, operator: str, text: str, number: int) -> str:
     """The id of a call site whose products PyTorch makes itself, the same eager and compiled.
 
-    path: the file; code that is in no file is in `__main__`. operator: mm, addmm, bmm or baddbmm.
-    text: of the source's line, from where the call begins. number: of such calls before it in the
-    function.
+    path: the file; without one it is `__main__`. text: of the source's line, from where the call
+    begins. number: of such calls before it in the function.
     """
     module = module_name(path) if os.path.isfile(path) else "__main__"
     kind = "bmm" if operator.endswith("bmm") else "mm"
@@ -151,11 +150,11 @@ class Plan(PlanTable, frozen=True):
         return {site.id: site.scheme for site in self.site}
 
     def find(self, site_id: str) -> Site | None:
-        """The entry of a call site: by its id, else the only entry with its kind and hash.
+        """The entry of a call site: by its id, else the only entry with its kind and hash; None if
+        stale.
 
         The second way finds a site after its module or its function was renamed. One of the two
-        must be unchanged, because `x @ y` has the same hash in any program. None if the site is
-        stale.
+        must be unchanged, because `x @ y` has the same hash in any program.
         """
         place, _, tail = site_id.partition("/")
         module, _, function = place.partition(":")
@@ -213,11 +212,9 @@ def load(path: str | os.PathLike[str], known: Collection[str] | None = None) -> 
 
 
 def dumps(plan: Plan, previous: str = "") -> str:
-    """The plan as TOML.
+    """The plan as TOML. Comments, layout and newlines of `previous`, an older plan, are kept.
 
-    Comments, layout and newlines of `previous`, an older plan, are kept. Inline tables in
-    `previous`, and tables in pieces, are written anew. Bytes of file names that are not UTF-8 are
-    escaped.
+    Its inline tables, and tables in pieces, are written anew. Bytes that are not UTF-8 are escaped.
     """
     import tomlkit  # not above: every program under a plan reads it, few write one
 

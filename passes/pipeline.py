@@ -67,9 +67,9 @@ def rewrite(
 ) -> bytes:
     """The file with its products as runtime calls; the very same bytes if it has none.
 
-    A site takes its comment's scheme, else the plan's, else `scheme`, else none is written.
-    Rewriting twice equals rewriting once. Raises SourceError as `analyze` does, and if the result
-    does not parse to the tree of `rewrite_tree`.
+    A site takes its comment's scheme, else the plan's, else `scheme`. Rewriting twice equals
+    rewriting once. Raises SourceError as `analyze` does, or if the result does not parse to
+    `rewrite_tree`'s.
     """
     analysis = analysis_of(source, module)
     if not analysis.rewritten:
@@ -308,9 +308,8 @@ def imported_as(statement: ast.stmt) -> str | None:
 def import_edit(tree: ast.Module, source: Source, name: str) -> Edit:
     """The import as a line of its own, where a person would put it.
 
-    It stands before the first statement if that is an import, else after the docstring, the future
-    imports or the opening comment (shebang, coding line, licence). A statement that follows a
-    docstring on the same line moves to a line after the import.
+    It stands before a first statement that is an import, else after the docstring, the future
+    imports or the opening comment. What follows a docstring on its line moves behind the import.
     """
     text = source.text
     before = position(tree)

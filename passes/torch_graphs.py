@@ -36,10 +36,9 @@ FxNode = Any  # torch.fx.Node
 class GraphProduct:
     """A product of a graph.
 
-    node: the call in the graph. name: "mm" or "bmm". site: the id of its call site. settings: the
-    scheme and backend from rewritten code. is_backward: whether the backward pass makes it;
-    `site` is then that of the product in the forward pass. path, line, expression: the place of the
-    call site.
+    node: the call in the graph. name: "mm" or "bmm". settings: the scheme and backend from
+    rewritten code. is_backward: whether the backward pass makes it; `site` is then that of the
+    forward pass.
     """
 
     node: FxNode

@@ -148,11 +148,10 @@ def choose(
 
 @dataclass(frozen=True, slots=True)
 class PredictedGain:
-    """The likely gain on one machine.
+    """The likely gain of a program on one machine, with its products' seconds under the plan.
 
-    device: the short name of a GPU, for which times are predicted; None for this machine. gain: of
-    the program. seconds: of the products under the plan. plan: the schemes that make the gain.
-    error: the program's predicted error.
+    device: the short name of a GPU, for which times are predicted; None for this machine. error:
+    the program's predicted error.
     """
 
     device: str | None

@@ -199,14 +199,12 @@ def tune(
 ) -> Outcome:
     """Lower operators as far as the budget, the noise of the clock and the ladder allow.
 
-    search: considers plans. excess: as long as it is more than 1 for the plan found, the search is
-    repeated with a budget smaller by that factor, and by at least a half, six times at most; then
-    the start stays.
-
-    No plan is run twice. Ctrl-C ends the search with the best plan so far, `interrupted` set;
-    during the very first run there is no plan yet, and KeyboardInterrupt is raised.
-    Raises ProgramError if the program fails under the start, PlanError if an unlocked site starts
-    with a scheme that is not on the ladder, BudgetError unless budget ≥ 0.
+    excess: as long as it is more than 1 for the plan found, the search is repeated with a budget
+    smaller by that factor, and by at least a half, six times at most; then the start stays. No plan
+    is run twice. Ctrl-C ends the search with the best plan so far, `interrupted` set; in the very
+    first run it raises KeyboardInterrupt. Raises ProgramError if the program fails under the start,
+    PlanError if an unlocked site starts with a scheme that is not on the ladder, BudgetError unless
+    budget ≥ 0.
     """
     if not problem.budget >= 0:
         raise BudgetError(f"a budget is a number ≥ 0, not {problem.budget}")

@@ -81,12 +81,11 @@ def measure(
 ) -> list[MeasuredProduct]:
     """Make each product under each scheme, those that take most of the program's time first.
 
-    sites: the traces of the run. timed: schemes whose times are measured; levels: those whose
-    errors are. First come all times, then the errors of casts, which take no time to speak of, then
-    those of emulations; what is not begun within the seconds is missing. But a product that was
-    timed has the errors of casts, too, and the longest one those of emulations, since times, of
-    which those on GPUs are predicted, are of no use without errors. patience: seconds after which
-    no other round is begun for one product under one scheme. No trace may be in force.
+    timed: schemes whose times are measured; levels: those whose errors are. First come all times,
+    then the errors of casts, which take no time to speak of, then those of emulations; what is not
+    begun within the seconds is missing. But a product that was timed has the errors of casts, too,
+    and the longest one those of emulations: times are of no use without errors. patience: seconds
+    for one product under one scheme. No trace may be in force.
     """
     end = perf_counter() + seconds
     products = _longest_first(calls, sites)
@@ -181,13 +180,13 @@ def _part(a: Any, b: Any, seconds: float) -> tuple[Any, Any]:
 
 
 def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
-    """Pairs of a native product and one under the scheme; None where the scheme is not taken.
+    """Pairs of a native product and one under the scheme, until they tell which is faster or time
+    is over; None where the scheme is not taken.
 
-    There are pairs until they tell which of the two is faster, or time is over. Each is in the
-    other order than the one before: a machine that slows down disturbs both alike. Only a call
-    that follows one of its own kind is timed, as in the program: the first finds the caches as the
-    other kind left them. No pair is begun after `stop`, on `perf_counter`'s clock, but those before
-    the first look. Where the native function is not known, the native time is that of the run.
+    Each pair is in the other order than the one before: a machine that slows down disturbs both
+    alike. Only a call that follows one of its own kind is timed, as in the program: the first finds
+    the caches as the other kind left them. Where the native function is not known, the native time
+    is that of the run.
     """
     call = product.call
     if scheme == "float32" and not is_wide(name_of(call.a.dtype), name_of(call.b.dtype)):

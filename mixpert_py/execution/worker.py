@@ -58,8 +58,8 @@ class Alone(msgspec.Struct, frozen=True):
     """What is made of a program's products by themselves, on captured operands, after it has ended.
 
     timed: schemes whose times are measured. levels: those whose errors are. seconds: for all of it,
-    but no more than so many `runs` of the program take, and `least`; patience: for one product
-    under one scheme. limit: the seconds of the whole process, of which a part is left for it.
+    `runs` of the program or `least` at most; patience: for one product under one scheme. limit: the
+    seconds of the whole process.
     """
 
     timed: tuple[str, ...]
@@ -74,18 +74,16 @@ class Alone(msgspec.Struct, frozen=True):
 class WorkerJob(msgspec.Struct, frozen=True):
     """One run: the program, its schemes, and the values that are to be reported.
 
-    folder: holds `code.marshal` and receives the result. plan: the schemes; with None, `scheme` is
-    that of every product. levels: schemes whose local errors are measured; with any, the run is a
-    profile. names: variables of the main module that are reported if they hold numbers, where the
-    program observes nothing and the user named nothing. differences: variables that hold the
-    difference of two values, with expressions for the size of these values. required: variables
-    that the user named, which must exist. sinks: call sites whose last result is reported with
-    `names`, or if `with_sinks`. directory: where the program runs. stdout: whether what it prints
-    is saved in the folder. products: made on a GPU before the program's clock runs; moved: whether
-    of NumPy arrays, else of CuPy's. alone: what is measured of the products by themselves; then no
-    values are reported. as_module: whether it runs as by `python -m`. project: the folder whose
-    modules are rewritten when they are imported; empty: none. packages: whose modules are rewritten
-    as well.
+    folder: holds `code.marshal` and receives the result. plan: with None, `scheme` is that of every
+    product. levels: schemes whose local errors are measured; with any, the run is a profile. names:
+    variables of the main module that are reported if they hold numbers, where the program observes
+    nothing and the user named nothing. differences: variables that hold the difference of two
+    values, with expressions for the size of these. required: variables that the user named. sinks:
+    call sites whose last result is reported with `names`, or if `with_sinks`. stdout: whether what
+    it prints is saved. products: made on a GPU before the program's clock runs; moved: whether of
+    NumPy arrays. alone: what is measured of the products by themselves; then no values are
+    reported. as_module: as by `python -m`. project: the folder whose modules are rewritten on
+    import.
     """
 
     folder: str
@@ -127,16 +125,14 @@ class SiteResult(Profile, frozen=True):
 class Result(msgspec.Struct, frozen=True):
     """The result of one run, which trials files keep as JSON.
 
-    values: name → file in the job's folder. missing: names of values that the user asked for and
-    that do not exist. wrote: whether the run changed its working folder. on_gpu: whether it has
-    imported a library whose arrays may be on a GPU; true as well where the job's `products` were
-    made. alone: the products by themselves. rewritten: path and module of those that were rewritten
-    when they were imported. torch: file, line and expression of sites whose products PyTorch makes
-    itself. children: seconds of processor time of the processes that the program started, and
-    waited for. kinds: kind of dtype of each value of the job's `names` and `sinks`, where these are
-    reported. ratios: difference → its size, as a part of its operands'. elsewhere: sites that only
-    processes which it started called, of a run of its own process. unused: packages that were
-    named, and of which it has imported no module.
+    values: name → file in the job's folder. missing: values that the user asked for. wrote: whether
+    the run changed its working folder. on_gpu: whether it has imported a library whose arrays may
+    be on a GPU. rewritten: path and module of those rewritten on import. torch: file, line and
+    expression of sites whose products PyTorch makes itself. children: seconds of processor time of
+    the processes that the program started, and waited for. kinds: kind of dtype of each reported
+    value of the job's `names` and `sinks`. ratios: difference → its size, as a part of its
+    operands'. elsewhere: sites that only processes which it started called. unused: packages of
+    which it has imported no module.
     """
 
     seconds: float
@@ -279,9 +275,8 @@ def warm_up_host() -> None:
 def warm_up_gpu(products: Iterable[WarmUp], *, moved: bool) -> None:
     """Make each product on the GPU, if there is one, so that no call site pays for its first call.
 
-    The first call begins CUDA, loads the kernels of its scheme, shape and dtype, and allocates
-    memory that CuPy's pool then keeps: the driver takes longer for that than many a product.
-    moved: whether of NumPy arrays, else of CuPy's.
+    That begins CUDA, loads kernels, and allocates memory that CuPy's pool then keeps: the driver
+    takes longer for that than many a product. moved: whether of NumPy arrays, else of CuPy's.
     """
     from mixpert_py.runtime.gpu import device
 

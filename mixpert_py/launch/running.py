@@ -225,9 +225,8 @@ def rewrite_in_spawned_children(
 ) -> None:
     """Make children started by `spawn` import the rewritten program instead of the original.
 
-    Such a child imports the main module anew, from its file. It then imports `spawned_main`
-    instead, which rewrites that file and runs it. project: the folder whose modules it rewrites on
-    import; None for none. packages: rewritten on import, too.
+    Such a child imports the main module anew, from its file: here `spawned_main`, which rewrites
+    that file, and modules of the project and the packages on import.
     """
     original: Any = getattr(spawn.get_preparation_data, "__wrapped__", spawn.get_preparation_data)
 

@@ -112,11 +112,10 @@ def settings(folder: str) -> ProjectSettings:
 
 
 def files_of_projects(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[str]:
-    """The programs and notebooks that the paths name.
+    """The programs and notebooks that the paths name: named files, and files of named folders.
 
-    These are named files, and files of named folders that neither `exclude` nor the folder's
-    project excludes. `[tool.mixpert] exclude` has globs of names, and of paths relative to
-    pyproject.toml. Raises SourceError if pyproject.toml is wrong.
+    `[tool.mixpert] exclude` has globs of names, and of paths relative to pyproject.toml. Raises
+    SourceError if that is wrong.
     """
     for path in paths:
         if not os.path.isdir(path):

@@ -45,9 +45,8 @@ def rewritten(
 ) -> InMemory | None:
     """The code of a rewritten source; None if it has nothing to rewrite.
 
-    The same source under the same plan and scheme is rewritten once and then found in the user's
-    cache folder. Raises SourceError, which names the module, if it cannot be rewritten or Python
-    does not accept it.
+    The code is kept in the user's cache folder. Raises SourceError, which names the module, if it
+    cannot be rewritten or Python does not accept it.
     """
     place, state = _key(source, module, file, plan, scheme)
     cache = CodeCache(config.cache_folder() / "code")

@@ -32,10 +32,9 @@ SINGLE = "single"  # stands for products that are of float32's precision already
 class Baseline:
     """The native runs, judged; the values that errors are measured against; the profile by site.
 
-    reference: the values with every product in float64, or those of the first native run. alone:
-    the products that the profile made by themselves. elsewhere: sites that only other processes of
-    the program called. spread: the largest number by which a native run differs from the first (see
-    `Limits`).
+    alone: the products that the profile made by themselves. elsewhere: sites that only other
+    processes of the program called. spread: the largest number by which a native run differs from
+    the first (see `Limits`).
     """
 
     natives: tuple[ProgramRun, ...]
@@ -69,10 +68,8 @@ def establish(
 ) -> Baseline:
     """Run the program natively again, then once more to profile each level, if any.
 
-    first: the run that was made. levels: those of the ladder. reference: FLOAT64 or NATIVE. timed:
-    whether times are measured: then the profile times products of the host by themselves. Raises
-    ProgramError if the program has nothing to compare, BudgetError if its own spread is more than
-    half of a budget.
+    timed: whether the profile times products of the host by themselves. Raises ProgramError if the
+    program has nothing to compare, BudgetError if its own spread is more than half of a budget.
     """
     _require_numbers(experiment.program.argv[0], first)
     alone = timed and not experiment.on_gpu

@@ -134,10 +134,9 @@ def tune_cell(
 ) -> TuningResult:
     """The result of tuning a cell, whose plan has the entries of earlier ones as well.
 
-    places: the products of all cells, with their cells as prompts show them. existing: the plan in
-    force. output: the file that the plan is for; where there is one, that is the earlier plan. say:
-    called with a line on what the tuning does not do. Raises MixPertError where there is no result,
-    KeyboardInterrupt where the user has ended it.
+    places: the products of all cells, as prompts show them. existing: the plan in force, unless
+    there is one in the file `output`. say: called with a line on what the tuning does not do.
+    Raises MixPertError, or KeyboardInterrupt where the user has ended it.
     """
     if output:
         config.require_plan_place(Path(output))

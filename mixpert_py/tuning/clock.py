@@ -37,12 +37,10 @@ Cost = Callable[[str, SiteResult, str], float]
 class Clock:
     """Puts the times that a search goes by into measurements: measured or predicted ones.
 
-    On a machine without tensor cores the time of an emulated product means nothing. It is replaced
-    by the number of slice products that a tensor core would make, or by the time on a device. And
-    where products were timed in pairs, their times are known better than from single runs.
-
-    natives: the native runs. sites: their traces. cost: gives a site's time; None: times are as
-    measured. native: the native runs as one. noise: site → the smallest gain that counts.
+    On a machine without tensor cores the time of an emulated product means nothing: the number of
+    slice products stands for it, or the time on a device. And times in pairs are known better than
+    those of single runs. cost: gives a site's time; None: times are as measured. native: the native
+    runs as one. noise: site → the smallest gain that counts.
     """
 
     def __init__(
@@ -104,10 +102,9 @@ def site_ratio(
 ) -> Ratio | StopReason:
     """The time of a site's calls under a scheme over their native time; why there is none.
 
-    found: the site's products, one for each shape that was measured. The ratio is that of the
-    shapes, weighted with their parts of the site's time; shapes that were not measured are taken to
-    have the mean of the others. Calls took longer in the program where memory was new, or in no
-    cache: no scheme saves that time.
+    found: the site's products, one for each shape that was measured, weighted with their parts of
+    the site's time; other shapes are taken to have the mean of these. Calls took longer in the
+    program where memory was new, or in no cache: no scheme saves that time.
     """
     measured = [(one.shape, one.times[scheme]) for one in found if scheme in one.times]
     if not measured:

@@ -97,8 +97,7 @@ def estimate(
     """Run a program once, then each of its products by itself; None if its process makes none.
 
     budget: the error that is allowed. time_limit: seconds for all of it. on_run: called before it
-    starts. packages: those whose modules are rewritten as well. Raises SourceError if the program
-    does not parse, ProgramError if it fails.
+    starts. Raises SourceError if the program does not parse, ProgramError if it fails.
     """
     project = read_sites(program)
     emulations, casts = _lower("int8"), _lower("cpu")

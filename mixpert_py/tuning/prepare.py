@@ -138,11 +138,11 @@ def prepare(
 
     existing: an earlier plan, whose locked sites keep their schemes, and whose packages are
     rewritten as well. settings: the caller ends their trials once the plan is written. cost:
-    predicts times; None: the cost on the options' device, else INT8 products where their backend
-    emulates, else times are measured. given: the call sites; None: those that the program's source
-    shows. make: makes the experiment, given what `Experiment` is. Raises ProgramError if the
-    program fails natively, BudgetError if it is too noisy for the budget, MixPertError for an
-    unknown criterion or a trials file that is not ours to write.
+    predicts times, by default on the options' device, or by INT8 products where their backend
+    emulates. given: the call sites, by default those of the program's source. make: makes the
+    experiment. Raises ProgramError if the program fails natively, BudgetError if it is too noisy
+    for the budget, MixPertError for an unknown criterion or a trials file that is not ours to
+    write.
     """
     known = [package.name for package in existing.package] if existing else []
     options = replace(options, packages=tuple(dict.fromkeys([*options.packages, *known])))
@@ -277,9 +277,8 @@ def _hold_outs(
 def rungs_for(
     options: TuningOptions, on_gpu: bool, *, wide: bool = False
 ) -> tuple[records.Rung, ...]:
-    """The rungs that a program is tuned on. on_gpu: whether a GPU takes its products. wide: whether
-    any is of float64: then residues are tried, where the GPU has kernels for them, or the device
-    that `--device` names.
+    """The rungs that a program is tuned on. wide: whether any product is of float64: then residues
+    are tried, where the GPU, or that of `--device`, has kernels for them.
 
     Native float64 comes before schemes of float32's grade; for float32 products these are as good
     as native ones, and only faster.

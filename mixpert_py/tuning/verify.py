@@ -216,12 +216,10 @@ def criteria(
 class PlanVerdict:
     """The result of running a program under a plan file in fresh processes.
 
-    problem: why there is no verification: the program fails under the plan, or has none of the
-    plan's products. A plan that lowers nothing needs none. stale: sites of the plan that the
-    program lacks; silent: those that it has and did not call; fallbacks: site → reason → calls that
-    did not take the planned scheme. lowers: whether the plan lowers a product. emulated: whether
-    the times are those of an emulation, and without meaning. notes: a sentence on what was
-    compared.
+    problem: why there is no verification; a plan that lowers nothing needs none. stale: sites of
+    the plan that the program lacks; silent: those that it has and did not call; fallbacks: site →
+    reason → calls that did not take the planned scheme. emulated: whether times have no meaning.
+    notes: a sentence on what was compared.
     """
 
     options: TuningOptions
@@ -268,9 +266,9 @@ def check_plan(
 ) -> PlanVerdict:
     """Run a program natively and under a plan, in turn, and judge the plan.
 
-    options: with nothing to compare, that is what the plan's own command named. on_run: called with
-    the purpose of each run before it starts. Raises ProgramError if the program fails natively, or
-    lacks a value that has a limit of its own, BudgetError if it is too noisy for its limit.
+    options: with nothing to compare, that is what the plan's own command named. Raises ProgramError
+    if the program fails natively, or lacks a value that has a limit of its own, BudgetError if it
+    is too noisy for its limit.
     """
     project = read_sites(program, options.packages)
     planned_sites = [site.id for site in plan.site]

@@ -97,13 +97,10 @@ class FlowFacts:
 
     imported: maps a module, as it is spelled here, to the sites that its functions reach. by_call:
     whether each call of a function is an activation of its own. max_work: the work after which
-    TooComplexError is raised; work is counted in place of time, so that every machine has the same
-    outcome.
-
-    grown: whether a fact was added in this round. held: the sites whose results an object contains.
-    stored: the elements and attributes of an object. bases: the base classes of a class. class_of:
-    the class of an instance. defaults: the functions met so far, each with the defaults of its
-    parameters.
+    TooComplexError is raised: counted, and not timed, it is the same on every machine. grown:
+    whether a fact was added in this round. held: the sites whose results an object contains.
+    stored: its elements and attributes. bases: the base classes of a class. class_of: the class of
+    an instance. defaults: the functions met so far, each with the defaults of its parameters.
     """
 
     scopes: Scopes
