@@ -3,8 +3,6 @@
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 IMPORTED_FROM = Path(__file__).resolve().parents[1]  # the folder that holds this package
@@ -77,9 +75,7 @@ def is_stream(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
-@contextmanager
-def temporary_folder() -> Iterator[str]:
+def temporary_folder() -> "tempfile.TemporaryDirectory[str]":
     """A folder for a run, which is removed with its content afterwards."""
     # What left the process group of a run may still be writing there when it is removed.
-    with tempfile.TemporaryDirectory(prefix=RUN_PREFIX, ignore_cleanup_errors=True) as folder:
-        yield folder
+    return tempfile.TemporaryDirectory(prefix=RUN_PREFIX, ignore_cleanup_errors=True)

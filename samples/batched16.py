@@ -25,7 +25,6 @@ def inverted(xp, a, steps):
 
 
 def parsed(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=16384, help="number of blocks")
     parser.add_argument("--steps", type=int, default=10, help="of Newton's iteration")

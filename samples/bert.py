@@ -121,7 +121,6 @@ def report(xp, options, hidden, x, w, b):
 
 
 def parsed(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=16, help="number of sequences")
     parser.add_argument("--length", type=int, default=128, help="tokens of a sequence")

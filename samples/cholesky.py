@@ -59,7 +59,6 @@ def relative_residual(xp, matrix, factor, rng):
 
 
 def parsed(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=4608, help="number of points")
     parser.add_argument("--block", type=int, default=768, help="columns in a block")

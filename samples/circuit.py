@@ -72,7 +72,6 @@ def report(xp, options, state, unitaries, layers):
 
 
 def parsed(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=19, help="number of qubits")
     parser.add_argument("--fused", type=int, default=8, help="qubits of a fused unitary")

@@ -43,7 +43,6 @@ def strongest(xp, strength, count):
 
 
 def parsed(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=512, help="number of markers")
     parser.add_argument("--people", type=int, default=32768, help="whose alleles are counted")

@@ -74,7 +74,6 @@ def predict(xp, cross, inverse, weights):
 
 
 def parsed(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=2048, help="number of known mixtures")
     parser.add_argument("--asked", type=int, default=1024, help="number of mixtures held out")

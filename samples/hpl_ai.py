@@ -84,7 +84,6 @@ def refine(xp, a, b, precondition, most=20):
 
 
 def parsed(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=3072, help="number of unknowns")
     parser.add_argument("--block", type=int, default=256, help="columns in a block")

@@ -36,7 +36,6 @@ def means(xp, points, places, centres):
 
 
 def parsed(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=8192, help="number of points")
     parser.add_argument("--width", type=int, default=256, help="coordinates of a point")

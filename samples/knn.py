@@ -38,7 +38,6 @@ def nearest(xp, asked, known, count):
 
 
 def parsed(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=4096, help="number of known points")
     parser.add_argument("--asked", type=int, default=2048, help="number of points to tell apart")

@@ -44,7 +44,6 @@ def subspace_iteration(xp, scatter, start, iterations):
 
 
 def parsed(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=1797, help="number of digits used, of 1797")
     parser.add_argument("--components", type=int, default=96)

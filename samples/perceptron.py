@@ -32,7 +32,6 @@ def one_input(xp, x, weights, biases):
 
 
 def parsed(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=2048, help="number of inputs")
     parser.add_argument("--width", type=int, default=1024, help="of the inputs and inner layers")

@@ -61,7 +61,6 @@ def report(xp, options, scores, values, x, matrices):
 
 
 def parsed(arguments=None):
-    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=4096, help=f"width, a multiple of {HEAD}")
     parser.add_argument("--tokens", type=int, default=512)

@@ -17,7 +17,7 @@ from rich.text import Text
 from mixpert_py.errors import counted
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import StopReason
-from mixpert_py.tuner.tuning_record import Gain, OperatorEntry, TrialEntry, TuningRecord, ValueEntry
+from mixpert_py.tuner.tuning_record import Gain, OperatorEntry, TuningRecord, ValueEntry
 
 NO_GAIN = ", no measurable gain"
 # How times were compared: `python` itself lets OpenBLAS's idle threads spin for longer.
@@ -139,12 +139,6 @@ def small_entries(bits: float | None) -> str:
     )
 
 
-def chosen(record: TuningRecord) -> TrialEntry | None:
-    """The trial whose plan was written; None if no trial was kept in the record."""
-    same = [trial for trial in record.trials if trial.plan == record.plan]
-    return same[-1] if same else None
-
-
 def time_unit(record: TuningRecord, times: Iterable[float | None] | None = None) -> Unit:
     """The common unit of these times; by default, of the times of the program."""
     if record.unit == "products":
@@ -190,7 +184,8 @@ def headline(record: TuningRecord) -> str:
     times = gain_text(gain, time_unit(record)).removesuffix(NO_GAIN)
     errors = f"errors at most {share_text(error)} of their budgets"
     if record.criterion:
-        errors = f"{record.criterion} error {size(record, error)} {allowed(record)}"
+        most = "any" if budget is None else budget_text(budget)
+        errors = f"{record.criterion} error {size(record, error)} of {most} allowed"
     words.append(f"{program} {times}, {errors}, {counted(len(record.trials), 'plan')} tried.")
     return " ".join(words)
 
@@ -249,13 +244,6 @@ def whole_program(gain: Gain, spread: float | None) -> str:
 def size(record: TuningRecord, error: float | None) -> str:
     """An error as text, or the share of a budget that it is."""
     return error_text(error) if record.criterion else share_text(error)
-
-
-def allowed(record: TuningRecord) -> str:
-    """The limit that an error is compared with, as text."""
-    if not record.criterion:
-        return "of its budget"
-    return f"of {'any' if record.budget is None else budget_text(record.budget)} allowed"
 
 
 def why(entry: OperatorEntry, places: Mapping[str, str]) -> str:
@@ -378,7 +366,8 @@ def operators(record: TuningRecord, width: int) -> Table:
 
 def trials(record: TuningRecord, width: int) -> Table:
     """The table of the plans in the order in which they ran."""
-    unit, best = time_unit(record), chosen(record)
+    unit = time_unit(record)
+    best = next((x for x in reversed(record.trials) if x.plan == record.plan), None)
     places = {entry.id: entry.place for entry in record.operators}
     columns = (
         Column("plan", right=True),

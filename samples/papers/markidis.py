@@ -20,16 +20,7 @@ from samples.papers.columns import (
     largest,
     squares,
 )
-from samples.papers.exhibit import (
-    QUOTED,
-    Column,
-    Exhibit,
-    Found,
-    Lines,
-    Paper,
-    Published,
-    Row,
-)
+from samples.papers.exhibit import QUOTED, Column, Exhibit, Found, Lines, Paper, Published, Row
 from samples.papers.place import FP16, FP32, SQUARES, WIDE_RANGE, Place
 from tests.benchmarks.arrays import Numbers, narrow
 from tests.benchmarks.timing import error_line, timing

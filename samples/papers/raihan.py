@@ -8,15 +8,7 @@ from statistics import median
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.model.device_model import DeviceModel, find
 from samples.papers import tiles
-from samples.papers.exhibit import (
-    Column,
-    Exhibit,
-    Found,
-    Lines,
-    Paper,
-    Published,
-    Row,
-)
+from samples.papers.exhibit import Column, Exhibit, Found, Lines, Paper, Published, Row
 from samples.papers.fragments import fragments as found_by
 from samples.papers.gpu import Gpu
 from samples.papers.instructions import timings

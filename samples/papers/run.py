@@ -20,13 +20,7 @@ from tests.benchmarks import machine
 from tests.benchmarks.machine import rounded
 from tests.benchmarks.timing import error_line
 
-PAPERS: tuple[Paper, ...] = (
-    mixpert.PAPER,
-    egemm.PAPER,
-    legemm.PAPER,
-    markidis.PAPER,
-    raihan.PAPER,
-)
+PAPERS: tuple[Paper, ...] = (mixpert.PAPER, egemm.PAPER, legemm.PAPER, markidis.PAPER, raihan.PAPER)
 EXHIBITS = {exhibit.id: exhibit for paper in PAPERS for exhibit in paper.exhibits}
 HERE = Path(__file__).parent
 RESULT, README = HERE / "results.json", HERE / "README.md"
@@ -99,10 +93,7 @@ def choose(small: bool) -> Place:
 
 
 def measure(
-    exhibits: Sequence[Exhibit],
-    place: Place,
-    end: float,
-    keep: Callable[[str, Record], None],
+    exhibits: Sequence[Exhibit], place: Place, end: float, keep: Callable[[str, Record], None]
 ) -> None:
     """Every exhibit, first those of errors and of kept results, which are quick; one that fails
     leaves the others.
