@@ -1,13 +1,11 @@
-"""Stress: random products, threads, late operands and mutated files.
+"""Stress: random products, and threads that multiply at the same time.
 
 `python -m tests.benchmarks.stress --minutes 60` runs every kind in turn, on the GPU if there is
 one; `test_stress.py` runs each kind for some seconds. Everything is drawn from a seed, and a fault
 names its seed: `--seed N --only KIND` shows it again.
 """
 
-import json
 import random
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +13,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
-from pathlib import Path
 from time import monotonic
 from types import ModuleType
 from typing import Any
@@ -24,14 +21,11 @@ import click
 import numpy as np
 
 import mixpert_py
-from mixpert_py import config, sources
 from mixpert_py.cli import main
 from mixpert_py.errors import MixPertError
-from mixpert_py.runtime.model import device_model
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES, get
 from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
-from mixpert_py.sources.notebook_file import rewrite_notebook
 from tests.benchmarks import machine
 from tests.benchmarks.arrays import Array, Numbers, narrow, of_parts, wide
 from tests.benchmarks.families import EVERYDAY, FAMILIES
@@ -57,15 +51,6 @@ UNIT64 = 2.0**-53
 ELEMENT_MARGIN = 64.0  # how far beyond its error on normal data a scheme may be at one element
 NORM_MARGIN = 4.0  # the same of the whole product, on tame families
 THREADS = 8
-DELAY = 10e-3  # seconds by which operands are written late
-SPIN = r"""
-extern "C" __global__ void spin(long long nanoseconds) {
-    unsigned long long now, end;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    end = now + nanoseconds;
-    while (now < end) asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,151 +402,9 @@ def digest(place: Place, case: Case, a: Array, b: Array) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-def streams(place: Place, seed: int) -> Iterator[Fault]:
-    """Operands written late, on several streams: no product reads them before. GPU only."""
-    if place.backend != "cuda":
-        return
-    cupy, rng = place.xp, np.random.default_rng(seed)
-    spin = cupy.RawKernel(SPIN, "spin")
-    pairs = [
-        [cupy.asarray(rng.standard_normal((256, 256)).astype("f")) for _ in "ab"] for _ in range(4)
-    ]
-    names = ("faithful", "int8x6", "int8x3", "fp16x3")
-    wanted = {name: [cupy.asnumpy(place.product(a, b, name)) for a, b in pairs] for name in names}
-    # Streams and operands stay until the end: CuPy gives the memory of one stream to another that
-    # has the same address, though work on the first may not be done.
-    lanes = [(cupy.cuda.Stream(non_blocking=True), *map(cupy.zeros_like, pairs[0])) for _ in pairs]
-    place.wait()
-    made = []
-    for number, (stream, a, b) in enumerate(lanes):
-        with stream:
-            spin((1,), (1,), (np.int64(DELAY * 1e9),))
-            a[...], b[...] = pairs[number]
-            made += [(number, name, place.product(a, b, name)) for name in names]
-    place.wait()
-    for number, name, product in made:
-        if not np.array_equal(cupy.asnumpy(product), wanted[name][number]):
-            yield f"seed {seed}: {name} read operands before they were written"
-
-
-PLAN = """\
-schema = 1
-[provenance]
-source = "mlp.py"
-blas_threads = 2
-date = "2026-11-22"
-[provenance.versions]
-numpy = "2.4.6"
-[[criterion]]
-name = "logits"
-metric = "frobenius"
-budget = 1e-5
-achieved = 9.1e-6
-[[site]]
-id = "mlp:forward/matmul~8f3a#0"
-scheme = "int8x6"
-expression = "x @ w1"
-locked = true
-shapes = [[4096, 1024, 4096], [1, 1024, 10]]
-calls = 12
-error = 3.1e-7
-native_ms = 4.1
-"""
-PROJECT = '[project]\nname = "x"\n[tool.mixpert]\nexclude = ["old/*.py"]\nerror = ["1e-5"]\n'
-NOTEBOOK = json.dumps(
-    {
-        "cells": [
-            {"cell_type": "code", "source": ["import numpy as np\n", "c = a @ b"], "outputs": []},
-            {"cell_type": "markdown", "source": "text"},
-            {"cell_type": "code", "source": "%time d = np.dot(c, c)", "outputs": []},
-        ],
-        "metadata": {"language_info": {"name": "python"}},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    },
-    indent=1,
-)
-WILD = (
-    *('""', "0", "-1", "1e999", "nan", "-0.0", "true", "null", "[]", "{}", "[[]]", "'a'", '"', "#"),
-    *(
-        "9" * 400,
-        "[" * 2000,
-        '{"a":' * 2000,
-        '"' + "x" * 5000 + '"',
-        "\\ud800",
-        "\0",
-        "\r",
-        "\ufeff",
-    ),
-    *("2**63", "9223372036854775808", "1979-05-27T07:32:00Z", '"../../etc/passwd"', "=", "]", "é"),
-)
-
-
-def mutated(rng: random.Random, text: str) -> bytes:
-    """A file after up to four changes of its lines, values and bytes."""
-    lines = text.split("\n")
-    for _ in range(rng.randint(1, 3)):
-        at = rng.randrange(len(lines))
-        change = rng.randrange(5)
-        if change == 0:
-            del lines[at]
-            lines = lines or [""]
-        elif change == 1:
-            lines.insert(at, rng.choice(lines) * rng.choice((1, 1, 2, 300)))
-        elif change == 2:
-            sign = "=" if "=" in lines[at] else ":"
-            lines[at] = f"{lines[at].partition(sign)[0]}{sign} {rng.choice(WILD)}"
-        elif change == 3:
-            lines[at] = lines[at][: rng.randrange(len(lines[at]) + 1)] + rng.choice(WILD)
-        else:
-            rng.shuffle(lines)
-    content = bytearray("\n".join(lines).encode("utf-8", "surrogatepass"))
-    for _ in range(rng.choice((0, 0, 1, 3))):
-        if content:
-            content[rng.randrange(len(content))] = rng.randrange(256)
-    return bytes(content[: rng.randrange(len(content) + 1)] if rng.random() < 0.1 else content)
-
-
-def _read_project(path: Path) -> None:
-    list(sources.files_of_projects([str(path.parent)], ()))
-
-
-def kinds_of_files() -> dict[str, tuple[str, Callable[[Path], object]]]:
-    """The name of a file → a valid one, and what reads it."""
-    model = min(device_model.SHIPPED.iterdir(), key=lambda path: path.name).read_text("utf-8")
-    return {
-        "plan.mixpert.toml": (PLAN, lambda path: config.load_plan(str(path))),
-        "pyproject.toml": (PROJECT, _read_project),
-        "model.toml": (model, device_model.load),
-        "nb.ipynb": (
-            NOTEBOOK,
-            lambda path: rewrite_notebook(path.read_bytes(), "nb", None, None),
-        ),
-    }
-
-
-def mutated_files(place: Place, seed: int) -> Iterator[Fault]:
-    """Mutated files: each is read, or refused by one clear line."""
-    with tempfile.TemporaryDirectory(prefix="mixpert-stress-") as folder:
-        for name, (valid, read) in kinds_of_files().items():
-            path = Path(folder, name)
-            path.write_bytes(mutated(random.Random(f"{seed} {name}"), valid))
-            try:
-                read(path)
-            except MixPertError as error:
-                line = str(error)
-                if not line.isprintable() or not 0 < len(line) < 1000:
-                    yield f"seed {seed}: {name}: the error reads {line[:200]!r}"
-            except BaseException as error:
-                yield f"seed {seed}: {name}: {type(error).__name__}: {error}"
-            path.unlink()
-
-
 KINDS: dict[str, Callable[[Place, int], Iterator[Fault]]] = {
     "products": products,
     "threads": threads,
-    "streams": streams,
-    "files": mutated_files,
 }
 
 

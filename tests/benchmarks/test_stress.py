@@ -13,7 +13,7 @@ PLACE = Place("reference", np, 160)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_fault_is_found(kind: str) -> None:
-    seeds = {"products": 300, "threads": 3, "files": 300, "streams": 1}
+    seeds = {"products": 300, "threads": 3}
     done, faults = stress.stress(PLACE, kind, 0, 15.0, seeds[kind])
     assert done >= min(seeds[kind], 20)
     assert faults == []
