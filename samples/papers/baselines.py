@@ -5,9 +5,9 @@ from types import ModuleType
 
 import numpy as np
 
-from tests.benchmarks import contenders
+from tests.benchmarks import gemm
 from tests.benchmarks.arrays import Array
-from tests.benchmarks.contenders import Contender, Parts
+from tests.benchmarks.gemm import Contender, Parts
 
 SEPARATE_CALLS = "cuBLAS-TC emulation"
 SDK = "SDK-style kernel"
@@ -46,7 +46,7 @@ def baselines(xp: ModuleType) -> dict[str, Contender]:
     if xp is not np:
         found[SDK] = Contender(SDK, "vendor", _sdk)
         return found
-    for name, multiply in ((contenders.FP32.name, np.matmul), ("cuBLAS FP16", _of_halves)):
+    for name, multiply in ((gemm.FP32.name, np.matmul), ("cuBLAS FP16", _of_halves)):
         found[name] = Contender(name, "vendor", _calling(multiply))
     return found
 
@@ -71,7 +71,7 @@ def split(x: Array) -> tuple[Array, Array]:
 
 
 def _half_on_gpu(a: Array, b: Array) -> Array:
-    return contenders.product(contenders.MODES["cuBLAS FP16"], a, b)
+    return gemm.product(gemm.MODES["cuBLAS FP16"], a, b)
 
 
 def _half_on_cpu(a: Array, b: Array) -> Array:

@@ -10,13 +10,12 @@ import numpy as np
 from mixpert_py.errors import MixPertError
 from mixpert_py.runtime.probes.gpu import EventClock, SampleClock
 from samples.papers import baselines
-from tests.benchmarks import contenders, gemm, machine
+from tests.benchmarks import gemm, machine
 from tests.benchmarks.arrays import Array, Numbers, narrow, wide
-from tests.benchmarks.contenders import Contender
-from tests.benchmarks.gemm import Bench, Shape
-from tests.benchmarks.judgement import Exact, judge
+from tests.benchmarks.contract import Exact, judge
+from tests.benchmarks.gemm import Bench, Contender, Shape
 
-FP32, FP16 = contenders.FP32.name, "cuBLAS FP16"
+FP32, FP16 = gemm.FP32.name, "cuBLAS FP16"
 SQUARES = (1024, 2048, 4096, 8192)
 SKEWED: tuple[Shape, ...] = (
     *((4096, 16384, 4096), (1024, 16384, 1024), (16384, 1024, 16384), (8192, 256, 8192)),
@@ -120,7 +119,7 @@ def on_gpu(small: bool) -> Place:
     """The current GPU. Raises DeviceError without."""
     cupy = machine.gpu()
     where = machine.text(machine.machine() | machine.device(cupy))
-    modes = {name: contenders.of_vendor(contenders.MODES[name]) for name in (FP32, FP16)}
+    modes = {name: gemm.of_vendor(gemm.MODES[name]) for name in (FP32, FP16)}
     made = {**modes, **baselines.baselines(cupy), **_schemes("cuda")}
     return Place(cupy, made, where, EventClock(cupy), small)
 
@@ -134,4 +133,4 @@ def without_gpu() -> Place:
 
 
 def _schemes(backend: str) -> dict[str, Contender]:
-    return {name: contenders.of_scheme(name, backend=backend) for name in SCHEMES}
+    return {name: gemm.of_scheme(name, backend=backend) for name in SCHEMES}

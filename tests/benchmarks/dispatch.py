@@ -204,19 +204,6 @@ def _table(title: str, rows: list[dict[str, Any]], key: str, columns: tuple[str,
     return machine.table((title, *(_NAMES[name] for name in columns), more), lines)
 
 
-def sweep_table(found: Mapping[str, Any]) -> str:
-    """The table of a sweep as Markdown, and the geometric mean of its ratios."""
-    lines = []
-    for row in found["rows"]:
-        middle, low, high = (row["ratio"][which] for which in ("median", "lower", "upper"))
-        times = (f"{row[name]['median']:.1f}" for name in ("native", "ours"))
-        lines.append((row["what"], *times, f"{middle:.2f}× ({low:.2f}–{high:.2f})"))
-    mean = geometric_mean([row["ratio"]["median"] for row in found["rows"]])
-    columns = "pattern", "native, µs", "MixPert-Py, µs", "native over MixPert-Py"
-    about = f"{len(lines)} patterns, geometric mean {mean:.2f}×."
-    return f"{machine.table(columns, lines)}\n\n{about} {machine.text(found['machine'])}\n"
-
-
 def sweep_sentence(found: Mapping[str, Any]) -> str:
     """How the patterns of a saved sweep ran, in one sentence."""
     ratios = sorted(row["ratio"]["median"] for row in found["rows"])
@@ -231,24 +218,22 @@ def sweep_sentence(found: Mapping[str, Any]) -> str:
 _NAMES = {"native": "native", "ours": "MixPert-Py", "faithful": "`faithful`"}
 
 
-def sweep(words: str, rounds: int, seconds: float, *, apart: bool) -> list[dict[str, Any]]:
-    """A row for each pattern of `patterns` whose name has some words, the slowest of ours first.
-
-    apart: in new processes for each pattern and round, in place of one pair for a library.
-    """
-    rows = []
+def sweep(words: str, rounds: int, seconds: float) -> list[dict[str, Any]]:
+    """A row for each pattern of `patterns` whose name has some words, the slowest of ours first."""
+    rows: list[dict[str, Any]] = []
     for library, found in patterns.PATTERNS.items():
         names = [name for name, *_ in found if words in f"{library}: {name}"]
-        for group in ([name] for name in names) if apart else [names]:
-            turns = [1] * rounds if apart else [rounds]
-            times = [_in_turn(library, group, turn, seconds) for turn in turns]
-            for place, name in enumerate(group):
-                both = [pair for turn in times for pair in turn[place]]
-                native, ours = map(list, zip(*both, strict=True))
-                columns = _columns({"native": native, "ours": ours}, 1)
-                ratio = summary([a / b for a, b in both])
-                rows.append({"what": f"{library}: {name}", **columns, "ratio": ratio})
-    return sorted(rows, key=lambda row: row["ratio"]["median"])
+        for name, both in zip(names, _in_turn(library, names, rounds, seconds), strict=True):
+            native, ours = map(list, zip(*both, strict=True))
+            columns = _columns({"native": native, "ours": ours}, 1)
+            ratio = summary([a / b for a, b in both])
+            rows.append({"what": f"{library}: {name}", **columns, "ratio": ratio})
+    rows.sort(key=lambda row: row["ratio"]["median"])
+    for row in rows:
+        click.echo(
+            f"{row['ratio']['median']:5.2f}× {row['native']['median']:9.1f} µs {row['what']}"
+        )
+    return rows
 
 
 def _in_turn(
@@ -275,19 +260,18 @@ def _next(process: "Popen[str]") -> float:
 
 @click.command()
 @click.option("--sweep", "words", metavar="WORDS", help="Patterns whose names have these words.")
-@click.option("--apart", is_flag=True, help="A pattern of the sweep in new processes each round.")
 @click.option("--rounds", default=15, show_default=True, type=click.IntRange(1))
 @click.option("--seconds", default=0.02, show_default=True, help="Of a pattern in a round.")
 @machine.save_option
-def command(words: str | None, apart: bool, rounds: int, seconds: float, save: bool) -> None:
+def command(words: str | None, rounds: int, seconds: float, save: bool) -> None:
     """Measure what calls cost on the host, those that pass through and emulated ones.
 
     `--sweep ""` measures patterns of whole programs instead, on a GPU.
     """
     if words is not None:
         facts = machine.facts_of_gpu()
-        rows = sweep(words, rounds, seconds, apart=apart)
-        machine.finish("sweep", {"machine": facts, "rows": rows}, save, sweep_table)
+        rows = sweep(words, rounds, seconds)
+        machine.finish("sweep", {"machine": facts, "rows": rows}, save, sweep_sentence)
         return
     measured = measure()
     on_gpu = "emulated" in measured

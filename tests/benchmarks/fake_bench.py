@@ -6,8 +6,7 @@ import numpy as np
 
 from mixpert_py.runtime.probes.gpu import Sample, TimedCall
 from tests.benchmarks.arrays import Array
-from tests.benchmarks.contenders import Contender, Parts
-from tests.benchmarks.gemm import Bench
+from tests.benchmarks.gemm import Bench, Contender, Parts
 
 
 class FakeClock:

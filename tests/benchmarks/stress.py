@@ -28,8 +28,8 @@ from mixpert_py.runtime.schemes import SCHEMES, get
 from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
 from tests.benchmarks import machine
 from tests.benchmarks.arrays import Array, Numbers, narrow, of_parts, wide
+from tests.benchmarks.contract import UNIT
 from tests.benchmarks.families import EVERYDAY, FAMILIES
-from tests.benchmarks.judgement import UNIT
 
 Fault = str
 ALL = {**FAMILIES, **EVERYDAY}

@@ -11,7 +11,7 @@ import mixpert_py
 from mixpert_py.cli import main
 from mixpert_py.runtime.probes.gpu import EventClock, in_turn
 from tests.benchmarks import machine
-from tests.benchmarks.complex_products import normal
+from tests.benchmarks.float64 import normal
 
 SIZES = (4096, 8192)
 GRAM = 65536, 4096

@@ -1,29 +1,39 @@
 """Benchmarks without a GPU: NumPy multiplies, the clock tells given times, samples are small."""
 
 import ast
+import hashlib
 import io
+import math
+import os
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mixpert_py.runtime import exact_integers, worth
+from mixpert_py.tuner.ratio import Pace
 from tests.benchmarks import (
     app_runs,
     apps,
-    complex_products,
     dispatch,
     exact_bits,
+    float64,
     gemm,
+    looks,
     machine,
     patterns,
+    programs,
     size,
-    staircase,
     symmetric,
     tables,
+    ten_tunings,
 )
 from tests.benchmarks.app_list import APPS
+from tests.benchmarks.contract import Errors, Exact, Sums, errors
 from tests.benchmarks.fake_bench import FakeClock, bench
+from tests.benchmarks.programs import Program
 from tests.runtime.integers import EVERY_SIZE
 
 WEIGHTS = {
@@ -42,7 +52,7 @@ def result() -> dict[str, Any]:
     found: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gemm, "ERROR_SIZE", 32)
-        patch.setattr("tests.benchmarks.contenders.ran", lambda a, b, name: name)
+        patch.setattr("tests.benchmarks.gemm.ran", lambda a, b, name: name)
         loop = {"n": 32, "native": {"median": 4.0}, "ours": {"median": 2.0}, "ratio": 2.0}
         for name, section in gemm.sections(fake, (32, 64), ("normal", "spikes")).items():
             found[name] = [loop] if name == "loops" else section()
@@ -61,11 +71,11 @@ def test_speeds_and_errors_of_contenders(result: dict[str, Any]) -> None:
 
 
 def test_the_staircase(result: dict[str, Any], tmp_path: Any) -> None:
-    stairs = staircase.of_float32(result, 64)
+    stairs = tables.of_float32(result, 64)
     assert [step.name for step in stairs.steps] == ["faithful", "int8x6", "int8x3"]
     assert "int8x3 10.0× (error 1.0e-04)" in stairs.sentence()
     pytest.importorskip("matplotlib")
-    staircase.draw(stairs, tmp_path)
+    tables.draw(stairs, tmp_path)
     light, dark = ((tmp_path / f"staircase{end}.svg").read_text() for end in ("", "-dark"))
     assert "faithful 4.0×, the default" in light
     assert light.replace("#ffffff", "") != dark.replace("#0d1117", "")
@@ -86,22 +96,20 @@ NAMES = [name for name, *_ in patterns.PATTERNS["training"]]
 def test_a_sweep_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "Popen", Echo)
     monkeypatch.setattr(patterns, "PATTERNS", {"training": patterns.PATTERNS["training"]})
-    rows = dispatch.sweep("training: ", 3, 0.1, apart=False)
+    rows = dispatch.sweep("training: ", 3, 0.1)
     assert [row["what"] for row in rows] == [f"training: {name}" for name in NAMES]
     assert {row["ratio"]["median"] for row in rows} == {2.0}
-    text = dispatch.sweep_table({"rows": rows, "machine": machine.machine()})
-    assert f"{len(NAMES)} patterns, geometric mean 2.00×" in text
     found = {"rows": rows, "machine": {"device": "X", "date": "d"}}
     assert "2.00× to 2.00×" in dispatch.sweep_sentence(found)
 
 
 def test_complex_products() -> None:
-    rows = complex_products.measure(np, FakeClock(), (32, 64), "reference")
+    rows = float64.measure(np, FakeClock(), (32, 64), float64.COMPLEX, "reference")
     found = {(row["dtype"], row["name"]): row["error"] for row in rows if row["n"] == 64}
     assert found["complex128", "crt16"] < 1e-16 < found["complex128", "cuBLAS"] < 1e-15
     assert 1e-8 < found["complex64", "faithful"] < 1e-6
     facts = {"device": "X", "date": "d"}
-    text = complex_products.markdown({"rows": rows, "machine": facts})
+    text = float64.complex_markdown({"rows": rows, "machine": facts})
     assert "| complex128 | crt14 | 1.00 (1.00×) | 1.00 (1.00×) |" in text
 
 
@@ -111,7 +119,7 @@ def test_the_pages_hold_the_saved_results(page: str) -> None:
 
 
 def test_pictures_are_those_of_the_saved_results(tmp_path: Any) -> None:
-    for name, make in (("gemm", staircase.of_float32), ("float64", staircase.of_float64)):
+    for name, make in (("gemm", tables.of_float32), ("float64", tables.of_float64)):
         found = machine.load(name)
         assert found is not None
         stairs = make(found)
@@ -198,3 +206,126 @@ def test_random_exact_products_have_every_bit_and_a_wrong_one_is_found(
     monkeypatch.setattr(exact_bits, "made", flipped)
     monkeypatch.setattr(exact_bits, "PART", 40)
     assert len(exact_bits.part(0, number)[1]) > 30
+
+
+U, INF = 2.0**-24, math.inf
+# A B = [[11, −3], [4, −3]], |A||B| = [[11, 9], [4, 3]], (A∘A)(B∘B) = [[73, 45], [16, 9]].
+EXACT = Exact.of(np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([[3.0, 3.0], [4.0, -3.0]]))
+
+
+@pytest.mark.parametrize(
+    ("error", "frobenius", "componentwise"),
+    [
+        ([[22, 0], [0, -12]], U * math.sqrt((22**2 + 12**2) / 155), 4),  # 12 of 3, not 22 of 11
+        ([[0, 9], [0, 0]], U * 9 / math.sqrt(155), 1),  # 9 of 9: |C| is 3
+        ([[0, INF], [0, 0]], INF, INF),
+        ([[0, math.nan], [0, 0]], INF, INF),
+    ],
+)
+def test_errors_by_hand(error: Any, frobenius: float, componentwise: float) -> None:
+    found = errors(EXACT, EXACT.product + U * np.array(error, float))
+    assert found == Errors(pytest.approx(frobenius), pytest.approx(componentwise))
+
+
+@pytest.mark.parametrize(
+    ("exact", "terms", "floor"),
+    [
+        # (|A||B|)² over (A∘A)(B∘B): 121 / 73, 81 / 45, 1, 1.
+        (EXACT, (121 / 73 + 1) / 2, 3.5 * U * math.sqrt((73 + 45 + 16 + 9) / 155)),
+        (Exact.of(np.full((3, 100), 7.0), np.full((100, 2), -3.0)), 100, 3.5 * U / 10),
+        (Exact.of(np.array([[2.0], [0.0]]), np.array([[1.0, 0.0, 0.0]])), 1, 3.5 * U),
+        (Exact.of(np.array([[1.0, 1.0]]), np.array([[1.0], [-1.0]])), 2, INF),  # it cancels
+    ],
+)
+def test_sums_by_hand(exact: Exact, terms: float, floor: float) -> None:
+    assert Sums.of(exact) == Sums(pytest.approx(terms), pytest.approx(floor))
+
+
+@pytest.mark.parametrize(
+    ("own", "vendor", "floor", "over"),
+    [
+        ((3e-7, 0), (6e-7, 0), 2e-7, (0.5, 0)),  # the vendor's error is what is allowed
+        ((3e-7, 0), (1e-7, 0), 2e-7, (1.5, 0)),  # the floor is
+        ((0, 6), (0, 3), 0, (0, 0.5)),  # 12 units of an element are
+        *(((1e-9, 24), (0, 3), 0, (INF, 2)), ((INF, 24), (INF, 48), 2e-7, (INF, 0.5))),
+        ((1e-7, INF), (1e-7, 1), INF, (0, INF)),
+    ],
+)
+def test_errors_over_what_is_allowed(own: Any, vendor: Any, floor: float, over: Any) -> None:
+    assert Errors(*own).over(Errors(*vendor), floor) == Errors(*map(pytest.approx, over))
+
+
+SCRIPT = '"""Of a product."""\nfrom __future__ import annotations\nimport numpy as np\nN = 2\n'
+SEEN = "print('mixpert_py.runtime.api' in sys.modules, file=open({!r}, 'a'))\n"
+USED = "import sys, part\nassert part.square(np.eye(N)).sum() == 3 == int(sys.argv[1])\n"
+PART = "def square(x):\n    return x @ x\n"
+
+
+def of(path: Path, name: str, files: dict[str, str], **given: Any) -> Program:
+    """A program whose files lie in a folder of sources."""
+    for file, text in files.items():
+        (path / f"owner/name/c0/{file}").parent.mkdir(parents=True, exist_ok=True)
+        (path / f"owner/name/c0/{file}").write_text(text)
+    digests = {file: hashlib.sha256(text.encode()).hexdigest() for file, text in files.items()}
+    facts = {"repository": "owner/name", "commit": "c0"}
+    return Program(name=name, script=next(iter(files)), files=digests, **facts, **given)
+
+
+def test_the_list() -> None:
+    both = [programs.public(gpu) for gpu in (False, True)]
+    listed = {program.name: program for program in (*both[0], *both[1])}
+    assert len(listed) == 20
+    assert len({program.field for program in listed.values()}) >= 6
+    assert [sum(it.arrays == "torch" for it in each) for each in both] == [5, 5]
+    for program in listed.values():
+        assert program.script in program.files
+        assert re.fullmatch("[0-9a-f]{40}", program.commit)
+        assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in program.files.values())
+        assert all(old != new for old, new in (*program.edits, *program.gpu_edits))
+    names = [sample.name for sample in programs.samples(gpu=False)]
+    assert {*programs.LARGER} < {*names}
+    on_gpu = programs.samples(gpu=True)
+    assert {sample.name for sample in on_gpu} < {*names}
+    assert all(sample.arguments[:1] == ["--gpu"] for sample in on_gpu)
+
+
+def test_programs_run_in_both_ways(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    files = {"a/main.py": SCRIPT + USED + SEEN.format(str(seen)), "a/part.py": PART}
+
+    def measured(name: str, files: dict[str, str], **given: Any) -> Any:
+        program = of(tmp_path, name, files, **given)
+        return programs.measure(program, 1, sources=tmp_path, gpu=False)
+
+    good = measured("good", files, edits=[("N = 2", "N = 3")], arguments=["3"])
+    for way in programs.COMMANDS:
+        (whole,), (inside,) = good[way]["whole"], good[way]["inside"]
+        assert 0 < inside < whole
+    assert seen.read_text().split() == ["True", "False", "False", "True"]
+    assert measured("bad", {"main.py": "raise SystemExit('no')\n"}) == {"error": "exit 1: no"}
+    assert measured("odd", files, edits=[("N = 1", "")])["error"].startswith("'N = 1' is not in")
+
+
+def test_equal_times_are_seldom_called_faster_and_tenths_are_found() -> None:
+    rows = looks.simulate(120)
+    for row in rows:
+        if row["ratio"] >= 1:
+            assert row[Pace.FASTER] <= 0.025
+            assert row[Pace.NOT_FASTER] >= 0.9
+        elif row["ratio"] == 0.9:
+            assert row[Pace.FASTER] >= 0.9
+    text = looks.markdown({"trials": 120, "rows": rows})
+    assert text.count("| heavy-tailed |") == 1
+    assert "| quiet, 1 % | 100.0/0.0/0.0 |" in text
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="chooses cores")
+def test_a_program_that_is_tuned_again(tmp_path: Path) -> None:
+    script = tmp_path / "s.py"
+    script.write_text("import numpy as np\na = np.ones((9, 9), int) @ np.ones((9, 9), int)\n")
+    found = ten_tunings.measure([script], tries=1, budget="1e-5")
+    for one in found:
+        assert "no plan was written" in one["tune"]["outcome"]
+        assert one["script"] == "s"
+        assert one["program"] > 0
+        assert one["estimate"]["runs"] == one["tune"]["runs"] == 1

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import numpy as np
 
-from tests.mixpert_py.fork_end import keep_imported, known_code
+from tests.mixpert_py.command_server import keep_imported, known_code
 
 # What every run imports, or many.
 IMPORTS = (

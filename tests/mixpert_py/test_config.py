@@ -1,12 +1,17 @@
-"""Where plans come from, and what files are called."""
+"""Settings and plans that are found, files that are replaced, and observed values."""
 
 import os
+import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from mixpert_py import config
+import mixpert_py
+from mixpert_py import config, files
 from mixpert_py.errors import PlanError
+from mixpert_py.execution import outputs
+from mixpert_py.execution.outputs import observed
 from tests.mixpert_py.command import Shell, forked
 
 PROGRAM = """\
@@ -80,3 +85,32 @@ def test_a_named_pipe_is_no_plan(tmp_path: Path) -> None:
     os.close(writing)
     assert config.load_plan(f"/dev/fd/{reading}").site[0].scheme == "int8x6"
     os.close(reading)
+
+
+def test_content_and_mode(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    files.replace(path, b"one")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"one", 0o644)
+    path.chmod(0o600)
+    files.replace(path, b"two")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"two", 0o600)
+    files.replace(path, b"three", 0o755)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+    assert os.listdir(tmp_path) == ["f"]
+
+
+@pytest.mark.parametrize("place", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_a_stream_is_written_to_where_it_is_a_file(place: str) -> None:
+    assert files.is_stream(Path(place))
+
+
+def test_the_last_value_of_a_name_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "_observed", {})
+    given = [np.arange(4.0), [1.0, [2.0]], [np.zeros(2)], {"a": np.zeros(2)}, 1.5, None, list]
+    for value in (given, *given):
+        mixpert_py.observe("x", value)
+        kept = repr(observed()["x"])
+        assert kept == repr(value)
+        if isinstance(value, list | np.ndarray):
+            value[-1] = 9
+            assert repr(observed()["x"]) == kept != repr(value)

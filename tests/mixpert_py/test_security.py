@@ -1,15 +1,136 @@
-"""What docs/limits.md says of security, where that can be seen cheaply."""
+"""What commands run and write: nothing of a program unless it is asked for."""
 
 import ast
 import re
 import shutil
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.mixpert_py.command import ROOT, forked
-from tests.mixpert_py.test_nothing_runs import CANARY, shadow, watched
+from tests.mixpert_py.command import ROOT, Said, child_environment, forked
+
+# Runs `python -m mixpert_py ARGS…` for each argument in the current folder, and says what of that
+# folder was run. The imports are made once: what was imported from there would be found then.
+WATCHED = """
+import io, os, runpy, sys
+project = os.getcwd()
+FORBIDDEN = {"os.system", "os.exec", "os.posix_spawn", "os.spawn", "subprocess.Popen"}
+
+def tell(*words):
+    os.write(1, f"RUN {words}\\n".encode())
+
+def watch(event, arguments):
+    if event == "exec":
+        name = getattr(arguments[0], "co_filename", "")
+        if name == "<unknown>" or name.startswith(project):
+            tell(name)
+    elif event in FORBIDDEN or event.startswith("cpython.run"):
+        tell(event, arguments)
+    elif event == "import" and arguments[0].startswith("canary"):
+        tell("import", arguments[0])
+
+def left_by(command):
+    sys.argv = ["mixpert", *command.split()]
+    sys.path[0] = project
+    sys.stdout, sys.stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    code = 0
+    try:
+        runpy.run_module("mixpert_py", run_name="__main__", alter_sys=True)
+    except SystemExit as stop:
+        code = stop.code or 0
+    return code, *(text(stream) for stream in (sys.stdout, sys.stderr))
+
+def text(stream):
+    stream.flush()
+    return stream.buffer.getvalue().decode()
+
+commands = sys.argv[1:]
+sys.addaudithook(watch)
+left = [left_by(command) for command in commands]
+os.write(1, f"{left}\\n".encode())
+"""
+CANARY = "open('canary', 'w').close()\n"
+PROGRAM = f"""\
+import canary_module, numpy as np
+from canary_package import w
+{CANARY}
+@(lambda f: open('canary', 'w') and f)
+def f(x=open('canary', 'w')):
+    return x @ w
+class C(metaclass=canary_module.Meta):
+    c = np.dot(f(open('canary', 'w')), w)
+    c @= w
+"""
+# Names that the command line, the rewriter, or what they stand on may import late.
+SHADOWED = [
+    *("click", "libcst", "yaml", "typing_extensions", "msgspec", "tomlkit", "rich", "networkx"),
+    *("numpy", "numba", "cupy", "scipy", "difflib", "json", "fnmatch", "concurrent", "queue"),
+    *("multiprocessing", "tokenize", "symtable", "sitecustomize", "runtime", "passes", "tuner"),
+    "canary_module",
+]
+
+
+def shadow(folder: Path) -> None:
+    """Write modules of such names, which tell where one is run."""
+    for name in SHADOWED:
+        (folder / f"{name}.py").write_text(CANARY)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    shadow(tmp_path)
+    (tmp_path / "net.py").write_text(PROGRAM)
+    (tmp_path / "codec.py").write_text("# coding: canary_module\na @ b\n")
+    package = tmp_path / "canary_package"
+    package.mkdir()
+    for name in ("__init__.py", "__main__.py", "conftest.py", "setup.py"):
+        (package / name).write_text(PROGRAM)
+    return tmp_path
+
+
+COMMANDS = [
+    "rewrite --diff .",
+    "rewrite -w .",
+    "sites .",
+    "graph .",
+    "rewrite net.py canary_package/setup.py",
+]
+
+
+def watched(folder: Path, *commands: str, **environment: str) -> tuple[list[str], list[Said]]:
+    """What of a folder is run by commands in it, one after the other, and what each leaves."""
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, *commands],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=60,
+        env=child_environment(**environment),
+    )
+    assert done.returncode == 0, done.stderr
+    *ran, left = done.stdout.splitlines()
+    return ran, [Said(*one) for one in ast.literal_eval(left)]
+
+
+def test_nothing_of_the_users_is_run(project: Path) -> None:
+    ran, left = watched(project, *COMMANDS)
+    assert not ran
+    assert not (project / "canary").exists()
+    for command, said in zip(COMMANDS, left, strict=True):
+        assert "Traceback" not in said.err
+        assert said.code == (0 if "setup.py" in command else 2), said
+        if "." in command.split():
+            assert said.err.splitlines()[0].startswith("mixpert: ./codec.py: cannot be decoded")
+
+
+def test_the_watch_sees_a_program_that_runs(project: Path) -> None:
+    ran, _ = watched(project, "run canary_module.py")
+    assert ran
+    assert (project / "canary").exists()
+
 
 TEXT = (ROOT / "docs" / "limits.md").read_text("utf-8").partition("\n## Security\n")[2]
 
@@ -27,7 +148,7 @@ budget = 1.0
 id = "canary_module:f/matmul~145133#0"
 scheme = "int8x6"
 """
-COMMANDS = {
+SAFE = {
     "report m.mixpert.toml --html page": 2,  # there are no trials
     "doctor": 0,
     "probe --only clock": 2,  # there is no GPU
@@ -35,40 +156,40 @@ COMMANDS = {
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def safe_project(tmp_path: Path) -> Path:
     shadow(tmp_path)
     (tmp_path / "m.mixpert.toml").write_text(PLAN)
     return tmp_path
 
 
-def test_commands_that_look_at_plans_and_machines_run_nothing(project: Path) -> None:
-    ran, left = watched(project, *COMMANDS, CUDA_VISIBLE_DEVICES="")
-    assert not [line for line in ran if "canary" in line or str(project) in line]
-    assert not (project / "canary").exists()
-    for command, said in zip(COMMANDS, left, strict=True):
+def test_commands_that_look_at_plans_and_machines_run_nothing(safe_project: Path) -> None:
+    ran, left = watched(safe_project, *SAFE, CUDA_VISIBLE_DEVICES="")
+    assert not [line for line in ran if "canary" in line or str(safe_project) in line]
+    assert not (safe_project / "canary").exists()
+    for command, said in zip(SAFE, left, strict=True):
         assert "Traceback" not in said.err
-        assert said.code == COMMANDS[command], said
+        assert said.code == SAFE[command], said
 
 
-def test_a_report_runs_nothing_of_the_program(project: Path) -> None:
+def test_a_report_runs_nothing_of_the_program(safe_project: Path) -> None:
     """Of one that has been tuned before it became what it is."""
-    script = project / "m.py"
+    script = safe_project / "m.py"
     script.write_text("import numpy as np\na = np.eye(30)\nb = a @ a\nc = np.dot(b, a)\n")
-    (project / "m.mixpert.toml").unlink()
-    empty = project / "empty"
+    (safe_project / "m.mixpert.toml").unlink()
+    empty = safe_project / "empty"
     empty.mkdir()
     shutil.copy(script, empty)
     tune = "tune", "m.py", "--error", "1e-3", "--backend", "reference", "-o", "m.mixpert.toml"
     said = forked("mixpert_py", *tune, folder=empty)
     assert said.code == 0, said
     for path in empty.glob("m.mixpert.*"):
-        shutil.copy(path, project)
+        shutil.copy(path, safe_project)
     script.write_text(f"import canary_module\n{CANARY}{script.read_text()}")
-    ran, (said,) = watched(project, "report m.mixpert.toml --html page")
+    ran, (said,) = watched(safe_project, "report m.mixpert.toml --html page")
     assert said.code == 0, said
-    assert (project / "page" / "index.html").exists()
+    assert (safe_project / "page" / "index.html").exists()
     assert not ran
-    assert not (project / "canary").exists()
+    assert not (safe_project / "canary").exists()
 
 
 @cache

@@ -77,10 +77,6 @@ def classifier(body: Any, *shape: int, of: Callable[[Any], Any] = lambda y: y) -
     )
 
 
-def weights(*shape: int) -> Callable[[], Any]:
-    return lambda: nn.Parameter(0.1 * randn(shape))
-
-
 def labels(count: int = N, among: int = C) -> Any:
     return torch.randint(among, (count,))
 
@@ -113,16 +109,6 @@ def causal(net: Any, tokens: Any) -> Any:
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
 
-def mixture(net: Any, x: Any, y: Any) -> Any:
-    each = torch.bmm(torch.bmm(x.expand(4, -1, -1), net.up).relu(), net.down)
-    return mean_square(torch.einsum("ne,end->nd", net.gate(x).softmax(-1), each), y)
-
-
-def hypernetwork(net: Any, x: Any, y: Any) -> Any:
-    weight = net.made(x.mean(1)).unflatten(1, (D, C))
-    return mean_square(torch.baddbmm(net.bias.expand(len(x), S, C), x, weight), y)
-
-
 def gaussian_process(net: Any, x: Any, y: Any) -> Any:
     x = net.features(x)
     square = x.square().sum(1)
@@ -131,30 +117,6 @@ def gaussian_process(net: Any, x: Any, y: Any) -> Any:
     return root.diagonal().log().mean() + mean_square(
         torch.linalg.solve_triangular(root, y[:, None], upper=False)
     )
-
-
-def state_space(net: Any, x: Any) -> Any:
-    state, made = torch.zeros_like(x[:, 0]), []
-    for step in range(4):
-        state = torch.addmm(net.drive(x[:, step]), state, net.step)
-        made.append(state)
-    return mean_square(torch.stack(made, 1), x[:, 1:5])
-
-
-def physics(net: Any, x: Any) -> Any:
-    """The gradient of the model's result is in the loss."""
-    slope = torch.func.grad(lambda x: net.body(x).sum())(x)
-    return mean_square(slope, x.cos()) + mean_square(net.body(x))
-
-
-def checkpointed(net: Any, x: Any, y: Any) -> Any:
-    for layer in (net.first, net.second):
-        x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)
-    return mean_square(x, y)
-
-
-def per_sample(net: Any, x: Any, y: Any) -> Any:
-    return torch.func.vmap(lambda x, y: mean_square(net.body(x), y))(x, y).square().mean()
 
 
 def hugging_face(name: str, kind: str = "ForCausalLM", **options: Any) -> Build:
@@ -187,17 +149,7 @@ MODELS: dict[str, Build] = {
         pair=lambda: nn.Bilinear(D, D, D),
         last=(D, 2),
     ),
-    "mixture of experts": model(
-        mixture, ROWS, ROWS, gate=(D, 4), up=weights(4, D, D), down=weights(4, D, D)
-    ),
-    "hypernetwork": model(
-        hypernetwork, SEQUENCE, (4, S, C), made=(D, D * C), bias=weights(1, 1, C)
-    ),
     "Gaussian process": model(gaussian_process, ROWS, (N,), features=(D, D, D)),
-    "state space": model(state_space, (N, 5, D), drive=(D, D), step=weights(D, D)),
-    "gradient in the loss": model(physics, ROWS, body=(D, D, 1)),
-    "checkpoints": model(checkpointed, ROWS, ROWS, first=(D, D, D), second=(D, D, D)),
-    "samples by vmap": model(per_sample, ROWS, ROWS, body=(D, D, D)),
     "BERT": hugging_face("Bert", "ForMaskedLM", **WIDTHS),
     "GPT-2": hugging_face("GPT2", "LMHeadModel", n_embd=D, n_layer=1, n_head=4),
 }

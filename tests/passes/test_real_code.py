@@ -18,7 +18,7 @@ from mixpert_py import sources
 from mixpert_py.passes.finder import HINT
 from mixpert_py.sources.in_memory import OBJECTS
 from tests.every_check import EVERY_CHECK
-from tests.passes.properties import require_safe
+from tests.passes.test_pipeline import require_safe
 
 PACKAGES = ("numpy", "scipy", "sklearn", "networkx", "sympy")
 SAMPLE_BYTES = 800_000 if EVERY_CHECK else 250_000

@@ -1,8 +1,10 @@
 """What is in force: scopes, threads, tasks, generators, and which plan decides."""
 
 import asyncio
+import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from mixpert_py.runtime.context import (
     passes,
     use,
 )
+from mixpert_py.runtime.kernels import compile as kernels
 from mixpert_py.runtime.modules import precision
 from mixpert_py.runtime.tracing.trace import Trace
 
@@ -224,3 +227,33 @@ def test_a_program_that_makes_errors_of_warnings_goes_on_without_a_gpu(
         products = [mixpert_py.matmul(a, a) for _ in range(2)]
     assert all((product == 64).all() for product in products)
     assert capsys.readouterr().err.count("int8x6: products run natively.") == 1
+
+
+def multiplied(pipe: Any) -> None:
+    a = np.random.default_rng(0).standard_normal((8, 8))
+    pipe.send(matmul(a, a, scheme="int8x6", backend="reference"))
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+def test_children_multiply_as_their_parent(start: Any) -> None:
+    a = np.random.default_rng(0).standard_normal((8, 8))
+    context = multiprocessing.get_context(start)
+    ours, theirs = context.Pipe()
+    child = context.Process(target=multiplied, args=(theirs,))
+    with use(Context(scheme="int8x6")):
+        child.start()
+    assert ours.poll(60)
+    np.testing.assert_array_equal(ours.recv(), matmul(a, a, scheme="int8x6", backend="reference"))
+    child.join(60)
+    assert child.exitcode == 0
+
+
+def test_a_home_that_cannot_be_written_costs_a_compilation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "a file"
+    home.touch()
+    monkeypatch.setenv("HOME", str(home))
+    made: Callable[[], bytes] = lambda: b"code"  # noqa: E731
+    assert kernels.cached(b"place", made) == b"code"
+    assert list(tmp_path.iterdir()) == [home]

@@ -3,8 +3,7 @@
 from contextlib import suppress
 from importlib import import_module
 
-from tests.mixpert_py.command_server import serve
-from tests.mixpert_py.fork_end import keep_imported
+from tests.mixpert_py.command_server import keep_imported, serve
 
 IMPORTS = ("mixpert_py.runtime.api", "numpy.linalg", "numpy.random", "sklearn.datasets")
 

@@ -1,20 +1,78 @@
-"""An outcome as the table for people and as the record for programs."""
+"""A tuning as a table, as sentences and as a record."""
 
 import io
 import json
 from dataclasses import replace
-from math import inf, nan
+from math import inf, isnan, nan
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from rich.console import Console
 
-from mixpert_py.errors import MixPertError
-from mixpert_py.tuner.records import Outcome, StopReason, Verdict
-from mixpert_py.tuner.report import error_text, share_text, summary, trials
-from mixpert_py.tuner.tuning_record import Gain, TuningRecord, read, record
+from mixpert_py.errors import MixPertError, visible
+from mixpert_py.tuner.records import (
+    Measurement,
+    Outcome,
+    StopReason,
+    Verdict,
+    median_of,
+    time_noise,
+)
+from mixpert_py.tuner.report import (
+    MEANING,
+    NO_GAIN,
+    UNCLEAR,
+    error_text,
+    headline,
+    share_text,
+    summary,
+    trials,
+    value_line,
+    verified,
+    whole_program,
+)
+from mixpert_py.tuner.tuning_record import (
+    Gain,
+    InputEntry,
+    TuningRecord,
+    ValueEntry,
+    VerificationEntry,
+    read,
+    record,
+)
 from tests.tuner.table_program import TableProgram, tune
+
+LADDER = (("native",), ("int8x6",), ("int8x3",))
+A, B, C = "m:f/matmul~a1#0", "m:f/matmul~b2#0", "m:g/dot~c3#0"
+
+
+def small(budget: float = 1e-4, **options: Any) -> TuningRecord:
+    """Three operators: one lowered twice, one once, one not at all because the program fails."""
+    program = TableProgram(
+        {
+            A: {"native": 3.0, "int8x6": 2.0, "int8x3": 1.0},
+            B: {"native": 2.0, "int8x6": 1.5, "int8x3": 1.0},
+            C: {"native": 1.0, "int8x6": 0.5, "int8x3": 0.2},
+        },
+        {A: {"int8x6": 1e-7, "int8x3": 1e-5}, B: {"int8x6": 2e-7, "int8x3": 1e-3}},
+        failing={C: "int8x6"},
+        overhead=1.0,
+    )
+    search = {"search": "greedy", "noise": 0.0, **options}
+    return record(tune(program, program.operators(), [(A, B)], LADDER, budget, **search))
+
+
+def many(count: int) -> TuningRecord:
+    """So many operators, all alike; none: a program without any."""
+    sites = [f"m:f/matmul~{number:x}#0" for number in range(count)]
+    program = TableProgram(
+        {site: {"native": 1.0, "int8x6": 0.5, "int8x3": 0.2} for site in sites},
+        {site: {"int8x6": 1e-8, "int8x3": 1e-7} for site in sites},
+    )
+    return record(tune(program, program.operators(), [], LADDER, 1e-4, noise=0.0))
+
 
 CPU = (("native",), ("float32",))
 FACTOR, SOLVE, SHORT = (
@@ -205,3 +263,126 @@ def test_shares(share: float | None, text: str) -> None:
 
 if __name__ == "__main__":
     PRINTED.write_text(printed(), "utf-8")
+
+
+FRESH = VerificationEntry(
+    error=2e-5,
+    worst="x",
+    native_seconds=8.0,
+    spread=0.1,
+    native_lowered=5.0,
+    lowered=1.0,
+    least=0.15,
+    most=0.25,
+)
+
+
+def changed(record: TuningRecord, **values: object) -> TuningRecord:
+    return msgspec.structs.replace(record, **values)
+
+
+def test_every_reason_has_a_meaning() -> None:
+    assert set(MEANING) == set(StopReason)
+
+
+GAIN = Gain(before=2.0, after=1.6, times=1.25, least=1.2, most=1.3, verdict="faster")
+
+
+@pytest.mark.parametrize(
+    ("gain", "text"),
+    [
+        (GAIN, "2.00 → 1.60 s (1.25× as fast, 1.20 to 1.30)"),
+        (Gain(before=2.0, after=2.0, verdict="cannot tell"), "2.00 s, no measurable gain"),
+        (Gain(before=2.0, after=2.0, verdict="not faster"), "2.00 s, no measurable gain"),
+        (Gain(before=2.0, after=2.0), "2.00 s"),
+        (Gain(), "unknown"),
+    ],
+)
+def test_every_form_shows_the_same_gain(gain: Gain, text: str) -> None:
+    record = changed(small(), gain=gain, verification=FRESH)
+    assert f"Program: {text.removesuffix(NO_GAIN)}, frobenius" in headline(record)
+    assert headline(record).count("No measurable gain. ") == (NO_GAIN in text)
+
+
+def test_what_a_verification_showed() -> None:
+    held = [InputEntry(arguments=f"--seed {at}", error=3e-5) for at in range(59)]
+    values = [
+        ValueEntry(name="y", criterion="max", budget=1e-3, error=5e-4),
+        ValueEntry(name="z", criterion="mred", budget=None, error=None),
+    ]
+    record = changed(small(), verification=FRESH, gain=GAIN)
+    times = "time in the lowered products 5.00 → 1.00 s."
+    assert verified(record) == f"Verified in fresh processes: error 2.0e-05, {times}"
+    unclear = verified(changed(record, unclear=True))
+    assert unclear.endswith(UNCLEAR)
+    assert "Pairs of runs show 15 % to 25 % of the native time there" in unclear
+    several = changed(record, criterion=None, values=values, hold_outs=held, hold_out=0.3)
+    several = changed(several, hold_out_rate=0.05)
+    assert verified(several, "runs") == (
+        "Verified in runs: errors at most 0.002 % of their budgets, on 59 other inputs at most "
+        f"30 % (0 of 59 over: at most 5 % of such inputs, with 95 % confidence), {times}"
+    )
+    assert [*map(value_line, values)] == [
+        "y: max error 5.0e-04 of 1e-3 allowed",
+        "z: mred error – of any allowed",
+    ]
+    predicted = changed(record, unit="products")
+    assert verified(predicted) == "Verified in fresh processes: error 2.0e-05."
+    assert "was not verified" in verified(changed(record, interrupted=True))
+    assert verified(changed(record, reverted=True)).endswith("showed no gain.")
+    assert verified(changed(many(0), unclear=True)) == UNCLEAR
+    assert verified(many(0)) == ""
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (1.0, ""),
+        (
+            1.9,
+            " Whole runs vary by 200 ms, more than the gain: it is measured in the lowered "
+            "products.",
+        ),
+    ],
+)
+def test_a_program_may_not_gain_what_its_products_do(after: float, said: str) -> None:
+    assert whole_program(Gain(before=2.0, after=after), 0.2) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31m", r"\x1b[31m"),
+        ("a\u202eb", r"a\u202eb"),
+        ("\udc80", r"\udc80"),
+        ("\tü\n", "\tü\n"),
+    ],
+)
+def test_what_cannot_be_seen_is_shown(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    visible(text).encode()
+
+
+def run(seconds: float, error: float = 0.0) -> Measurement:
+    return Measurement(seconds, error, {"a": seconds / 2})
+
+
+def test_middle_is_the_median_time_and_the_largest_error() -> None:
+    runs = [run(3.0, 1e-6), run(9.0, 3e-6), run(1.0, 2e-6)]
+    assert median_of(runs) == Measurement(3.0, 3e-6, {"a": 1.5})
+
+
+def test_a_nan_is_the_largest_error() -> None:
+    assert isnan(median_of([run(1.0, 1.0), run(1.0, nan), run(1.0, inf)]).error)
+
+
+def test_a_site_that_ran_in_some_runs_only() -> None:
+    runs = [run(1.0), run(1.0), Measurement(1.0, 0.0, {})]
+    assert median_of(runs).site_seconds == {"a": 0.5}
+
+
+def test_noise_grows_with_the_spread() -> None:
+    narrow = time_noise([run(1.8), run(2.0), run(2.2)])["a"]
+    wide = time_noise([run(1.6), run(2.0), run(2.4)])["a"]
+    assert narrow == pytest.approx(3 * 1.4826 * 0.1)
+    assert wide == pytest.approx(2 * narrow)

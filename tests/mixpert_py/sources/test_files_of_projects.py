@@ -1,5 +1,6 @@
-"""Files are written back with care, or not at all."""
+"""The files of projects, their settings, and comments at products."""
 
+import json
 import os
 import stat
 import subprocess
@@ -9,11 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from mixpert_py import sources
 from mixpert_py.errors import SourceError
 from mixpert_py.files import require_place
-from mixpert_py.sources import files_of_projects, write_back
+from mixpert_py.sources import (
+    ProjectSettings,
+    files_of_projects,
+    in_memory,
+    packages,
+    settings,
+    write_back,
+)
 from tests.every_check import EVERY_CHECK
-from tests.mixpert_py.command import IMPORTABLE
+from tests.mixpert_py.command import IMPORTABLE, Mixpert
 
 OLD, NEW = b"a @ b\r\n", b"rewritten\r\n"
 
@@ -147,3 +156,121 @@ def test_killed_at_any_step_the_old_file_or_the_new_one_is_there(file: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 100
+
+
+def test_the_project_is_where_pyproject_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = tmp_path / "home" / "work" / "src" / "scripts"
+    inner.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert sources.folder_of(str(inner)) == str(inner)
+    for folder in ("home", "home/work"):
+        (tmp_path / folder / "pyproject.toml").touch()
+    assert sources.folder_of(str(inner)) == str(tmp_path / "home" / "work")
+    (tmp_path / "home" / "work" / "pyproject.toml").unlink()
+    assert sources.folder_of(str(inner)) == str(inner)  # that of a home is nobody's
+    os.symlink(inner, tmp_path / "link")
+    assert sources.folder_of(str(tmp_path / "link")) == str(inner)
+
+
+FILES = {
+    "s.py": True,
+    "pkg/near.py": True,
+    "src/pkg/near.py": True,
+    ".venv/lib/near.py": False,
+    "venv/near.py": False,
+    "env/lib/python3.11/site-packages/near.py": False,
+    "pkg/.hidden/near.py": False,
+    "../near.py": False,
+    "/elsewhere/near.py": False,
+}
+
+
+@pytest.mark.parametrize(("written", "own"), FILES.items(), ids=FILES)
+def test_what_is_installed_in_it_is_not_its_own(written: str, own: bool) -> None:
+    folder = os.path.join(os.sep, "site-packages", "project")
+    assert sources.is_in(os.path.normpath(os.path.join(folder, written)), folder) is own
+    assert not sources.is_in(f"{folder}s/near.py", folder)
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path / "pyproject.toml"
+
+
+def test_what_is_ours_is_read(written: Path) -> None:
+    assert settings(str(written.parent)) == ProjectSettings()
+    assert packages(str(written.parent)) == ()
+    written.write_text("[tool.mixpert]\nexclude = ['a']\npackages = ['b']\n", "utf-8-sig")
+    assert settings(str(written.parent)) == ProjectSettings(exclude=["a"], packages=["b"])
+    assert packages(str(written.parent)) == ("b",)
+
+
+WRONG = {
+    "no text": b"[tool.mixpert]\npackages = '\xff'",
+    "a long name": b"[tool.mixpert]\npackages" + b"x" * 5000 + b" = 1",
+    "too large": b"[tool.mixpert]\npackages = 1\n" + b"#" * (1 << 20),
+}
+
+
+@pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_said_in_one_line(written: Path, content: bytes) -> None:
+    written.write_bytes(content)
+    for read in (settings, packages):
+        with pytest.raises(SourceError) as caught:
+            read(str(written.parent))
+        assert str(caught.value).startswith(f"{written}: ")
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 500
+        assert not {"set_int_max_str_digits", "attribute"} & set(str(caught.value).split())
+
+
+def test_no_more_is_read_than_is_needed(written: Path) -> None:
+    written.write_text("[tool.mixpert]\npackages = 7\n")
+    os.truncate(written, 1 << 40)
+    with pytest.raises(SourceError, match=r"larger than 1 MiB$"):
+        settings(str(written.parent))
+
+
+MISSPELT = [
+    ("scheme", "# mixpert: scheme=foo", "unknown scheme 'foo'; known: "),
+    ("word", "# mixpert: nonsense", "'# mixpert: nonsense' is not known: wanted `# mixpert: off`"),
+    ("case", "# Mixpert: Off", "'# Mixpert: Off' is not known"),
+]
+_, COMMENT, SAID = MISSPELT[0]
+
+
+@pytest.mark.parametrize("command", ["rewrite", "rewrite --check", "sites"])
+def test_a_file_is_skipped(tmp_path: Path, mixpert: Mixpert, command: str) -> None:
+    (tmp_path / "net.py").write_text(f"x = 1\nc = a @ b  {COMMENT}\n")
+    told = mixpert(*command.split(), "net.py")
+    assert told.code == 2
+    assert told.one_clear_line().startswith(f"mixpert: net.py: line 2: {SAID}")
+    assert list(tmp_path.iterdir()) == [tmp_path / "net.py"]
+
+
+def test_a_notebook_names_the_cell(tmp_path: Path, mixpert: Mixpert) -> None:
+    cells = [
+        {"cell_type": "code", "metadata": {}, "outputs": [], "source": source}
+        for source in ("x = 1", f"y = 1\nc = a @ b  {COMMENT}")
+    ]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path / "nb.ipynb").write_text(json.dumps(notebook))
+    told = mixpert("rewrite", "nb.ipynb")
+    assert told.code == 2
+    assert told.one_clear_line().startswith(f"mixpert: nb.ipynb: cell 2: line 2: {SAID}")
+
+
+@pytest.mark.parametrize(("comment", "said"), [pytest.param(c, s, id=i) for i, c, s in MISSPELT])
+def test_in_memory(comment: str, said: str) -> None:
+    with pytest.raises(SourceError) as raised:
+        in_memory.rewritten(f"c = a @ b  {comment}\n".encode(), "m", "<string>")
+    assert str(raised.value).startswith(f"m: line 1: {said}")
+
+
+def test_a_program_with_such_a_comment_runs_as_it_is(tmp_path: Path, mixpert: Mixpert) -> None:
+    text = "import numpy as np\nprint(np.eye(2) @ np.eye(2))  # mixpert: scheme=foo\n"
+    (tmp_path / "net.py").write_text(text)
+    told = mixpert("run", "net.py")
+    assert (told.code, told.out) == (0, "[[1. 0.]\n [0. 1.]]\n")
+    assert "net.py:1: UserWarning: mixpert: line 2: unknown scheme 'foo'" in told.err

@@ -32,8 +32,7 @@ RESULT = Result(1 / 3, {"s:f/matmul~0a#0": SITE}, {}, [])
 
 
 @pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def program(tmp_path: Path) -> Path:
     path = tmp_path / "s.py"
     path.write_text(PROGRAM)
     return path

@@ -1,4 +1,4 @@
-"""What a tuning compares, value by value: budgets of their own, files, stdout, sinks."""
+"""What a tuning compares, value by value, and decisions that may not change under a plan."""
 
 import json
 from contextlib import suppress
@@ -11,7 +11,7 @@ from mixpert_py import plan
 from mixpert_py.errors import BudgetError, ProgramError
 from mixpert_py.launch.program import script
 from mixpert_py.tuner.records import StopReason
-from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.options import UNCHANGED, Limit, Limits, TuningOptions, limits_from
 from mixpert_py.tuning.search import TuningResult
 from mixpert_py.tuning.trials import Trials
 from mixpert_py.tuning.verify import criteria
@@ -30,8 +30,7 @@ ALL = Limits(Limit(1e-4))
 
 
 @pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def program(tmp_path: Path) -> Path:
     path = tmp_path / "s.py"
     path.write_text(APART)
     return path
@@ -245,3 +244,57 @@ def test_resuming_tells_limits_apart_and_keeps_every_error() -> None:
     undisturbed = tuned(limits)
     assert achieved(resumed.found) == achieved(undisturbed)
     assert resumed.found.outcome.trials == undisturbed.outcome.trials
+
+
+# Every other column nearly ties with the one before it. The second product decides nothing.
+NEAR_TIES = """\
+import numpy as np
+rng = np.random.default_rng(0)
+a = rng.standard_normal((400, 160)){dtype}
+w = rng.standard_normal((160, 160)){dtype}
+w[:, 1::2] = w[:, ::2] * (1 + 1e-8) + 1e-7 * rng.standard_normal((160, 80))
+labels = (a @ w).argmax(1)
+gram = a.T.dot(a)
+"""
+
+
+@pytest.fixture
+def near_ties(tmp_path: Path) -> Path:
+    path = tmp_path / "s.py"
+    path.write_text(NEAR_TIES.format(dtype=""))
+    return path
+
+
+def decided(budgets: dict[str | None, float], **more: object) -> TuningResult:
+    options = TuningOptions(limits_from(budgets, {}), **more)  # type: ignore[arg-type]
+    cost = None if "backend" in more else float32_is_faster
+    return tuned_program(script("s.py"), options, cost=cost)
+
+
+@pytest.mark.usefixtures("near_ties")
+def test_a_product_that_changes_a_label_stays_native() -> None:
+    found = decided({None: 1e-4})
+    assert schemes(found) == {"matmul": "native", "dot": "float32"}
+    assert found.limits.of("labels") == UNCHANGED
+    achieved = {value.name: (value.metric, value.achieved) for value in found.plan.criterion}
+    assert achieved["labels"] == ("differing", 0.0)
+    assert achieved["gram"][0] == "frobenius"
+    refused = [trial for trial in found.outcome.trials if trial.reason is StopReason.OVER_BUDGET]
+    assert 0.1 < max(trial.measurement.errors["labels"] for trial in refused) < 1
+
+
+def test_decisions_are_held_against_the_program_as_it_is(near_ties: Path) -> None:
+    # With the products in float64 other columns win: that is not the plan's doing.
+    near_ties.write_text(NEAR_TIES.format(dtype=".astype(np.float32)"))
+    found = decided({None: 1e-4}, backend="reference")
+    assert found.outcome.start.errors["labels"] == 0
+    assert found.outcome.start.errors["gram"] > 0
+    assert schemes(found)["dot"] != "native"
+
+
+def test_decisions_that_differ_by_themselves_are_refused(near_ties: Path) -> None:
+    near_ties.write_text(
+        f"{near_ties.read_text()}labels[0] = np.random.default_rng().integers(2**60)\n"
+    )
+    with pytest.raises(BudgetError, match=r"'labels' differs .* a share of it \(--error labels=SH"):
+        decided({None: 1e-4})

@@ -1,4 +1,4 @@
-"""The engine: integer terms bit for bit, and the documented order of everything that rounds."""
+"""Products of slices by definition, slices of floats, and what packed rows and tiles leave out."""
 
 import numpy as np
 import pytest
@@ -11,9 +11,12 @@ from mixpert_py.runtime.model.device_model import Accumulation
 from mixpert_py.runtime.model.device_model import find as model_of
 from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.reference.engine import accumulate
-from mixpert_py.runtime.reference.reference import multiply
-from tests.runtime.emulations import EMULATIONS, with_block
-from tests.runtime.families import Array
+from mixpert_py.runtime.reference.reference import ReferenceProduct, multiply
+from mixpert_py.runtime.reference.slices import Packed, times_power_of_two
+from mixpert_py.runtime.reference.slices import into_floats as split
+from mixpert_py.runtime.splitter import BF16, FP16, TF32, FloatSlices
+from tests.runtime.emulations import EMULATIONS, kept, with_block
+from tests.runtime.families import FAMILIES, Array, crowded, normal
 
 
 def balanced(x: Array, count: int, block: int) -> tuple[Array, Array, Array]:
@@ -228,3 +231,170 @@ def test_a_product_on_the_gpu_is_the_same_bits(name: str, shape: tuple[int, int,
     a, b = operands(*shape)
     like = matmul(a, b, scheme=name, backend=f"reference:{found.name}")
     np.testing.assert_array_equal(matmul(a, b, scheme=name, backend="cuda"), like)
+
+
+IN_RANGE = ["normal", "spread 1", "half's low range", "below half's range", "ties", "integers"]
+
+
+def parts(packed: Packed, splitter: FloatSlices) -> Array:
+    """(count, rows, k) float32 from one chunk."""
+    rows = packed.slices.shape[1]
+    return packed.slices.reshape(rows, splitter.count, -1).transpose(1, 0, 2)
+
+
+def operand(family: str, dtype: type) -> Array:
+    return FAMILIES[family](np.random.default_rng(1), 30, 60, 1)[0].astype(dtype)
+
+
+@pytest.mark.parametrize("family", IN_RANGE)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_half_rounds_as_numpy_does(family: str, dtype: type) -> None:
+    x, splitter = operand(family, dtype), FloatSlices(FP16, 2)
+    high, low = parts(split(x, splitter, 60, 60), splitter)
+    np.testing.assert_array_equal(high, x.astype(np.float16))
+    rest = x.astype(np.float64) - high
+    np.testing.assert_array_equal(low, rest.astype(np.float16))
+
+
+@pytest.mark.parametrize("family", IN_RANGE)
+def test_truncation_never_grows(family: str) -> None:
+    x, splitter = operand(family, np.float64), FloatSlices(FP16, 1, rounding="zero")
+    (cut,) = parts(split(x, splitter, 60, 60), splitter)
+    nearest = x.astype(np.float16)
+    towards_zero = np.where(
+        np.abs(nearest.astype(np.float64)) > np.abs(x),
+        np.nextafter(nearest, np.float16(0)),
+        nearest,
+    )
+    np.testing.assert_array_equal(cut, towards_zero)
+
+
+@pytest.mark.parametrize(("element", "spare"), [(BF16, 16), (TF32, 13)])
+@pytest.mark.parametrize("family", ["normal", "spread 4", "ties", "scaled inside"])
+def test_wide_elements_round_to_nearest_even(element: object, spare: int, family: str) -> None:
+    assert element in (BF16, TF32)
+    splitter = FloatSlices(BF16 if element == BF16 else TF32, 1)
+    x = operand(family, np.float32)
+    bits = x.view(np.uint32).astype(np.uint64)
+    half = (1 << (spare - 1)) - 1 + (bits >> spare & 1)
+    expected = ((bits + half) >> spare << spare).astype(np.uint32).view(np.float32)
+    (value,) = parts(split(x, splitter, 60, 60), splitter)
+    np.testing.assert_array_equal(value, expected)
+
+
+def test_rows_beyond_the_range_leave() -> None:
+    x = np.ones((4, 5))
+    x[1, 1], x[2, 2], x[3, 3] = 65504.0, 65505.0, np.inf
+    packed = split(x, FloatSlices(FP16, 1), 5, 5)
+    assert packed.outlier[:, 0].tolist() == [False, False, True, False]
+    assert packed.nonfinite.tolist() == [False, False, False, True]
+    assert not packed.slices[:, 2:].any()
+
+
+@pytest.mark.parametrize(
+    ("value", "powers", "expected"),
+    [
+        (1.5, (10, -3), 1.5 * 2.0**7),
+        (1.5, (200, -190), 1.5 * 2.0**10),
+        (1.5, (-200, 199), 0.75),
+        (2.0**24 - 1, (-300, 276), 1 - 2.0**-24),
+        (2.0**24 - 1, (120, -119), 2.0**25 - 2),
+        (1 + 2.0**-23, (-127, 127), 1 + 2.0**-23),
+        (1.0, (-100, -60), 0.0),
+        (3.0, (-90, -60), 2.0**-148),
+    ],
+)
+def test_powers_of_two_are_applied_at_once(
+    value: float, powers: tuple[int, int], expected: float
+) -> None:
+    x = np.full((2, 3), value, np.float32)
+    left, right = np.full((2, 1), powers[0], np.int32), np.full(3, powers[1], np.int32)
+    with np.errstate(under="ignore"):
+        assert times_power_of_two(x, left, right) is x
+    np.testing.assert_array_equal(x, np.float32(expected))
+
+
+def lossy_rows() -> tuple[Array, Array]:
+    """A row of A and a column of B with one large entry among thousands of half a unit.
+
+    0.5 has the unit 129 / 256 · 2^-23.
+    """
+    rng = np.random.default_rng(3)
+    a, b = normal(rng, 20, 8192, 12)
+    half = 0.49 * 129 / 256
+    a[3] = np.ldexp(rng.choice([half, -half], 8192), -23)
+    b[:, 5] = np.ldexp(rng.choice([half, -half], 8192), -23)
+    a[3, 7] = b[1000, 5] = 0.5
+    return a, b
+
+
+def outliers(product: ReferenceProduct) -> tuple[int, int]:
+    """The rows of A and the columns of B that left the slices, wholly or in part."""
+    left, right = (int(it.outlier.any(axis=1).sum()) for it in (product.left, product.right))
+    return left, right
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lossy_rows_leave_and_come_back_in_the_results_precision(dtype: type) -> None:
+    a, b = (x.astype(dtype) for x in lossy_rows())
+    product = multiply(a, b, with_block(EMULATIONS["int8x6"], 8192))
+    assert outliers(product) == (1, 1)
+    assert product.outliers == pytest.approx(2 / 32)
+    exact = a.astype(np.float64) @ b
+    error = np.abs(product.value - exact)
+    whole = multiply(a, b, with_block(kept(EMULATIONS["int8x6"]), 8192))
+    assert whole.outliers == 0
+    worse = np.abs(whole.value - exact)
+    better = 4 if dtype is np.float64 else 1  # a chain of 8192 in FP32 rounds as often
+    assert worse[3].max() > better * error[3].max()
+    assert worse[:, 5].max() > better * error[:, 5].max()
+    others = np.ix_(np.arange(20) != 3, np.arange(12) != 5)
+    np.testing.assert_array_equal(product.value[others], whole.value[others])
+
+
+@pytest.mark.parametrize(
+    ("block", "leaves", "dropped"),
+    [
+        (None, True, 1.96),
+        (1024, True, 0.98),  # in one block of two the digits are crowded
+        (128, False, 0.12),
+    ],
+)
+def test_rows_whose_dropped_terms_would_matter_leave(
+    block: int | None, leaves: bool, dropped: float
+) -> None:
+    """`dropped` is what the six terms would lose, of what grade B allows."""
+    rng = np.random.default_rng(7)
+    a, b = (x.astype(np.float32) for x in normal(rng, 20, 2048, 12))
+    row, column = crowded(rng, 1, 100, 1)  # both large entries in one block
+    a[3], b[:, 5] = row[0].min(), column.min()
+    a[3, :100], b[:100, 5] = row[0], column[:, 0]
+    scheme = EMULATIONS["int8x6"]
+    product = multiply(a, b, with_block(scheme, block))
+    whole = multiply(a, b, with_block(kept(scheme), block))
+    exact = a.astype(np.float64) @ b
+    allowed = 2048 * 2.0**-24 * np.linalg.norm(a[3]) * np.linalg.norm(b[:, 5])
+    assert exact[3, 5] - whole.value[3, 5] == pytest.approx(dropped * allowed, rel=0.05)
+    assert outliers(product) == (leaves, leaves)
+    if leaves:
+        assert abs(product.value[3, 5] - exact[3, 5]) < 0.01 * allowed
+
+
+def test_tiles_leave_one_by_one() -> None:
+    a, b = (x.astype(np.float32) for x in normal(np.random.default_rng(4), 48, 96, 24))
+    a[16:32, 32:64] = b[64:, 8:16] = 0.49 * 2.0**-20  # just not half a last digit, beside 1
+    a[20, 40] = b[70, 9] = 1.0
+    product = multiply(a, b, EMULATIONS["mixpert-IV"])
+    assert outliers(product) == (16, 8)  # rows of one tile each
+    exact, size = a.astype(np.float64) @ b, np.abs(a) @ np.abs(b)
+    assert (np.abs(product.value - exact) <= 2.0**-19 * size).all()
+
+
+@pytest.mark.parametrize(("count", "leaves"), [(60, False), (75, True)])
+def test_a_tile_leaves_from_its_limit_on(count: int, leaves: bool) -> None:
+    """It may lose 2^-18 of its norm: 66 entries of 0.49 units of 2^-20 beside 1, and no more."""
+    a = np.zeros((16, 32), np.float32)
+    a.flat[1 : 1 + count] = 0.49 * 2.0**-20
+    a[0, 0] = 1
+    product = multiply(a, np.eye(32, dtype=np.float32), EMULATIONS["mixpert-IV"])
+    assert outliers(product)[0] == 16 * leaves

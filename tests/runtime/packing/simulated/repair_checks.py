@@ -13,8 +13,7 @@ from mixpert_py.runtime.kernels.abi import LARGE, NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.repair import LINES, words
 from mixpert_py.runtime.packing.repair_kernels import CHAIN, FEW, repair_kernel
 from tests.runtime.families import Array
-from tests.runtime.packing.simulated.launches import GARBAGE, flat, operand
-from tests.runtime.packing.simulated.simulation import simulation
+from tests.runtime.packing.simulated.launches import GARBAGE, flat, operand, simulation
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 

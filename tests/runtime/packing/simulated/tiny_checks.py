@@ -15,8 +15,7 @@ from mixpert_py.runtime.kernels.tiny_block import Memory
 from mixpert_py.runtime.kernels.tiny_kernels import tiny_kernel
 from tests.runtime.families import Array
 from tests.runtime.operands import chained
-from tests.runtime.packing.simulated.launches import flat, operand
-from tests.runtime.packing.simulated.simulation import simulation
+from tests.runtime.packing.simulated.launches import flat, operand, simulation
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 
