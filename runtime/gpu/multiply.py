@@ -172,7 +172,7 @@ def _as_fp64(xp: ModuleType, request: Request, chosen: Scheme | None = None) -> 
     apart = out is not None and slices.overlaps(xp, out, a, b)
     if apart:
         request = request._replace(out=None)
-    outlook, watch, k = _outlook_of(a, b), Watch(xp), a.shape[-1]
+    outlook, watch, k = _outlook_of(a, b), Watch(xp, is_complex=is_complex(a, b)), a.shape[-1]
     scheme, native = outlook.scheme if outlook.is_steady else None, None
     first, is_shown = emulation_of(f"crt{FEWEST}"), True
     if scheme is None or (chosen and scheme is not first):

@@ -53,10 +53,12 @@ class Watch:
     copy on the host.
 
     ways: kernels and gates of the GEMM, see `gemm.gemm`, of which the device runs one; none if the
-    moduli of packed operands do not suffice.
+    moduli of packed operands do not suffice. is_complex: whether operands are. Then they are never
+    taken for integers, also zeros, of which kernels record nothing that says so.
     """
 
-    def __init__(self, xp: ModuleType) -> None:
+    def __init__(self, xp: ModuleType, *, is_complex: bool) -> None:
+        self._is_complex = is_complex
         self._stream = xp.cuda.get_current_stream()
         self._memory = allocate(BYTES, self._stream.ptr)
         self._memory.memset_async(BYTE, BYTES, self._stream)
@@ -122,7 +124,8 @@ class Watch:
         self._event.synchronize()
         left, right = self._seen.reshape(2, -1).tolist()
         right = left if self._is_both else right
-        return left, right, (Bounds.of(left[4:]), Bounds.of(right[4:]))
+        bounds = (None, None) if self._is_complex else (Bounds.of(left[4:]), Bounds.of(right[4:]))
+        return left, right, bounds
 
 
 @dataclass(slots=True)

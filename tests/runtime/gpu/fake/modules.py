@@ -1,4 +1,4 @@
-"""CuPy's names over NumPy: those that the runtime uses, and no others."""
+"""CuPy's names over NumPy: those that the runtime and `stress` use, and no others."""
 
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -27,11 +27,13 @@ SAME = (
     "broadcast_to",
     "concatenate",
     "dot",
+    "einsum",
     "isfinite",
     "matmul",
     "result_type",
     "take",
     "where",
+    "zeros",
 )
 
 
