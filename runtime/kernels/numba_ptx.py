@@ -14,6 +14,8 @@ from mixpert_py.errors import DeviceError
 VERSION = re.compile(rb"\.version \S+")
 OLD_VERSION = b".version 8.1"
 NEWEST_OLD = 90
+# A hint which bytes of the next load are used, which only PTX 8.3 and later have.
+HINT = re.compile(rb'\s*\.pragma "used_bytes_mask[^;]*;')
 CLUSTERED = b".explicitcluster"  # in the PTX of kernels that are launched in clusters
 
 
@@ -31,7 +33,7 @@ def compiled(module: str, factory: str, constants: tuple[Any, ...], capability: 
     except (NumbaError, NvvmError, RuntimeError, ImportError) as error:
         raise DeviceError(f"kernel {factory!r}: {str(error).partition(chr(10))[0]}") from error
     if int(capability) <= NEWEST_OLD:
-        ptx = VERSION.sub(OLD_VERSION, ptx, count=1)
+        ptx = VERSION.sub(OLD_VERSION, HINT.sub(b"", ptx), count=1)
     return _clustered(ptx, getattr(function, "cluster", 0))
 
 

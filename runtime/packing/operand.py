@@ -97,11 +97,13 @@ def _form(
         raise TypeError(f"cannot split dtype {char!r}: wanted float32 or float64") from None
     if not 2 <= len(shape) <= 3:
         raise ShapeError(f"cannot pack an array of shape {shape}: wanted two or three dimensions")
-    batch, batch_stride = 1, 0
-    if len(shape) == 3 and (strides[0] != 0 or shape[0] == 0):  # an empty stack has any strides
-        batch, batch_stride = shape[0], strides[0] // size
-    row_stride, k_stride = strides[row_axis] // size, strides[k_axis] // size
     rows, k = shape[row_axis], shape[k_axis]
+    batch, batch_stride = 1, 0
+    # Axes of one element, and those of an empty stack, have any strides: of A and its transpose,
+    # reshaped, CuPy makes them differ.
+    if len(shape) == 3 and shape[0] != 1 and (strides[0] != 0 or shape[0] == 0):
+        batch, batch_stride = shape[0], strides[0] // size
+    row_stride, k_stride = strides[row_axis] // size, strides[k_axis] // size if k != 1 else 1
     return Form(memory, batch, rows, k, batch_stride, row_stride, k_stride, aligned)
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import ShapeError
+from mixpert_py.runtime import packing
 from mixpert_py.runtime.kernels.abi import STEP
+from mixpert_py.runtime.packing import by_columns, by_rows
 from mixpert_py.runtime.packing import launch as launching
 from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, prepare
 from mixpert_py.runtime.packing.operand import (
@@ -34,6 +36,7 @@ from mixpert_py.runtime.packing.readers import (
 )
 from mixpert_py.runtime.splitter import FloatSlices
 from tests.runtime.emulations import EMULATIONS, with_block
+from tests.runtime.kernels_on_host.host import HostArray
 from tests.runtime.packing.cases import (
     CASES,
     CASES_OF_A_GPU,
@@ -291,6 +294,18 @@ def test_what_is_packed_lies_in_one_allocation(
         assert at + taken <= following
 
 
+@pytest.mark.parametrize(
+    ("shape", "strides", "its"),
+    [((6, 40, 1), (160, 4, 4), (160, 4, 160)), ((1, 5, 7), (140, 28, 4), (28, 28, 4))],
+)
+def test_a_transpose_is_packed_once_whatever_strides_cupy_gives_axes_of_one_element(
+    shape: tuple[int, ...], strides: tuple[int, ...], its: tuple[int, ...]
+) -> None:
+    memory = np.zeros(shape, "f")
+    x, y = (HostArray(shape, "f", memory, 0, one) for one in (strides, its))
+    assert packing.task_of(by_rows(x), by_columns(y.swapaxes(1, 2)), INT8X6).which == "left"
+
+
 # The same on a GPU.
 
 
@@ -303,8 +318,6 @@ def need(kernel: Reader) -> None:
 
 def operands_of(a: Any, b: Any) -> list[Operand]:
     import cupy
-
-    from mixpert_py.runtime.packing import by_columns, by_rows
 
     def upload(x: Any) -> Any:
         if x.ndim < 3 or x.flags.c_contiguous:
@@ -375,7 +388,7 @@ def test_the_kernel_that_suits_packs_and_a_graph_can(k: int, order: str, kernel:
     """A graph may run beside what is enqueued later."""
     import cupy
 
-    from mixpert_py.runtime.packing import by_rows, pack_one, preparations
+    from mixpert_py.runtime.packing import pack_one, preparations
 
     y = cupy.asarray(cupy.random.default_rng(3).standard_normal((300, k), "float32"), order=order)
     operand = by_rows(y)
