@@ -91,22 +91,16 @@ def multiply(
         return Product(as_matmul(value, a, b) if out is None else out, request.scheme)
     if packed is None and request.scheme == "faithful":
         scheme = safe(scheme, rows, columns, device)
-    if scheme.name in state_of(device).refused:
-        return Reason.KERNEL
-    try:
-        operands = slices.Operands(rows, columns, packed and packed.packed)
-        product = slices.multiply(kernels, operands, scheme, out=target, stream=stream, watch=watch)
-    except _failures(xp) as error:
-        reason = _reason_of(error, device, scheme.name)
-    else:
-        return Product(
-            as_matmul(product.value, a, b) if out is None else out,
-            request.scheme,
-            partial(_outliers, product) if request.traced and not _captures(xp) else no_outliers,
-        )
-    if reason is Reason.MEMORY:
-        _free(xp)
-    return reason
+    operands = slices.Operands(rows, columns, packed and packed.packed)
+    made = partial(slices.multiply, out=target, stream=stream, watch=watch)
+    product = _attempt(a, scheme.name, made, kernels, operands, scheme)
+    if isinstance(product, Reason):
+        return product
+    return Product(
+        as_matmul(product.value, a, b) if out is None else out,
+        request.scheme,
+        partial(_outliers, product) if request.traced and not _captures(xp) else no_outliers,
+    )
 
 
 def _complex(
@@ -263,8 +257,11 @@ def _failures(xp: ModuleType) -> tuple[type[Exception], ...]:
 
 
 def _reason_of(error: Exception, device: int, name: str) -> Reason:
-    """The Reason for an error. A kernel that does not compile is not tried again."""
-    if isinstance(error, MemoryError) or _lacks_memory(error):
+    """The Reason for an error. A kernel that does not compile is not tried again, but one for whose
+    code the driver had no memory, since CuPy's pool may have returned some by then.
+    """
+    states = (getattr(one, "status", None) for one in (error, error.__cause__))
+    if isinstance(error, MemoryError) or NO_MEMORY in states:
         return Reason.MEMORY
     state_of(device).refused[name] = str(error).partition("\n")[0]
     return Reason.KERNEL
@@ -276,13 +273,6 @@ def _free(xp: ModuleType) -> None:
     Not to be called while an exception is handled: it keeps the memory of the failed attempt.
     """
     xp.get_default_memory_pool().free_all_blocks()
-
-
-def _lacks_memory(error: Exception) -> bool:
-    """Whether the driver had no memory for a kernel's code or its local memory. A later attempt may
-    succeed, once CuPy's pool has returned free memory.
-    """
-    return NO_MEMORY in (getattr(one, "status", None) for one in (error, error.__cause__))
 
 
 def refusals() -> dict[tuple[int, str], str]:
