@@ -43,6 +43,9 @@ def test_a_wrong_product_is_found(scheme: str) -> None:
     element = value.copy()
     element[3, 5] += 0.1
     assert "1 elements beyond" in next(stress.faults(one, a, b, element))
+    element[3, 5], ratios = np.nan, [0.0]
+    assert list(stress.faults(one, a, b, element, ratios))
+    assert max(ratios) == np.inf
     coarse = PLACE.product(a, b, "int8x3")
     assert list(stress.faults(one, a, b, coarse))
 
