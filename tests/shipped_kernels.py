@@ -84,7 +84,6 @@ class NumbaKernel(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name by which it is found in the archive."""
         return shipped.name_of(self.module, self.factory, repr(self.constants), self.capability)
 
     def compile(self) -> bytes:
@@ -103,7 +102,6 @@ class CudaKernel(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name by which it is found in the archive."""
         return shipped.name_of(self.text, *shipped.options(self.architecture))
 
     def compile(self) -> bytes:
@@ -290,7 +288,6 @@ def compile_all() -> dict[str, bytes]:
 
 
 def compile_one(kernel: Kernel) -> bytes:
-    """Compile a kernel in a process of its own."""
     return kernel.compile()
 
 

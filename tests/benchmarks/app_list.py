@@ -26,7 +26,6 @@ class App:
     host: str = ""
 
     def arguments(self, size: Size) -> tuple[str, ...]:
-        """The sample's command line."""
         return tuple((self.small if size == "small" else self.paper).split())
 
     def host_arguments(self, size: Size) -> tuple[str, ...]:

@@ -104,22 +104,18 @@ class Sample:
         return cls(module, functions, sites, dependencies(source, module).edges)
 
     def problem(self, xp: ModuleType, arguments: Sequence[str]) -> "Problem":
-        """The sample with inputs drawn anew for these arguments."""
         options = self.functions["parsed"](list(arguments))
         return Problem(self, xp, options, self.functions["problem"](xp, options))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """A sample with its inputs."""
-
     sample: Sample
     xp: ModuleType
     options: Namespace
     inputs: tuple[Any, ...]
 
     def work(self) -> tuple[Any, ...]:
-        """Run the part that is timed; returns its values."""
         found: tuple[Any, ...] = self.sample.functions["work"](self.xp, self.options, *self.inputs)
         return found
 

@@ -37,7 +37,6 @@ class Numbers:
         return low + (high - low) * self.random(shape)
 
     def standard_normal(self, shape: Shape) -> Array:
-        """Normal, float64 (Box and Muller's method)."""
         radius = self.xp.sqrt(-2.0 * self.xp.log1p(-self.random(shape)))
         return radius * self.xp.cos(2 * math.pi * self.random(shape))
 
@@ -70,7 +69,6 @@ def _mixed(word: int) -> int:
 
 
 def namespace(source: object) -> ModuleType:
-    """The module, numpy or cupy, whose arrays a source of random numbers makes."""
     return getattr(source, "xp", np)
 
 

@@ -24,7 +24,6 @@ class Judgement:
     grade: str
 
     def record(self) -> dict[str, Any]:
-        """The figures in a form that JSON can hold."""
         return in_json(asdict(self))
 
 

@@ -26,7 +26,6 @@ ALL = {**FAMILIES, **EVERYDAY}
 
 
 def operands(xp: Any, kind: str, n: int) -> tuple[Any, Any]:
-    """Two float64 arrays (n, n) of one kind, of NumPy or of CuPy."""
     if kind in INTEGERS:
         low, high = INTEGERS[kind]
         a, b = xp.random.default_rng(0).integers(low, high, (2, n, n), endpoint=True).astype("d")

@@ -181,7 +181,6 @@ def _columns(times: Mapping[str, list[float]], calls: int) -> dict[str, dict[str
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """The tables of a measurement as Markdown."""
     facts = found["machine"]
     parts = [_table("operands that pass through", found["passing"], "what", ("native", "ours"))]
     where = f"{facts['cpu']}, {facts['cores']} cores"
@@ -250,7 +249,6 @@ def _in_turn(
 
 
 def _next(process: "Popen[str]") -> float:
-    """The next time that a process measures."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("\n")

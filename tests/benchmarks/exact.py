@@ -55,7 +55,6 @@ ON_GPU = (
 
 
 def operands(row: Row, n: int) -> tuple[Any, Any]:
-    """Two square matrices of the row's entries."""
     rng = np.random.default_rng(n)
     if row.dtype == "bool":
         return rng.random((n, n)) < 0.01, rng.random((n, n)) < 0.01

@@ -148,7 +148,6 @@ def check(products: int, seed: int, jobs: int) -> Iterator[dict[str, Any]]:
 
 
 def sentence(result: dict[str, Any]) -> str:
-    """What the check found."""
     counts, facts = result["counts"], result["machine"]
     long = counts.get("sums of 2^16 and more", 0)
     return (

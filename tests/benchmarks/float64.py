@@ -96,7 +96,6 @@ def relative(product: Any, rows: Any, columns: Any, wanted: Any) -> float:
 
 
 def _wide(x: Any) -> Any:
-    """An array of the device, or of NumPy, in long double."""
     x = x.get() if hasattr(x, "get") else x
     return x.astype(np.result_type(x.dtype, np.longdouble))
 

@@ -534,7 +534,6 @@ def _speeds(found: Sections, size: int) -> dict[str, Record]:
 
 
 def _errors(found: Sections, size: int) -> dict[str, float]:
-    """Contender → its Frobenius error on normal data at size³."""
     rows = found.get(f"accuracy normal {size}", ())
     return {row["name"]: float(row["frobenius"]) for row in rows if "failed" not in row}
 

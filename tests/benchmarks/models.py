@@ -52,7 +52,6 @@ def cases(models: Sequence[str]) -> list[Case]:
 
 
 def run(case: Case, folder: Path) -> Record:
-    """One process's record, with what it was."""
     model, mode, variant = case
     precision, words = {**VARIANTS, **TF32}[variant]
     command = [sys.executable, *words, str(folder / PROGRAM.name), model, mode, precision]

@@ -24,7 +24,6 @@ def product() -> list[Path]:
 
 
 def name_of(path: Path) -> str:
-    """The module of a file, as it is imported."""
     parts = list(path.relative_to(ROOT).with_suffix("").parts)
     parts = parts[:-1] if parts[-1] == "__init__" else parts
     return ".".join(parts if parts[0] == "mixpert_py" else ["mixpert_py", *parts])
@@ -54,7 +53,6 @@ def parameters(tree: ast.Module) -> Iterator[int]:
 
 
 def untyped(tree: ast.Module) -> int:
-    """The number of parameters that are annotated as Any."""
     names = (node.annotation for node in ast.walk(tree) if isinstance(node, ast.arg))
     return sum(isinstance(name, ast.Name) and name.id == "Any" for name in names)
 

@@ -70,7 +70,6 @@ class Staircase(NamedTuple):
     device: str
 
     def sentence(self) -> str:
-        """The message of the picture, for its alternative text."""
         base, ends = self.vendor[0], (self.steps[0], self.steps[-1])
         said = " to ".join(
             f"{step.name} {step.tflops / base.tflops:.1f}× (error {step.error:.1e})"
@@ -120,7 +119,6 @@ def _steps(found: Sequence[Point], levels: Collection[str]) -> list[Point]:
 
 
 def draw(stairs: Staircase, folder: Path) -> None:
-    """Draw the light and the dark form into a folder."""
     import matplotlib
     from matplotlib.figure import Figure
 

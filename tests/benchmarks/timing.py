@@ -38,7 +38,6 @@ def repeated(
 
 
 def summary(times: list[float]) -> dict[str, float]:
-    """Median, quartiles and number of times in seconds."""
     low, _, high = quantiles(times, n=4) if len(times) > 1 else (times[0],) * 3
     return {"median": median(times), "lower": low, "upper": high, "runs": len(times)}
 

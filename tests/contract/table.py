@@ -65,7 +65,6 @@ SCHEMES = {
 
 
 def wide(x: Array) -> Array:
-    """An array in 64 bits of mantissa."""
     return x.astype(np.clongdouble if x.dtype.kind == "c" else np.longdouble)
 
 

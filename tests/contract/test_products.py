@@ -18,7 +18,6 @@ EMULATIONS = [name for name in SCHEMES if name not in ("default", "native")]
 
 
 def outcome(product: Any, *operands: Any, **given: Any) -> tuple[Any, set[Any]]:
-    """The result of a call, or the type of its error; and the warnings that it gave."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

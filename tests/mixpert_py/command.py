@@ -23,8 +23,6 @@ LATE = ("COLUMNS", "CUDA_VISIBLE_DEVICES", "TMPDIR")
 
 @dataclass(frozen=True)
 class Said:
-    """What a command left."""
-
     code: int
     out: str
     err: str
@@ -77,7 +75,6 @@ class Shell:
         return said
 
     def write(self, files: Mapping[str, str | bytes]) -> Path:
-        """Write files, and the folders that they lie in."""
         for name, text in files.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +85,6 @@ class Shell:
         return (self.folder / name).read_text("utf-8")
 
     def json(self, line: str, code: int = 0) -> Any:
-        """What a command prints as JSON."""
         return json.loads(self(line, code).out)
 
     def profile(self, line: str, code: int = 0) -> list[dict[str, Any]]:

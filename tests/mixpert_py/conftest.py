@@ -34,8 +34,6 @@ def mixpert(tmp_path: Path) -> Mixpert:
 
 @pytest.fixture
 def new_mixpert(tmp_path: Path) -> Mixpert:
-    """Runs `mixpert ARGS…` in tmp_path, in a new interpreter."""
-
     def call(*arguments: str, stdin: str = "", **environment: str) -> Said:
         return called("mixpert_py", *arguments, folder=tmp_path, stdin=stdin, **environment)
 

@@ -120,7 +120,6 @@ def start(command: Sequence[str], environment: Mapping[str, str]) -> Any:
 
 
 def one_thread() -> int:
-    """In the place of `config.blas_threads`."""
     return 1
 
 

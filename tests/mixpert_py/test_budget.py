@@ -71,7 +71,6 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def plan_of(
     module: ModuleType, scheme: str, budget: float = 1e-3, metric: str = "frobenius"
 ) -> Plan:
-    """Every product of a module under one scheme."""
     assert module.__file__ is not None
     found = analyze(Path(module.__file__).read_bytes(), module.__name__)
     return Plan(

@@ -41,7 +41,6 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def emulated(a: Any, b: Any, scheme: str = SCHEME) -> Any:
-    """The same product, by the reference backend."""
     left, right = (x.detach().numpy() for x in (a, b))
     return torch.from_numpy(mixpert_py.matmul(left, right, scheme=scheme, backend="reference"))
 

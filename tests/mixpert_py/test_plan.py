@@ -92,11 +92,6 @@ def test_what_is_no_toml_is_refused_in_one_line(text: str) -> None:
     assert re.search("line [0-9]+|end of document", str(caught.value))
 
 
-def test_what_is_nested_too_deeply_is_refused() -> None:
-    with pytest.raises(PlanError, match="nested too deeply"):
-        plan_file.loads(f"a = {'[' * 2000}")
-
-
 def test_what_is_larger_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     path.touch()

@@ -37,8 +37,6 @@ Build = Callable[[], Any]  # a model and its inputs
 
 
 class Net(nn.Module):  # type: ignore[misc, name-defined]
-    """A model whose result is its loss."""
-
     def __init__(self, loss: Callable[..., Any], **parts: Any) -> None:
         super().__init__()
         for name, part in parts.items():

@@ -59,7 +59,6 @@ def test_ids_in_an_encoding_without_the_letters() -> None:
 
 
 def sites_of(source: bytes, namespace: dict[str, Any]) -> list[str]:
-    """The site ids that running a program hands to the runtime."""
     seen: list[str] = []
 
     def record(*operands: object, site: str, **_: object) -> None:

@@ -34,7 +34,6 @@ def plan(scheme: str, site: str = SITE) -> Plan:
 
 
 def in_thread() -> Context:
-    """What a new thread sees."""
     seen = []
     thread = threading.Thread(target=lambda: seen.append(current()))
     thread.start()
@@ -44,7 +43,6 @@ def in_thread() -> Context:
 
 @pytest.fixture
 def default() -> Iterator[Context]:
-    """A process default of the test's own."""
     before = current()
     force = Context(scheme="int8x3")
     contexts.set_default(force)

@@ -23,7 +23,6 @@ UNITS = {"f": 2.0**-24, "d": 2.0**-53, "F": 2.0**-22, "D": 2.0**-51, "e": 2.0**-
 
 
 def entries(dtype: str, *shape: int, seed: int = 0) -> Array:
-    """Numbers of both signs, of many sizes."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(shape) * 2.0 ** rng.integers(-6, 3, shape)
     if np.dtype(dtype).kind == "c":

@@ -56,7 +56,6 @@ def launches(replay: Replay, driver: Driver, start: int, stream: int) -> list[An
 
 
 def wanted(start: int, stream: int) -> list[Any]:
-    """What that is to be."""
     words = struct.pack("4q", start + 12, 4 * start, -7, 5 * start)
     structure = struct.pack("Pi4xdPi4x", 2 * start - 8, 3, 2.5, 3 * start + 8, 9)
     return [

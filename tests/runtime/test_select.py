@@ -31,7 +31,6 @@ def gpu(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
 
 
 def ran(*operands: Any, **given: Any) -> tuple[str, Reason | None]:
-    """The scheme that ran a product, and the reason why it was not the one in force."""
     _, *how = operands_of.ran(matmul, *operands, **given)
     return how[0], how[1]
 

@@ -24,7 +24,6 @@ KINDS = ["rss", "sum", "max"]
 
 
 def search(program: PropagatedProgram, kind: str) -> tuple[float, int]:
-    """The gain of the plan that a search finds, and the number of its runs."""
     program.runs = 0
     outcome = tune(program, program.operators(), [], LADDER, program.budget, noise=0.0, search=kind)
     assert outcome.best.error <= program.budget

@@ -128,7 +128,6 @@ def typical() -> Outcome:
 
 
 def of_one(native: float, lowered: float, /, budget: float = 1e-5, **errors: float) -> Outcome:
-    """The outcome of a program of one operator."""
     program = TableProgram({FACTOR: {"native": native, "float32": lowered}}, {FACTOR: errors})
     return tune(program, program.operators(), [], CPU, budget, noise=0.0)
 
@@ -180,7 +179,6 @@ def reports() -> dict[str, tuple[TuningRecord, int]]:
 
 
 def printed() -> str:
-    """All reports, each under its title."""
     file = io.StringIO()
     for title, (report, width) in reports().items():
         print(f"==== {title}", file=file)

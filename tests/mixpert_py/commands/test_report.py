@@ -63,7 +63,6 @@ def test_the_forms_of_a_report(tuned: Path, sh: Shell) -> None:
 
 
 def put(sh: Shell, record: dict[str, Any]) -> None:
-    """Make a record the only line of the file of trials."""
     line = json.dumps({"type": "record", "finished": True, "record": record})
     sh.write({"m.mixpert.trials.jsonl": line + "\n"})
 

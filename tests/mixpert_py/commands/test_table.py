@@ -52,6 +52,7 @@ sites object.ipynb | 2 | object.ipynb: a notebook of format
 sites | 2 | Missing argument
 graph s.py | 0 |
 graph s.py open.py | 2 | open.py: line 1
+graph nowhere.py | 2 | nowhere.py: no such file
 graph --format png s.py | 2 | 'png' is not one of
 run s.py | 0 |
 run open.py | 1 | open.py: line 1: '(' was never closed
@@ -100,6 +101,9 @@ T -m no_such | 2 | -m no_such: no such module
 T --compare z.npy s.py | 2 | z.npy
 T --compare c s.py | 2 | s.py: has no numeric value for c
 T --criterion x s.py | 2 | unknown criterion 'x'
+T --criterion b=x s.py | 2 | unknown criterion 'x'
+T --error lost=1 s.py | 2 | no value 'lost' to judge; the program shows
+tune --error lost=1 --criterion b=max s.py | 2 | --error b=BUDGET
 T --criterion no.mod:f s.py | 2 | criterion no.mod:f: ModuleNotFoundError: No module named 'no'
 T --criterion os:nofun s.py | 2 | os:nofun: AttributeError: module 'os' has no attribute 'nofun'
 T -o syntax.toml s.py | 2 | syntax.toml: not valid TOML

@@ -178,20 +178,12 @@ def test_the_same_bytes_every_time(program: Path, tmp_path: Path) -> None:
 def test_a_program_from_standard_input(program: Path, mixpert: Mixpert) -> None:
     shown = mixpert("graph", "p.py").out
     assert mixpert("graph", "-", stdin=program.read_text()).out == shown.replace("p.py", "-")
-
-
-def test_files_with_errors(program: Path, mixpert: Mixpert) -> None:
     (program.parent / "bad.py").write_text("x = (a @\n")
-    for path, word in (("bad.py", "bad.py: line 1: "), ("absent.py", "absent.py: no such file")):
-        for arguments in ([path], [path, "p.py"]):
-            said = mixpert("graph", *arguments)
-            assert said.code == 2
-            assert word in said.one_clear_line()
-            assert ("p.py" in said.out) == (arguments[1:] == ["p.py"])
-    assert (
-        mixpert("graph", "-", stdin="x = (a @\n").one_clear_line().startswith("mixpert: -: line 1")
-    )
-    assert mixpert("graph", "p.py", "--format", "png").code == 2
+    said = mixpert("graph", "bad.py", "p.py")
+    assert "bad.py: line 1: " in said.one_clear_line()
+    assert said.out == shown
+    said = mixpert("graph", "-", stdin="x = (a @\n")
+    assert said.one_clear_line().startswith("mixpert: -: line 1")
 
 
 def test_files_of_a_folder_each_once(program: Path, mixpert: Mixpert) -> None:

@@ -22,7 +22,6 @@ CELLS = [
 
 
 def notebook(cells: list[str] = CELLS, *, lists: bool = True, **changes: Any) -> dict[str, Any]:
-    """A notebook of those cells, the first of which is text."""
     made = []
     for index, text in enumerate(cells):
         source = text.splitlines(keepends=True) if lists else text

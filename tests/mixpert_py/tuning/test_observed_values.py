@@ -43,7 +43,6 @@ def tuned(limits: Limits, *compare: str, **more: object) -> TuningResult:
 
 
 def schemes(found: TuningResult) -> dict[str, str]:
-    """Kind of product → scheme."""
     sites = found.plan.schemes().items()
     return {site.partition("/")[2].partition("~")[0]: scheme for site, scheme in sites}
 
@@ -120,23 +119,6 @@ def test_budgets_from_the_command_line(mixpert: Mixpert) -> None:
     report = mixpert("report", "s.mixpert.toml").out
     assert " % of their budgets" in report
     assert "loss: max error" in report
-
-
-BAD = [
-    ("an unknown value", ["--error", "lost=1"], "no value 'lost' to judge; the program shows"),
-    ("no budget", ["--error", "loss=1", "--criterion", "logits=max"], "--error logits=BUDGET"),
-    ("an unknown criterion", ["--error", "1", "--criterion", "loss=x"], "unknown criterion 'x'"),
-]
-
-
-@pytest.mark.parametrize(("options", "word"), [row[1:] for row in BAD], ids=[r[0] for r in BAD])
-@pytest.mark.usefixtures("program")
-def test_bad_budgets_get_a_clear_line(mixpert: Mixpert, options: list[str], word: str) -> None:
-    said = mixpert("tune", *options, "s.py")
-    assert said.code == 2
-    assert word in said.err
-    assert "Traceback" not in said.err
-    assert not Path("s.mixpert.toml").exists()
 
 
 def test_what_could_not_be_compared_is_as_far_off_as_can_be() -> None:

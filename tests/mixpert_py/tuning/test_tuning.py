@@ -26,7 +26,6 @@ from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_progr
 
 @pytest.fixture(scope="module")
 def lowered(tmp_path_factory: pytest.TempPathFactory) -> TuningResult:
-    """The chain, tuned to a wide budget."""
     path = tmp_path_factory.mktemp("lowered") / "chain.py"
     path.write_text(CHAIN)
     with pytest.MonkeyPatch.context() as patch:

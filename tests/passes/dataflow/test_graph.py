@@ -9,7 +9,6 @@ from tests.passes.dataflow.hand_drawn import GRAPHS, labels
 
 
 def found_and_drawn(source: bytes, expected: str) -> tuple[set[str], set[str]]:
-    """The edges that are found in a program, and those that are drawn."""
     names = labels(source)
     found = {f"{names[a]} -> {names[b]}" for a, b in dependencies(source, "m").edges}
     return found, set(re.findall(r"\w+ -> \w+", expected))

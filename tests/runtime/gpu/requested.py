@@ -8,10 +8,8 @@ from mixpert_py.runtime.request import Product, Request
 
 
 def multiplied(a: Any, b: Any, scheme: str, **given: Any) -> Product | Reason:
-    """A·B of arrays that are on the GPU."""
     return multiply.multiply(Request(a, b, scheme, **given))
 
 
 def transferred(a: Any, b: Any, scheme: str, **given: Any) -> Product | Reason:
-    """A·B of NumPy arrays, which are moved."""
     return transfer.multiply(Request(a, b, scheme, **given))

@@ -99,7 +99,6 @@ def test_graphs_and_operands_that_kernels_cannot_read(gpu: FakeGpu) -> None:
 
 
 def turned(x: Any, *, conjugate: bool) -> Any:
-    """The transpose of a fake array: a view, or of a conjugated copy."""
     return ndarray(np.conj(x.x)).swapaxes(-1, -2) if conjugate else x.swapaxes(-1, -2)
 
 

@@ -98,8 +98,6 @@ def on_a(capability: str, shared: int = 227 * 1024, multiprocessors: int = 132) 
 
 
 class ExactProducts:
-    """The GEMM, in exact integers."""
-
     def __init__(self, definitions: tuple[tuple[str, Any], ...]) -> None:
         self._of = dict(definitions)
         self._moduli = [int(p) for p in self._of["MODULI"].split(", ")]

@@ -70,7 +70,6 @@ SHAPES = [(1, 1, 1), (130, 70, 66), (257, 300, 200), (64, 1000, 390), (300, 8, 5
 
 
 def made(a: Any, b: Any, scheme: str, **given: Any) -> Any:
-    """The product by the scheme, and no other."""
     value, *how = ran(partial(matmul, scheme=scheme, backend="cuda"), a, b, **given)
     assert how == [scheme, None]
     return value
@@ -172,6 +171,30 @@ def check_crt(a: Any, b: Any, order: str = "C") -> int | None:
 def test_every_family(family: str, order: str) -> None:
     with np.errstate(all="ignore"):
         check_crt(*ALL[family](np.random.default_rng(0), M, K, N), order)
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_the_same_operands_have_the_same_bits_whatever_ran_before(library: str) -> None:
+    rng = np.random.default_rng(3)
+    put = cupy.asarray
+    if library == "torch":
+        put = partial(pytest.importorskip("torch").tensor, device="cuda")
+    pairs, wanted = [], []
+    for family in ("normal", "log-normal 1", "spread 4", "huge entry", "integers", "low-rank"):
+        a, b = ALL[family](rng, 4 * M, K, N)
+        pairs.append((put(a), put(b)))
+        count = moduli_for(residues.rows_of(a), residues.rows_of(b.T))
+        exact = 14 if both_hold_integers(a, b) else count
+        wanted.append(None if exact is None else meant(a, b, f"crt{exact}"))
+    are_native = [each is None for each in wanted]
+    for which in rng.integers(0, len(pairs), 40):
+        for _ in range(1 + which):
+            value, by_residues = made_by_crt(*pairs[which])
+            assert by_residues != are_native[which]
+            bits = cupy.asarray(value).get()
+            if wanted[which] is None:
+                wanted[which] = bits
+            np.testing.assert_array_equal(bits, wanted[which])
 
 
 def test_products_are_native_in_a_graph() -> None:

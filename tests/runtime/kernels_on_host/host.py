@@ -124,14 +124,11 @@ class Memory:
 
 
 def seen(address: int, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Memory at an address as an array."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return np.frombuffer((ctypes.c_ubyte * size).from_address(address), dtype).reshape(shape)
 
 
 class Pointer:
-    """`data` of an array."""
-
     def __init__(self, ptr: int) -> None:
         self.ptr, self.device_id = ptr, 0
 

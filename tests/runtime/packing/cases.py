@@ -53,7 +53,6 @@ class Case(NamedTuple):
         return with_block(SCHEMES[self.scheme], self.block)
 
     def pair(self) -> tuple[Array, Array]:
-        """A (m, k) and B (k, n)."""
         with np.errstate(all="ignore"):
             a, b = OPERANDS[self.operands](np.dtype(self.dtype).type)
         return np.asarray(a, order=self.order[0]), np.asarray(b, order=self.order[1]).T
@@ -220,7 +219,6 @@ OPERANDS: dict[str, Callable[[type], Any]] = {
 
 
 def suited(kernel: Reader) -> list[str]:
-    """The schemes whose slices a kernel makes."""
     if kernel == "strips":
         return [*SCHEMES]
     return [name for name in SCHEMES if not name.startswith(("mixpert", "int8x10"))]

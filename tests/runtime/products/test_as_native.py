@@ -47,7 +47,6 @@ Arguments = tuple[Any, ...]
 
 
 def pairs(operands: Iterable[Any], *before: Any, after: Arguments = ()) -> list[Arguments]:
-    """Operands of every kind, on both sides."""
     return [(*before, a, b, *after) for a, b in some(itertools.product(operands, repeat=2), 7)]
 
 

@@ -37,7 +37,6 @@ def host() -> Iterator[None]:
 
 
 def emulated(a: Any, b: Any, scheme: str) -> Any:
-    """The same product, by the reference backend."""
     return torch.from_numpy(mixpert_py.matmul(a, b, scheme=scheme, backend="reference"))
 
 

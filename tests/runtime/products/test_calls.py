@@ -236,7 +236,6 @@ CONVERTIBLE = [x for x in OPERANDS.values() if converts(x)]
 
 
 def cases(dtype: str) -> list[dict[str, Any]]:
-    """Calls of every kind, good and bad."""
     choose = random.Random(3)
 
     def matrix(*shape: int) -> Any:

@@ -89,8 +89,6 @@ class ndarray(NDArrayOperatorsMixin):  # noqa: N801, it has its original's name
 
 @dataclass(frozen=True)
 class Pointer:
-    """Where an array begins."""
-
     x: Any
     device_id: int
 

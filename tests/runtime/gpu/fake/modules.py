@@ -44,8 +44,6 @@ class Names(SimpleNamespace):
 
 
 def cupy_of(gpu: "FakeGpu") -> Any:
-    """The module `cupy` on this machine."""
-
     cupy: Any = ModuleType("cupy")
     cupy.__spec__ = SimpleNamespace(name="cupy")
     cupy.ndarray = ndarray
@@ -66,8 +64,6 @@ def cupy_of(gpu: "FakeGpu") -> Any:
 
 
 def _cuda(gpu: "FakeGpu") -> Any:
-    """The module `cupy.cuda`."""
-
     def counted() -> int:
         if gpu.error is not None:
             raise gpu.error

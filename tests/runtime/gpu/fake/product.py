@@ -86,7 +86,6 @@ def matrices(left: FakePacked, right: FakePacked, out: ndarray) -> Iterator[tupl
 
 
 def split(a: Any, b: Any, scheme: Any) -> tuple[Any, Any]:
-    """Both operands, packed."""
     if scheme.moduli:
         pair = residues.pack(a, b, scheme)
         return pair.left, pair.right

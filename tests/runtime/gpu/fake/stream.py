@@ -124,7 +124,6 @@ class Event:
 
 
 def get_elapsed_time(begin: Event, end: Event) -> float:
-    """Milliseconds, as cupy.cuda's."""
     return 1000 * (end.at - begin.at)
 
 
@@ -166,8 +165,6 @@ class LateEvent:
 
 
 class Memory:
-    """An allocation, for as long as somebody has it."""
-
     def __init__(self, account: "FakeGpu", size: int) -> None:
         self.account, self.size = account, size
         account.held += size

@@ -44,7 +44,6 @@ def check(
     scheme: Scheme,
     tuning: dict[str, Any] | None = None,
 ) -> list[Packed]:
-    """Packs both operands, and compares all that is left with the reference's."""
     found = pack(kernel, a, b, scheme, tuning)
     result, wanted = np.result_type(a, b), []
     for x, one in zip((a, b.swapaxes(-1, -2)), found, strict=True):

@@ -39,7 +39,6 @@ class Flagged(NamedTuple):
         return self
 
     def laid_out(self, orders: str) -> "Flagged":
-        """Single matrices, rows or columns contiguous."""
         a, b = (np.asarray(x[0], order=o) for x, o in zip(self[:2], orders, strict=True))
         return self._replace(a=a, b=b)
 
