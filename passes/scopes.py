@@ -398,15 +398,11 @@ class _Reader:
 
     visit_Nonlocal = visit_Global
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar | ast.ExceptHandler) -> None:
         self.bind(node.name, node.lineno)
         self.generic_visit(node)
 
-    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> None:
-        self.bind(node.name, node.lineno)
-        self.generic_visit(node)
-
-    visit_MatchStar = visit_MatchAs
+    visit_MatchStar = visit_ExceptHandler = visit_MatchAs
 
     def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
         self.bind(node.rest, node.lineno)

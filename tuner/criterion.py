@@ -104,7 +104,7 @@ def errors(
     value: Mapping[str, npt.ArrayLike],
     criteria: Mapping[str, ErrorMeasure],
 ) -> dict[str, float]:
-    """The error of each value of the reference, by its criterion: ProgramError, ShapeError."""
+    """The error of each reference value, by its criterion. Raises ProgramError or ShapeError."""
     if not reference:
         raise ProgramError("nothing to compare: the program observes no value")
     found = {}

@@ -33,7 +33,7 @@ _BOOT = (
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that calls `main(*arguments)` of our module in a new interpreter like this."""
+    """The command that calls a module's `main(*arguments)` in an interpreter with our flags."""
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [sys.executable, *flags, "-P", "-c", _BOOT, str(IMPORTED_FROM), module, *arguments]
 

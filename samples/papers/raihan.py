@@ -8,6 +8,7 @@ from statistics import median
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.model.device_model import DeviceModel, find
 from samples.papers import tiles
+from samples.papers.columns import NAME, K, M, N
 from samples.papers.exhibit import Column, Exhibit, Found, Lines, Paper, Published, Row
 from samples.papers.fragments import fragments as found_by
 from samples.papers.gpu import Gpu
@@ -16,6 +17,8 @@ from samples.papers.place import Place
 
 SHAPE = re.compile(r"[mnk](\d+)")
 ABSTRACT = "abstract, arXiv:1811.08309 (Titan V)"
+MEASURED = Column("measured", "measured, ms", ".4f", 1e3)
+PREDICTED = Column("predicted", "predicted, ms", ".4f", 1e3)
 
 
 def fragments(place: Place) -> Found:
@@ -119,18 +122,11 @@ EXHIBITS = (
         "The paper correlates instructions a cycle of a simulator with those of the chip; here, "
         "times of products by the time model with measured ones.",
         (
-            *(Column("name", "product"), Column("m", "m"), Column("k", "k"), Column("n", "n")),
-            Column("batch", "of them"),
-            Column("measured", "measured, ms", ".4f", 1e3),
-            Column("predicted", "predicted, ms", ".4f", 1e3),
-            Column("off", "off by", "+.1%"),
+            *(NAME, M, K, N, Column("batch", "of them")),
+            *(MEASURED, PREDICTED, Column("off", "off by", "+.1%")),
         ),
         correlation,
-        Lines(
-            Column("measured", "measured, ms", ".4f", 1e3),
-            Column("predicted", "predicted, ms", ".4f", 1e3),
-            joined=False,
-        ),
+        Lines(MEASURED, PREDICTED, joined=False),
         (Published("correlation of instructions a cycle", "99.6 %", ABSTRACT),),
         headline=correlated,
     ),
