@@ -90,11 +90,8 @@ def accelerate(
             rewritten = _with_a_look(rewritten, scheme)
         if isinstance(method, MethodType):
             return MethodType(rewritten, method.__self__)
-        return (
-            type(method)(rewritten)
-            if isinstance(method, (staticmethod, classmethod))
-            else rewritten
-        )
+        is_plain = not isinstance(method, (staticmethod, classmethod))
+        return rewritten if is_plain else type(method)(rewritten)
 
     return decorate if function is None else decorate(function)
 

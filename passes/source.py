@@ -90,10 +90,8 @@ class Source:
         """Offsets of a node's beginning and end, without its own parentheses."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
-        return (
-            self.offset(node.lineno, node.col_offset),
-            self.offset(node.end_lineno, node.end_col_offset),
-        )
+        start = self.offset(node.lineno, node.col_offset)
+        return start, self.offset(node.end_lineno, node.end_col_offset)
 
     def encode(self, text: str) -> bytes:
         """A changed text as bytes, with the file's encoding and BOM."""

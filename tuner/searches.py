@@ -172,11 +172,8 @@ class PredictiveSearch:
             return None
         incumbent = self.state.incumbent
         steps = {x.id: step for x in self.operators if (step := self._unprobed(x)) is not None}
-        times = {
-            x.id: self.times.seconds(x, incumbent.plan[x.id])
-            for x in self.operators
-            if x.id in steps
-        }
+        probed = (x for x in self.operators if x.id in steps)
+        times = {x.id: self.times.seconds(x, incumbent.plan[x.id]) for x in probed}
         is_first = incumbent.plan == self.state.start.plan
         least = (FIRST_GAIN if is_first else WORTH_A_PROBE) * incumbent.measurement.seconds
         groups: list[list[str]] = [[]]  # short operators are joined
@@ -249,11 +246,9 @@ class PredictiveSearch:
         lower = [x for x in self.options[site] if state.ladder.level(site, x) > level]
         if not lower:
             below = state.below(operator, scheme)
-            reason = (
-                operator.excluded.get(below[0], StopReason.NOT_TAKEN)
-                if below
-                else StopReason.BOTTOM
-            )
+            reason = StopReason.BOTTOM
+            if below:
+                reason = operator.excluded.get(below[0], StopReason.NOT_TAKEN)
             is_last = reason is StopReason.NOT_TAKEN and scheme != state.start.plan[site]
             return (StopReason.BOTTOM if is_last else reason), ""
         for trial in reversed(state.trials):

@@ -263,10 +263,9 @@ def print_estimate(found: "Estimate", budget: str, script: str) -> None:
     out.print()
     likely = report.Column(f"likely at {budget}", right=True)
     columns = (report.Column("program"), likely, report.Column("error", right=True))
-    rows = [
-        (it.device or "here", times_text(it.gain), report.error_text(it.error))
-        for it in found.places
-    ]
+    rows = []
+    for it in found.places:
+        rows.append((it.device or "here", times_text(it.gain), report.error_text(it.error)))
     out.print(report.fitted(columns, rows, out.width))
     out.print()
     for note in _notes(found, float(budget)):

@@ -101,21 +101,17 @@ class RunFolder:
             how = f"{STILL_RUNNING} {limit:g} s, and was stopped"
         elif ended.code < 0:
             how = f"killed by signal {-ended.code}"
+        elif ended.code > 0:
+            how = f"ended with exit code {ended.code}"
         else:
-            how = (
-                f"ended with exit code {ended.code}"
-                if ended.code
-                else "left before its end (os._exit?)"
-            )
+            how = "left before its end (os._exit?)"
         output = ended.last_lines()
         raise ProgramError(f"{program}: {how}" + (f"; its last lines:\n{output}" if output else ""))
 
     def values(self, result: Result) -> dict[str, np.ndarray[Any, Any]]:
         """The variables, observed values and results of sinks that the run ended with."""
-        return {
-            name: np.load(self.path / file, allow_pickle=False)
-            for name, file in result.values.items()
-        }
+        files = {name: self.path / file for name, file in result.values.items()}
+        return {name: np.load(file, allow_pickle=False) for name, file in files.items()}
 
 
 def execute(job_file: Path, limit: float | None) -> execution.EndedProcess:

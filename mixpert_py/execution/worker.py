@@ -181,24 +181,23 @@ def main(job_file: str) -> None:
         if job.alone is not None and captures is not None:
             ours = captures.seconds + hook.seconds
             result = alone_result(job.alone, trace, captures, hooked, seconds, ours)
-            (folder / "result.json").write_bytes(msgspec.json.encode(result))
-            sys.exit(code)
-        namespace = vars(sys.modules["__main__"])
-        values, result = ended(job, namespace, trace, max(seconds - hook.seconds, 0.0))
-        files = {name: f"value-{number}.npy" for number, name in enumerate(values)}
-        for name, array in values.items():
-            np.save(folder / files[name], array, allow_pickle=False)
-        if captured is not None:
-            captured.save(folder)
-        called = folder / CHILDREN
-        elsewhere = called.read_text("utf-8").splitlines() if called.exists() else []
-        result = msgspec.structs.replace(
-            result,
-            values=files,
-            elsewhere=tuple(sorted(set(elsewhere) - trace.sites.keys())),
-            rewritten=hooked,
-            unused=tuple(hook.without_modules()),
-        )
+        else:
+            namespace = vars(sys.modules["__main__"])
+            values, result = ended(job, namespace, trace, max(seconds - hook.seconds, 0.0))
+            files = {name: f"value-{number}.npy" for number, name in enumerate(values)}
+            for name, array in values.items():
+                np.save(folder / files[name], array, allow_pickle=False)
+            if captured is not None:
+                captured.save(folder)
+            called = folder / CHILDREN
+            elsewhere = called.read_text("utf-8").splitlines() if called.exists() else []
+            result = msgspec.structs.replace(
+                result,
+                values=files,
+                elsewhere=tuple(sorted(set(elsewhere) - trace.sites.keys())),
+                rewritten=hooked,
+                unused=tuple(hook.without_modules()),
+            )
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.exit(code)
 
@@ -302,10 +301,8 @@ def _make_once(scheme: str, m: int, k: int, n: int, dtype: str, *, moved: bool) 
     draw = xp.random.default_rng(0)
     with suppress(Exception):
         real = PRECISION.get(dtype, dtype)
-        a, b = (
-            draw.standard_normal(shape, dtype=real).astype(dtype, copy=False)
-            for shape in ((m, k), (k, n))
-        )
+        a, b = (draw.standard_normal(shape, dtype=real) for shape in ((m, k), (k, n)))
+        a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
         matmul(a, b, scheme=scheme, backend=CUDA.name)
 
 

@@ -7,6 +7,7 @@ where times of whole runs do not.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import exp, log, prod, sqrt
 from typing import TYPE_CHECKING
 
@@ -63,10 +64,8 @@ class Clock:
         """A measurement of a plan with the times to go by; a failed one is unchanged."""
         if self.cost is None or measured.problem is not None:
             return measured
-        costs = {
-            site: self.cost(site, trace, plan.get(site, "native"))
-            for site, trace in self._sites.items()
-        }
+        sites, cost = self._sites.items(), self.cost
+        costs = {site: cost(site, trace, plan.get(site, "native")) for site, trace in sites}
         seconds = self._outside + sum(costs.values())
         return replace(measured, seconds=seconds, site_seconds=costs)
 
@@ -208,10 +207,7 @@ def _mean(ratios: Sequence[Ratio], weights: Collection[float]) -> Ratio:
         (weight / whole * ratio.mean, ratio) for weight, ratio in zip(weights, ratios, strict=True)
     ]
     mean = sum(part for part, _ in terms)
-    errors = [
-        (part * ratio.half_width / STUDENT[ratio.freedom - 1], ratio.freedom)
-        for part, ratio in terms
-    ]
+    errors = [(part * x.half_width / STUDENT[x.freedom - 1], x.freedom) for part, x in terms]
     variance = sum(error**2 for error, _ in errors)
     if not variance:
         return Ratio(mean, mean, mean)
@@ -255,10 +251,8 @@ class DeviceCost:
         wide = is_wide(*trace.dtypes)
         # Both operands of a complex result are assumed to be complex.
         products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)
-        return sum(
-            calls * self._product((m, k, n), scheme, wide, products)
-            for m, k, n, calls in trace.shapes
-        )
+        of = partial(self._product, scheme=scheme, wide=wide, products=products)
+        return sum(calls * of((m, k, n)) for m, k, n, calls in trace.shapes)
 
     def _product(
         self, shape: tuple[int, int, int], scheme: str, wide: bool, products: int

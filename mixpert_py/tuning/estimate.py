@@ -198,13 +198,8 @@ def _times(
     casts: Sequence[str],
 ) -> dict[str | None, SiteTimes]:
     """Machine → the times of the products: measured here (None), predicted for known GPUs."""
-    taken = {
-        scheme
-        for found in measured.values()
-        for one in found
-        for scheme, t in one.times.items()
-        if t
-    }
+    times = [one.times for found in measured.values() for one in found]
+    taken = {scheme for its in times for scheme in its if its[scheme]}
     schemes = (*emulations, "exact") if taken.intersection(emulations) else casts
     here: SiteTimes = {}
     for site, trace in result.sites.items():
@@ -249,19 +244,7 @@ def _products(
             }
             for device, times in by_place.items()
         }
-        line = place.line if place else 0
-        expression = place.expression if place else "(called by name)"
-        made.append(
-            EstimatedProduct(
-                site,
-                path,
-                line,
-                expression,
-                trace.calls,
-                trace.seconds,
-                errors[site],
-                speeds,
-                unsuited.get(site, ""),
-            )
-        )
+        line, expression = (place.line, place.expression) if place else (0, "(called by name)")
+        found = (trace.calls, trace.seconds, errors[site], speeds, unsuited.get(site, ""))
+        made.append(EstimatedProduct(site, path, line, expression, *found))
     return made

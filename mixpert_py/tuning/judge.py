@@ -74,18 +74,15 @@ class ComparedValues:
             )
         if not (*self.left_out, *self.products, *[UNSEEN] * self.unseen):
             return f"Compared: {listed(self.compared)}."
-        left_out = {
-            "compared values are computed from them": self.steps,
-            "a plan may change such tiny differences": self.residuals,
-        }
         products = f" and {results} that they do not show" if self.products else ""
-        without = (
-            f" Not compared, since {why}: {listed(names)}."
-            for why, names in left_out.items()
-            if names
-        )
+        without = ""
+        for why, names in (
+            ("compared values are computed from them", self.steps),
+            ("a plan may change such tiny differences", self.residuals),
+        ):
+            without += f" Not compared, since {why}: {listed(names)}." if names else ""
         return (
-            f"Compared: {listed(self.compared)}{products}.{''.join(without)} To compare others: "
+            f"Compared: {listed(self.compared)}{products}.{without} To compare others: "
             f"--compare NAME, for each.{UNSEEN if self.unseen else ''}"
         )
 

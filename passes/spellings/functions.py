@@ -374,12 +374,8 @@ def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | N
 
 def _find_in_variable(call: ast.Call, word: str) -> tuple[Function, Match] | None:
     """The row of a call of a variable to which a function of this word is assigned."""
-    rows = (
-        _BY_IDENTITY.get(word),
-        _BOUND_DOT if word == "dot" else None,
-        _TENSOR_METHODS.get(word),
-    )
-    for row in filter(None, rows):
+    bound = _BOUND_DOT if word == "dot" else None
+    for row in filter(None, (_BY_IDENTITY.get(word), bound, _TENSOR_METHODS.get(word))):
         # With one operand it is more likely a method of whatever object.
         if row.RUNTIME and (reason := row.refusal(call)) != TOO_FEW:
             return row, Match(word, reason)

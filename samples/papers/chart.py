@@ -113,11 +113,8 @@ def _panels(rows: Sequence[Row], how: Lines) -> list[tuple[str, list[Series]]]:
             series = panels.setdefault(panel, {})
             series.setdefault(name, Series(name, number, [])).places.append((x, y))
     most = MAX_LINES if how.joined else len(numbers)
-    return [
-        (name, part)
-        for name, series in panels.items()
-        for part in _parts(list(series.values()), most)
-    ]
+    found = ((name, list(series.values())) for name, series in panels.items())
+    return [(name, part) for name, series in found for part in _parts(series, most)]
 
 
 def _parts(series: list[Series], most: int) -> list[list[Series]]:
