@@ -111,8 +111,7 @@ def run_to_end(
     torch_compiled.follow()
     with covered_for(context.backend, takes_small=takes_small):
         try:
-            folder, packages = hook.folder, hook.packages
-            execute(program, rewritten, context, folder, packages, insert_path=insert_path)
+            _execute(program, rewritten, context, hook, insert_path)
         except SystemExit as stop:
             if stop.code is None or isinstance(stop.code, int):
                 code = stop.code or 0
@@ -125,21 +124,13 @@ def run_to_end(
     return code
 
 
-def execute(
-    program: Program,
-    rewritten: CodeType,
-    context: Context,
-    project: str | None = None,
-    packages: Sequence[str] = (),
-    *,
-    insert_path: bool = False,
+def _execute(
+    program: Program, rewritten: CodeType, context: Context, hook: ImportHook, insert_path: bool
 ) -> None:
     """Run the program in this process, as `__main__`; raises what it raises, SystemExit, too.
 
-    context: holds in all its threads and in children that it spawns. project, packages: the folder
-    and packages whose modules such children rewrite. insert_path: the program's folder is put
-    before sys.path. Otherwise it replaces sys.path[0], which is the launcher's own folder, unless
-    an option of Python has left that out.
+    insert_path: the program's folder is put before sys.path. Otherwise it replaces sys.path[0],
+    which is the launcher's own folder, unless an option of Python has left that out.
     """
     main = main_module(program)
     sys.modules["__main__"] = main
@@ -153,7 +144,7 @@ def execute(
     set_default(context)
     in_memory.name_everywhere(filter(in_memory.is_alias, rewritten.co_names))
     if program.spec is None and not program.is_notebook:
-        rewrite_in_spawned_children(program.filename, context, project, tuple(packages))
+        rewrite_in_spawned_children(program.filename, context, hook)
     if program.spec is not None and program.spec.parent:
         importlib.import_module(program.spec.parent)
     if program.is_notebook:  # tracebacks, warnings and `inspect` show its cells, not its JSON
@@ -220,13 +211,11 @@ class SpawnedJob(msgspec.Struct, frozen=True):
         return msgspec.json.decode(Path(config.file_from_parent()).read_bytes(), type=cls)
 
 
-def rewrite_in_spawned_children(
-    script: str, context: Context, project: str | None, packages: tuple[str, ...] = ()
-) -> None:
+def rewrite_in_spawned_children(script: str, context: Context, hook: ImportHook) -> None:
     """Make children started by `spawn` import the rewritten program instead of the original.
 
     Such a child imports the main module anew, from its file: here `spawned_main`, which rewrites
-    that file, and modules of the project and the packages on import.
+    that file, and on import the modules that the hook rewrites here.
     """
     original: Any = getattr(spawn.get_preparation_data, "__wrapped__", spawn.get_preparation_data)
 
@@ -243,10 +232,10 @@ def rewrite_in_spawned_children(
         # child, because most programs spawn none. A fork makes its own: either may end first.
         descriptor, path = tempfile.mkstemp(prefix=files.RUN_PREFIX, suffix=".json")
         atexit.register(_remove, path, process)
-        folder = None if project is None else os.fsencode(project)
+        folder = None if hook.folder is None else os.fsencode(hook.folder)
         children = None if context.trace is None else context.trace.children
         settings = context.scheme, context.backend, context.plan, children
-        job = SpawnedJob(os.fsencode(script), folder, *settings, packages)
+        job = SpawnedJob(os.fsencode(script), folder, *settings, tuple(hook.packages))
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(job))
         return path
