@@ -17,13 +17,11 @@ from mixpert_py.commands import FILE, say
 from mixpert_py.errors import BudgetError, MixPertError, PlanError
 
 if TYPE_CHECKING:
-    from mixpert_py.execution import Interrupt
     from mixpert_py.launch.program import Program
     from mixpert_py.plan import Plan
     from mixpert_py.sources import TuningDefaults
     from mixpert_py.tuner.tuning_record import TuningRecord
     from mixpert_py.tuning.options import TuningOptions
-    from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
 
 SEARCHES = ("predictive", "greedy")  # as tuner.searches, which imports NumPy
@@ -271,13 +269,25 @@ def _tune(
     to the end.
     """
     from mixpert_py import plan as plan_file
+    from mixpert_py.commands import tables
     from mixpert_py.execution import deferred_signals
-    from mixpert_py.tuning.search import record
+    from mixpert_py.tuning.experiment import RunSettings
+    from mixpert_py.tuning.prepare import prepare
+    from mixpert_py.tuning.search import record, tune_each
 
+    def on_run(purpose: str) -> None:
+        interrupt.check()
+        show(purpose)
+
+    quiet = options.as_json or options.quiet
     with deferred_signals() as interrupt:
         try:
-            found = _searched(program, settings, existing, trials, options, interrupt)
-        except KeyboardInterrupt:  # before there was any plan
+            with tables.progress(quiet, options.verbose) as show:
+                announce = (lambda line: None) if quiet else say
+                runs = RunSettings(on_run, say, announce, trials)
+                prepared = prepare(program, settings, existing, runs)
+                found = prepared if isinstance(prepared, str) else tune_each(prepared)
+        except KeyboardInterrupt:  # before there was any plan; the bar is gone
             return _interrupted(trials)
         if isinstance(found, str):
             click.echo(f"{program.argv[0]}: {found}; no plan was written", err=True)
@@ -308,37 +318,6 @@ def _tune(
         if problems:  # raised where the output cannot be written, either
             raise problems[0]
     return _interrupted(trials) if is_interrupted else int(any(x.unclear for x in records.values()))
-
-
-def _searched(
-    program: "Program",
-    settings: "TuningOptions",
-    existing: "Plan | None",
-    trials: "Trials",
-    options: TuneOptions,
-    interrupt: "Interrupt",
-) -> "list[TuningResult | BudgetError] | str":
-    """The result for each budget, with a progress bar; or why there is nothing to tune.
-
-    Raises KeyboardInterrupt where Ctrl-C came too early for a result; the bar, which would share
-    the line of a message, is gone then.
-    """
-    from mixpert_py.commands import tables
-    from mixpert_py.tuning.experiment import RunSettings
-    from mixpert_py.tuning.prepare import prepare
-    from mixpert_py.tuning.search import tune_each
-
-    quiet = options.as_json or options.quiet
-    with tables.progress(quiet, options.verbose) as show:
-
-        def on_run(purpose: str) -> None:
-            interrupt.check()
-            show(purpose)
-
-        announce = (lambda line: None) if quiet else say
-        runs = RunSettings(on_run, say, announce, trials)
-        prepared = prepare(program, settings, existing, runs)
-        return prepared if isinstance(prepared, str) else tune_each(prepared)
 
 
 def _show(records: "dict[Path, TuningRecord]", written: list[Path], options: TuneOptions) -> None:

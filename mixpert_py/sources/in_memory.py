@@ -48,7 +48,13 @@ def rewritten(
     The code is kept in the user's cache folder. Raises SourceError, which names the module, if it
     cannot be rewritten or Python does not accept it.
     """
-    place, state = _key(source, module, file, plan, scheme)
+    # The key of a file's code, from its place and plan, and the state of its source. A text has no
+    # place, and the current folder, which would be asked for, may have been removed.
+    full = os.path.abspath(file) if os.path.exists(file) else file
+    sites = [(site.id, site.scheme) for site in plan.site] if plan else []
+    key = (full, module, _python(), sites, scheme)
+    kept = (sha256(source).digest(), file, importlib.util.MAGIC_NUMBER, _version())
+    place, state = (repr(it).encode("utf-8", "surrogatepass") for it in (key, kept))
     cache = CodeCache(config.cache_folder() / "code")
     payload = cache.load(place, state)
     if payload is None:
@@ -126,18 +132,6 @@ def _imported_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
 def is_alias(name: str) -> bool:
     """Whether rewritten code uses this name for this package."""
     return name.startswith(ALIAS)
-
-
-def _key(
-    source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None
-) -> tuple[bytes, bytes]:
-    """The cache key of a file's code, from its place and plan, and the state of its source."""
-    sites = [(site.id, site.scheme) for site in plan.site] if plan else []
-    # A text has no place, and the current folder, which would be asked for, may have been removed.
-    full = os.path.abspath(file) if os.path.exists(file) else file
-    place = repr((full, module, _python(), sites, scheme))
-    state = repr((sha256(source).digest(), file, importlib.util.MAGIC_NUMBER, _version()))
-    return place.encode("utf-8", "surrogatepass"), state.encode("utf-8", "surrogatepass")
 
 
 @cache
