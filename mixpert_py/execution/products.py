@@ -1,5 +1,6 @@
 """Products made again, by themselves, on captured operands: their times and errors by scheme."""
 
+import itertools
 import operator
 import sys
 import warnings
@@ -93,8 +94,18 @@ def measure(
     # How the program has NumPy and Python treat warnings is not for these products.
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for_times = FOR_TIMES * seconds if levels else seconds
-        _measure_times(products, timed, perf_counter() + for_times, patience)
+        until = perf_counter() + (FOR_TIMES * seconds if levels else seconds)
+        left = len(timed) * sum(product.taken for product in products)
+        for product, scheme in itertools.product(products, timed):
+            if (now := perf_counter()) >= until:
+                break
+            # At least as large a part of the seconds as it takes of the products' time in the run.
+            stop = now + min(patience, (until - now) * (product.taken / left if left else 1.0))
+            left -= product.taken
+            with suppress(Exception), _blas_threads(product.call.threads):  # no memory, say
+                product.measured.times[scheme] = _times(product, scheme, stop)
+                if get(scheme).kind in AS_ACCURATE and product.measured.times[scheme] is not None:
+                    product.measured.errors[scheme] = 0.0
         for product in products:
             _measure_errors(product, casts, inf if product.measured.times else end)
         emulations = [level for level in levels if level not in casts]
@@ -124,25 +135,6 @@ def _longest_first(calls: Sequence[CapturedCall], sites: Mapping[str, SiteTrace]
             products.append(product)
         left -= product.taken
     return products
-
-
-def _measure_times(
-    products: Sequence[_Product], timed: Sequence[str], end: float, patience: float
-) -> None:
-    """Time each product under each scheme; each has as large a part of the seconds at least as it
-    takes of the products' time in the run.
-    """
-    left = len(timed) * sum(product.taken for product in products)
-    for product, scheme in ((product, scheme) for product in products for scheme in timed):
-        now = perf_counter()
-        if now >= end:
-            return
-        stop = now + min(patience, (end - now) * (product.taken / left if left else 1.0))
-        left -= product.taken
-        with suppress(Exception), _blas_threads(product.call.threads):  # no memory, say
-            product.measured.times[scheme] = _times(product, scheme, stop)
-            if get(scheme).kind in AS_ACCURATE and product.measured.times[scheme] is not None:
-                product.measured.errors[scheme] = 0.0
 
 
 def _blas_threads(count: int | None) -> Any:

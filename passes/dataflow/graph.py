@@ -9,7 +9,7 @@ Control dependence (`if` on a result) is not an edge.
 """
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -24,8 +24,8 @@ from mixpert_py.passes.dataflow.facts import (
 )
 from mixpert_py.passes.dataflow.interpreter import Interpreter
 from mixpert_py.passes.dataflow.uses import NOT_KNOWN, Uses, uses
-from mixpert_py.passes.finder import FoundProduct, analysis_of
-from mixpert_py.passes.scopes import FUNCTIONS, Scopes, read_scopes
+from mixpert_py.passes.finder import analysis_of
+from mixpert_py.passes.scopes import FUNCTIONS, read_scopes
 from mixpert_py.passes.source import parse, refusing_depth
 
 # Some million units of work take a second.
@@ -66,34 +66,25 @@ def dependencies(
         if imported and not analysis.products:  # the file has not been parsed
             tree = parse(analysis.source.text, module)
             scopes = read_scopes(tree)
-        return _graph(tree, scopes, analysis.rewritten, imported)
-
-
-def _graph(
-    tree: ast.Module,
-    scopes: Scopes,
-    products: Iterable[FoundProduct],
-    imported: Mapping[str, SiteIds],
-) -> Dependencies:
-    operators = {product.node: product for product in products}
-    ids = list(dict.fromkeys(product.site.id for product in operators.values()))
-    ids += sorted(frozenset().union(*imported.values()) - set(ids))
-    if not ids:
-        return Dependencies(frozenset(), (), ())
-    for by_call in (True, False):
-        work = min(MAX_WORK, WORK_PER_SITE * (len(ids) + 2))
-        facts = FlowFacts(scopes, operators, imported, by_call, work)
-        try:
-            held = _holding(facts, _fixpoint(tree, facts))
-        except TooComplexError:
-            continue
-        edges = frozenset(facts.edges)
-        break
-    else:
-        edges = frozenset((one, other) for one in ids for other in ids)
-        held = dict.fromkeys(sorted(scopes.module.bindings), frozenset(ids))
-    found = uses(tree, scopes, held)
-    return Dependencies(edges, _sinks(ids, edges), tuple(held), found, tuple(ids))
+        operators = {product.node: product for product in analysis.rewritten}
+        ids = list(dict.fromkeys(product.site.id for product in operators.values()))
+        ids += sorted(frozenset().union(*imported.values()) - set(ids))
+        if not ids:
+            return Dependencies(frozenset(), (), ())
+        for by_call in (True, False):
+            work = min(MAX_WORK, WORK_PER_SITE * (len(ids) + 2))
+            facts = FlowFacts(scopes, operators, imported, by_call, work)
+            try:
+                held = _holding(facts, _fixpoint(tree, facts))
+            except TooComplexError:
+                continue
+            edges = frozenset(facts.edges)
+            break
+        else:
+            edges = frozenset((one, other) for one in ids for other in ids)
+            held = dict.fromkeys(sorted(scopes.module.bindings), frozenset(ids))
+        found = uses(tree, scopes, held)
+        return Dependencies(edges, _sinks(ids, edges), tuple(held), found, tuple(ids))
 
 
 def joined(flows: Sequence[Dependencies]) -> Dependencies:
