@@ -254,16 +254,26 @@ class MixPertMagics(Magics):
             (options.error, options.criterion, options.compare, options.device, options.output)
         ):
             raise UsageError("--error, --criterion, --compare, --device and -o are for --tune")
-        codes = self._compiled(cell, plan, options.scheme)
+        code, last = self._compiled(cell, plan, options.scheme)
         trace = Trace(()) if options.profile else None
         uses = SchemeUse(options.scheme) if options.scheme else None
+        config.look_up_plans()
+        outer, backend = contexts.current(), options.backend
+        inner = replace(outer, backend=backend or outer.backend, trace=trace or outer.trace)
+        namespaces = self.shell.user_global_ns, self.shell.user_ns
         try:
-            value = self._run(*codes, options.backend, trace, uses)
+            changed = contexts.use(replace(inner, uses=uses))
+            with changed if backend or trace or uses else nullcontext():
+                exec(code, *namespaces)
+                value = last and eval(last, *namespaces)
+        except BaseException as error:
+            trim(error)
+            raise
         finally:
             if trace is not None:
                 self._print_profile(trace)
         if uses is not None:
-            _say_where_unused(uses, codes[0])
+            _say_where_unused(uses, code)
         return value
 
     def _compiled(
@@ -298,30 +308,6 @@ class MixPertMagics(Magics):
             message = str(error).removeprefix(f"{module}: ")
             warnings.warn(f"mixpert: {message}: the cell runs as it is", stacklevel=5)
         return tree
-
-    def _run(
-        self,
-        code: CodeType,
-        last: CodeType | None,
-        backend: str | None,
-        trace: Trace | None,
-        uses: SchemeUse | None,
-    ) -> Any:
-        """Run a cell in the user's namespace and return the value of its last expression."""
-        __tracebackhide__ = True
-        shell = self.shell
-        config.look_up_plans()
-        outer = contexts.current()
-        inner = replace(
-            outer, backend=backend or outer.backend, trace=trace or outer.trace, uses=uses
-        )
-        try:
-            with contexts.use(inner) if backend or trace or uses else nullcontext():
-                exec(code, shell.user_global_ns, shell.user_ns)
-                return last and eval(last, shell.user_global_ns, shell.user_ns)
-        except BaseException as error:
-            trim(error)
-            raise
 
     def _tune(self, options: Any, line: str, cell: str) -> None:
         """Find the fastest plan under which a cell is within a budget, put it in force, and show
