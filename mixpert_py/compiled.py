@@ -103,9 +103,7 @@ def compiled(
         return made
 
     def compile_anew(context: Context) -> Callable[..., Any]:
-        """Compile the graph for another context. A graph that needs more facts about shapes than
-        Dynamo has is not compiled for others.
-        """
+        """Compile the graph for another context, unless it needs more than Dynamo knows."""
         graph = torch.fx.GraphModule(again, copy.deepcopy(again.graph))
         with torch._guards.tracing(tracing):
             function = compile_for(context, graph, stand_ins)

@@ -178,9 +178,7 @@ class MixPertMagics(Magics):
         self._rewrite_functions(plan, scheme)
 
     def stop(self) -> None:
-        """Rewrite only cells under `%%mixpert`, restore functions that were defined before `on`,
-        and end the plan of `--tune`.
-        """
+        """Rewrite only cells under `%%mixpert`; restore functions, and end `--tune`'s plan."""
         if self.plan is not None:
             self._put_in_force(None)
         if self.rewriter is not None:

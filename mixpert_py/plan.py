@@ -117,9 +117,7 @@ def module_of(site: str) -> str:
 
 
 def is_in_source(site: str) -> bool:
-    """Whether a call site is a product that the source shows. PyTorch makes others itself: those of
-    its modules, and of backward passes.
-    """
+    """Whether the source shows a call site's product: PyTorch makes others itself."""
     return "/torch_" not in site and ".backward#" not in site
 
 

@@ -50,10 +50,7 @@ def line_of(text: str, keys: list[str]) -> int:
 
 
 def explained(message: str, tables: dict[str, Any]) -> tuple[list[str], str]:
-    """The keys of the value that msgspec refuses, and the reason, from msgspec's message.
-
-    Values of mappings in them are strings.
-    """
+    """The keys of the value that msgspec refuses, and the reason, from msgspec's message."""
     what, _, path = message.partition(" - at `$")
     keys = re.findall(r"[^.\[\]`]+|\[[\d.]+\]", path)
     if keys[-1:] == ["[...]"]:  # some value of a mapping

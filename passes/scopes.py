@@ -48,9 +48,7 @@ def written_name(node: ast.expr) -> str:
 
 
 def function_words(value: ast.expr) -> tuple[str, ...]:
-    """The words of functions that a value may be: the name of an attribute, as in `np.dot`, or a
-    name given to `getattr` or `partial`.
-    """
+    """The words of functions that a value may be: `np.dot`, or given to `getattr` or `partial`."""
     match value:
         case ast.Attribute(attr=word):
             return (word,)
@@ -65,9 +63,7 @@ def function_words(value: ast.expr) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A way in which a name gets its value. target: the qualified name of an import, else None.
-    words: the `function_words` of an assigned value.
-    """
+    """How a name gets its value. target: an import's qualified name. words: of what is assigned."""
 
     target: str | None
     module: bool = False  # bound by `import x`, so certainly a module
@@ -213,9 +209,7 @@ class Scope:
         )
 
     def names_compiler(self, expr: ast.expr) -> bool:
-        """Whether an expression is a compiler's decorator, such as numba's: its name, a call of it,
-        or a functools.partial of it.
-        """
+        """Whether an expression names a compiler's decorator, calls it, or is a partial of it."""
         if isinstance(expr, ast.Call):
             is_partial = written_name(expr.func) == "partial" and expr.args
             expr = expr.args[0] if is_partial else expr.func

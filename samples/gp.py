@@ -55,10 +55,7 @@ def invert_factor(xp, matrix, corner=256):
 
 
 def learn(xp, covariance, measured):
-    """Weights of the known points, and log marginal likelihood.
-
-    The covariance, read from the diagonal down, becomes its inverse Cholesky factor.
-    """
+    """Weights of the known points, and log marginal likelihood; the covariance becomes L⁻¹."""
     invert_factor(xp, covariance)
     whitened = covariance @ measured
     weights = covariance.T @ whitened

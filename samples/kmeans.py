@@ -7,10 +7,7 @@ import numpy as np
 
 
 def clustered(xp, count, width, kinds, spread, rng):
-    """Points (count, width) around random centres, one for each of so many kinds, and their kinds.
-
-    spread: of the points of a kind, where that of the centres is 1.
-    """
+    """Points (count, width), `spread` around as many random centres as kinds, and their kinds."""
     centres = xp.asarray(rng.standard_normal((kinds, width), np.float32))
     kind = xp.asarray(rng.integers(0, kinds, count))
     around = xp.asarray(rng.standard_normal((count, width), np.float32))

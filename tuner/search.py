@@ -142,9 +142,7 @@ class SearchState:
         return [scheme, *(x for x in self.below(operator) if x not in operator.excluded)]
 
     def below(self, operator: Operator, scheme: str | None = None) -> list[str]:
-        """The schemes below one, by default that which an operator starts with; without those that
-        take none of its calls, unless all are such.
-        """
+        """The schemes below one, by default the start's; those that take no call only if all do."""
         scheme = scheme or self.start.plan[operator.id]
         lower = [x for rung in self.ladder.below(operator.id, scheme) for x in rung]
         return [x for x in lower if operator.excluded.get(x) is not StopReason.NOT_TAKEN] or lower

@@ -223,10 +223,7 @@ class PlanCommand(ProgramCommand):
 
 
 def program_of(module: str | None, script: str | None, arguments: tuple[str, ...]) -> "Program":
-    """The module, script or notebook to run. Cells that are not Python are named on stderr.
-
-    Raises UsageError if none is named.
-    """
+    """The program to run; names cells that are not Python on stderr. Raises UsageError."""
     from mixpert_py import sources
     from mixpert_py.launch import program as programs
 

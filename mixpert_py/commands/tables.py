@@ -232,9 +232,7 @@ def _line(record: Mapping[str, Any], several: bool) -> str:
 
 
 def place_text(path: str, line: int | None) -> str:
-    """A file and a line: the file from the current folder, or from that which its package is in, or
-    its name alone. path: "" for the line alone.
-    """
+    """A file, as short as tells it from others, and a line; the line alone without a path."""
     number = str(line) if line else "–"
     if not path:
         return number

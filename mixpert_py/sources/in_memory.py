@@ -76,9 +76,7 @@ def rewritten(
 
 
 def name_everywhere(names: Iterable[str]) -> None:
-    """Make these names of this package builtins, for rewritten code that runs with other globals
-    than its module's, or whose program has deleted the names.
-    """
+    """Make these names builtins, for code that runs with other globals or deletes them."""
     vars(builtins).update(dict.fromkeys(names, mixpert_py))
 
 

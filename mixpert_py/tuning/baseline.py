@@ -145,9 +145,7 @@ def profiled_operator(
     sensitivity: float = 1.0,
     path: str = "",
 ) -> Operator:
-    """The operator of a call site with its profile. levels: schemes whose times are predicted.
-    path: of its file, where several have products.
-    """
+    """The operator of a call site with its profile. levels: whose times are predicted."""
     return Operator(
         id=site.id,
         expression=site.expression,

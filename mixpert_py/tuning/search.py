@@ -78,9 +78,7 @@ def tune_each(prepared: Prepared) -> list[TuningResult | BudgetError]:
 
 
 def tune_program(prepared: Prepared) -> TuningResult:
-    """Search, and verify what is found. Raises BudgetError if a fresh process does not confirm it,
-    ProgramError if the program fails there.
-    """
+    """Search, and verify what is found. Raises BudgetError or ProgramError if that fails."""
     options, clock = prepared.options, prepared.clock
     budget = options.limits.budget * (1 - options.margin)
     if not prepared.clock.native.error <= budget:
@@ -161,9 +159,7 @@ def _taken_back(outcome: Outcome, start: Schemes) -> Outcome:
 def _notes(
     prepared: Prepared, outcome: Outcome, verification: Verification, budget: float
 ) -> tuple[str, ...]:
-    """The sentences on what was compared, on entries that no error shows, decisions, on
-    start-up, and on what of the budget is kept for other data. budget: that of the search.
-    """
+    """The sentences on what was compared, and on what its errors do not show. budget: used."""
     options = prepared.options
     found = [note_on(prepared.experiment, verification)]
     for verdict in outcome.verdicts:

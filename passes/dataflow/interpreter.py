@@ -273,9 +273,7 @@ class Interpreter:
                 self.facts.store(owners, key if isinstance(key, str) else ANY, objects)
 
     def block(self, body: Sequence[ast.stmt], start: State | None = None) -> State | None:
-        """Run statements; return the state at their end. start: the state at their beginning, if it
-        is not the current one.
-        """
+        """Run statements, from the state `start` if it is given; return the state at their end."""
         if start is not None:
             self.state = dict(start)
         for statement in body:
@@ -546,9 +544,7 @@ class Interpreter:
         return result | views | receiver | self.facts.load(lists)
 
     def callbacks(self, node: ast.AST, values: Objects) -> Objects:
-        """Call functions among the arguments of other code, with any of the other arguments and, as
-        `reduce` does, with results.
-        """
+        """Call functions among other code's arguments, with the others and with results."""
         functions = frozenset(one for one in values if one.is_function)
         returned = NOTHING
         for function in functions:

@@ -281,9 +281,7 @@ _TENSOR_METHODS = {
 
 
 def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
-    """The row of a call that is certainly a product or is written like one, with the reason, if
-    any, to leave it alone.
-    """
+    """The row of a call that is a product or written like one, with the reason to leave it."""
     meanings = scope.meanings(call.func)
     if meanings is None:
         return _find_unresolved(call, scope)
@@ -324,9 +322,7 @@ def find_handed_on(call: ast.Call, scope: Scope) -> tuple[Function, Match] | Non
 
 
 def find_by_identity(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
-    """The row of a call such as `self.xp.dot(a, b)`, whose module is unknown, if it may be a call
-    of a module's function.
-    """
+    """The row of a call such as `self.xp.dot(a, b)` that may be of a module's function."""
     word = written_name(call.func)
     row = _BY_IDENTITY.get(word)
     if row is None or not _may_be_function(call, word, scope):

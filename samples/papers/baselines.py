@@ -52,10 +52,7 @@ def baselines(xp: ModuleType) -> dict[str, Contender]:
 
 
 def by_separate_calls(a: Array, b: Array, half: Multiply) -> Array:
-    """C of float32 operands split in two halves each: four products, added one by one.
-
-    half: float16 operands → their product in float32.
-    """
+    """C of float32 operands split in two halves each, by four products of `half`, added up."""
     (high_a, low_a), (high_b, low_b) = split(a), split(b)
     c = half(low_a, low_b)
     c += half(low_a, high_b)
