@@ -17,8 +17,8 @@ from mixpert_py.tuner.report import share_text
 from mixpert_py.tuning.hold_out import highest_rate
 from mixpert_py.tuning.trials import only_tuning
 from tests.mixpert_py.command import IMPORTABLE, Shell
-from tests.mixpert_py.tuning.chain import CHAIN
-from tests.mixpert_py.tuning.chain import chain as chain
+from tests.mixpert_py.tuning.tuned_program import CHAIN
+from tests.mixpert_py.tuning.tuned_program import chain as chain
 
 AMPLIFIED = """\
 import sys

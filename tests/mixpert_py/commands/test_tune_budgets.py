@@ -7,7 +7,7 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.tuning.trials import TRIAL
 from tests.mixpert_py.command import Shell
-from tests.mixpert_py.tuning.chain import CHAIN
+from tests.mixpert_py.tuning.tuned_program import CHAIN
 
 TUNE = "tune --backend reference"
 BUDGETS = ("1e-3", "1e-4", "1e-6")

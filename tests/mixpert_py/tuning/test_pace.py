@@ -28,8 +28,8 @@ from mixpert_py.tuning.judge import Comparison
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult, record
 from mixpert_py.tuning.verify import LEAST_PAIRS, MOST_PAIRS, verify
-from tests.mixpert_py.tuning.chain import CHAIN, tuned
-from tests.mixpert_py.tuning.chain import chain as chain
+from tests.mixpert_py.tuning.tuned_program import CHAIN, tuned
+from tests.mixpert_py.tuning.tuned_program import chain as chain
 
 FASTER, SLOWER = Ratio(0.5, 0.4, 0.6), Ratio(1.5, 1.4, 1.6)
 NONE = dict.fromkeys(("exact", "blas"), StopReason.NOT_TAKEN)  # of float64 products

@@ -19,9 +19,8 @@ from mixpert_py.tuning.estimate import short_name
 from mixpert_py.tuning.hold_out import highest_rate
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
-from tests.mixpert_py.tuning.chain import CHAIN, tuned
-from tests.mixpert_py.tuning.chain import chain as chain
-from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
+from tests.mixpert_py.tuning.tuned_program import CHAIN, float32_is_faster, tuned, tuned_program
+from tests.mixpert_py.tuning.tuned_program import chain as chain
 
 
 @pytest.fixture(scope="module")

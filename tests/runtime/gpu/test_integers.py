@@ -1,4 +1,6 @@
-"""Products of CuPy's integers have NumPy's bits: by the CUDA kernels on the host, and on a GPU."""
+"""Products of CuPy's integers, and parts of complex arrays, have NumPy's bits: by the CUDA kernels
+on the host, and on a GPU.
+"""
 
 import shutil
 import sys
@@ -12,9 +14,11 @@ import pytest
 
 from mixpert_py.runtime import worth
 from mixpert_py.runtime.api import dot, matmul
-from mixpert_py.runtime.gpu import integers
+from mixpert_py.runtime.complex_product import join, split
+from mixpert_py.runtime.gpu import complex_parts, integers
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Request
+from tests.contract.table import normal
 from tests.every_check import some, sweep
 from tests.runtime.gpu.fake import FakeGpu
 from tests.runtime.integers import PAIRS, entries
@@ -44,13 +48,14 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     if shutil.which("g++") is None:
         pytest.skip("there is no g++")
     folder: Path = tmp_path_factory.mktemp("kernels")
-    made: dict[Any, HostKernel] = {}
+    made: dict[Any, dict[str, HostKernel]] = {}
 
     def cuda_kernel(file: str, name: str, definitions: Any, shared: int = 0) -> Any:
-        if definitions not in made:
+        key = file, definitions
+        if key not in made:
             given = ("ALL_ARRIVE", 1), *definitions  # threads of a warpgroup go on one by one here
-            made[definitions] = kernels(file, given, folder / f"{len(made)}.so", "-O2")[name]
-        return made[definitions]
+            made[key] = kernels(file, given, folder / f"{len(made)}.so", "-O2")
+        return made[key][name]
 
     return cuda_kernel
 
@@ -195,3 +200,52 @@ def test_a_graph_multiplies_what_is_there_when_it_runs() -> None:
             graph.launch(stream)
             stream.synchronize()
             np.testing.assert_array_equal(result.get(), a.get() @ b.get())
+
+
+@pytest.fixture
+def parts_on_host(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def empty(shape: Any, dtype: Any, device: int, stream: object) -> Any:
+        return np.full(shape, np.nan, dtype).view(HostArray)
+
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
+    monkeypatch.setattr(complex_parts, "cuda_kernel", compiled)
+    monkeypatch.setattr(complex_parts, "empty", empty)
+
+
+OF_PARTS: dict[str, Callable[[Any], Any]] = {
+    "C order": lambda x: x.copy(),
+    "by columns": lambda x: x.swapaxes(-1, -2).copy().swapaxes(-1, -2),
+    "every other": lambda x: x.repeat(2, -1).repeat(3, -2)[..., ::3, ::2],
+    "backwards": lambda x: x[..., ::-1, ::-1].copy()[..., ::-1, ::-1],
+    "a stack backwards": lambda x: x[::-1].copy()[::-1],
+    "not aligned": lambda x: shifted(x),
+}
+
+
+def shifted(x: Any) -> Any:
+    memory = np.empty(x.nbytes + 4, np.uint8)
+    memory[4:] = np.frombuffer(x.tobytes(), np.uint8)
+    return memory[4:].view(x.dtype).reshape(x.shape)
+
+
+@pytest.mark.usefixtures("parts_on_host")
+@pytest.mark.parametrize("dtype", ["F", "D"])
+@pytest.mark.parametrize("layout", OF_PARTS)
+def test_parts_and_products(layout: str, dtype: str) -> None:
+    """Subnormal numbers included."""
+    for shape in ((7, 150), (1, 1), (3, 40, 9), (2, 2, 5, 6), (0, 4)):
+        check_parts(shape, layout, dtype)
+
+
+def check_parts(shape: tuple[int, ...], layout: str, dtype: str) -> None:
+    x = normal(*shape, dtype=dtype)
+    x[..., :1] *= 1e-42
+    z = OF_PARTS[layout](x).view(HostArray)
+    real = x.real.dtype
+    np.testing.assert_array_equal(complex_parts.split(z, stream=0), split(x))
+    for count in ((2, 2), (2,)):
+        products = normal(*count, *shape, dtype=real, seed=1).view(HostArray)
+        wanted = np.empty(shape, dtype)
+        join(products, wanted)
+        complex_parts.join(products, z, stream=0)
+        np.testing.assert_array_equal(z, wanted)
