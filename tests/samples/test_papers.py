@@ -1,4 +1,4 @@
-"""Exhibits of the papers, measured without a GPU or by a clock that was told what to say; their page."""
+"""Exhibits of the papers, measured without a GPU or by a clock of given times, and their page."""
 
 import json
 import math
