@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.mixpert_py.command_server import AVAILABLE, CommandServer, Request
+from tests.mixpert_py.fork_server import AVAILABLE, Request, Server
 
 ROOT = Path(__file__).parent.parent.parent
 # For child processes: this checkout first, then whatever this process was given.
@@ -129,12 +129,13 @@ def forked(
     if not AVAILABLE or not late:
         return called(program, *arguments, folder=folder, stdin=stdin, **environment)
     request = Request(program, arguments, str(folder), child_environment(**environment), importable)
-    return Said(*_server().run(request, stdin))
+    return Said(*request.ask(_server(), stdin))
 
 
 @cache
-def _server() -> CommandServer:
-    return CommandServer("tests.mixpert_py.mixpert_server", child_environment())
+def _server() -> Server:
+    command = [sys.executable, "-m", "tests.mixpert_py.mixpert_server"]
+    return Server(command, child_environment())
 
 
 def child_environment(**more: str) -> dict[str, str]:

@@ -5,52 +5,22 @@ BLAS has one thread in the forks, as it has in the tests.
 """
 
 import os
-import socket
 import subprocess
-import sys
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from mixpert_py import config, execution
+from tests.mixpert_py.fork_server import ANSWER, AVAILABLE, Server
 
 if TYPE_CHECKING:
     import pytest
 
-AVAILABLE = sys.platform == "linux"  # only there a socket keeps the bounds of packets
-SERVER = "tests.mixpert_py.run_server"
-ANSWER = 64  # bytes
-PATIENCE = 60.0  # seconds for the server's imports and a fork
 MOST = 4
 LOCK = threading.Lock()
 
 Key = frozenset[tuple[str, str]]
 start_new = execution.start
-
-
-class Server:
-    """The parent's end of a server, which ends with this object."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            child = subprocess.Popen(
-                execution.python(SERVER, str(theirs.fileno())),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=dict(environment),
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        self.close = weakref.finalize(self, _end, self.socket, child)
-
-
-def _end(parent: socket.socket, server: "subprocess.Popen[bytes]") -> None:
-    parent.close()
-    server.kill()
-    server.wait()
 
 
 FREE: list[tuple[Key, Server]] = []  # the one that was used last is the last
@@ -60,34 +30,26 @@ class Forked:
     """A process that a server forked, as `subprocess.Popen` shows one. It frees the server."""
 
     def __init__(self, key: Key, job_file: str) -> None:
-        self._key, self._server = key, _take(key) or Server(dict(key))
+        self._key, self._server = key, _take(key) or _server(key)
         read_end, write_end = os.pipe()
         self.stdout: IO[bytes] = os.fdopen(read_end, "rb")
-        socket.send_fds(self._server.socket, [os.fsencode(job_file)], [write_end])
-        os.close(write_end)
         self._code = bytearray(ANSWER)
-        self.pid = self._receive(bytearray(ANSWER), PATIENCE)
+        self.pid = self._server.fork(job_file, [write_end, write_end])
+        os.close(write_end)
 
     def wait(self, timeout: float | None = None) -> int:
         is_new = not any(self._code)
         try:
-            code = self._receive(self._code, timeout)
+            code = self._server.receive(self._code, timeout)
         except TimeoutError:
             raise subprocess.TimeoutExpired("", timeout or 0.0) from None
         if is_new:
             _put(self._key, self._server)
         return code
 
-    def _receive(self, answer: bytearray, timeout: float | None) -> int:
-        """Receive the server's next answer, unless `answer` holds it already; return its number.
 
-        answer: a buffer of zeros, which receives the answer: Ctrl-C could lose a returned value.
-        """
-        if not any(answer):
-            self._server.socket.settimeout(timeout)
-            if not self._server.socket.recv_into(answer):
-                raise EOFError
-        return int(answer.rstrip(b"\0"))
+def _server(key: Key) -> Server:
+    return Server(execution.python("tests.mixpert_py.run_server"), dict(key))
 
 
 def _take(key: Key) -> Server | None:
@@ -135,6 +97,6 @@ def use_here() -> None:
     vars(execution)["start"] = start
     vars(config)["blas_threads"] = one_thread
     key = _key(config.child_environment())
-    server = Server(dict(key))
+    server = _server(key)
     server.close.atexit = False  # it is not theirs to end
     _put(key, server)

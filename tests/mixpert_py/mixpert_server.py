@@ -4,7 +4,7 @@ from importlib import import_module
 
 from mixpert_py.cli import ALONE
 from tests.mixpert_py import forked_runs
-from tests.mixpert_py.command_server import keep_imported, serve
+from tests.mixpert_py.fork_server import keep_imported, serve
 
 IMPORTS = (
     "email.parser",

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from importlib import import_module
 
-from tests.mixpert_py.command_server import keep_imported, serve
+from tests.mixpert_py.fork_server import keep_imported, serve
 
 IMPORTS = ("mixpert_py.runtime.api", "numpy.linalg", "numpy.random", "sklearn.datasets")
 

@@ -22,7 +22,7 @@ from samples.papers.fragments import deduced
 from samples.papers.legemm_tiles import Tiling, chosen, enough
 from tests.mixpert_py import forked_runs
 from tests.mixpert_py.command import child_environment
-from tests.mixpert_py.command_server import AVAILABLE, CommandServer, Request
+from tests.mixpert_py.fork_server import AVAILABLE, Request, Server
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 
@@ -38,7 +38,7 @@ def printed(name: str | Path, *arguments: str, importable: Path = SAMPLES.parent
     program, environment = str(SAMPLES / name), child_environment()
     if AVAILABLE:
         request = Request(program, arguments, str(SAMPLES), environment, (str(importable),))
-        code, out, err = _server().run(request)
+        code, out, err = request.ask(_server())
     else:
         environment["PYTHONPATH"] = os.pathsep.join((str(importable), environment["PYTHONPATH"]))
         command = [sys.executable, *STRICT, program, *arguments]
@@ -49,8 +49,9 @@ def printed(name: str | Path, *arguments: str, importable: Path = SAMPLES.parent
 
 
 @cache
-def _server() -> CommandServer:
-    return CommandServer("tests.samples.sample_server", child_environment(), *STRICT)
+def _server() -> Server:
+    command = [sys.executable, *STRICT, "-m", "tests.samples.sample_server"]
+    return Server(command, child_environment())
 
 
 def figure(output: str, label: str) -> float:
