@@ -2,58 +2,62 @@
 
 `modules_covered` keeps the hook in place while it is entered. What the hook does is in
 `products.below_autograd`, which is imported when PyTorch is there and somebody wants its products
-covered. Each product then takes the host up to 20 µs more, small ones too. So it is put in place as
-late as can be, where only large products are to be covered and PyTorch is not imported yet: with
-the first large parameter or operand of a module, or the first large product of rewritten code that
-PyTorch makes itself, unless that turns out to be native for good.
+covered. Each product then takes the host up to 20 µs more, small ones too. So where only large
+products are to be covered and PyTorch is not imported yet, the hook is in place only while it is
+needed: from the first product that may gain on, of a parameter of a module that is called, or of
+rewritten code that PyTorch makes itself. In a program that trains nothing it is removed after
+MOST_NATIVE products that were all native, until the next one that may gain. Calls of modules are
+looked at in any case, so whether such a product takes a scheme does not depend on earlier ones.
 """
 
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from types import CodeType, FrameType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+from weakref import finalize
 
-from mixpert_py.runtime import select
+from mixpert_py.runtime import select, worth
+from mixpert_py.runtime.arrays import Tensor, name_of
 from mixpert_py.runtime.backends import emulates, require_backend
 from mixpert_py.runtime.context import Choice, Modules, SchemeUse, checked, current, use
+from mixpert_py.runtime.gpu.foreign import torch_is_full
 from mixpert_py.runtime.program_frames import warn
-from mixpert_py.runtime.worth import TRAINED_BYTES, may_gain
+from mixpert_py.runtime.worth import SHIPPED, SMALL_FLOAT32
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.products.below_autograd import Hook
 
+Module = Any  # of PyTorch's
 TORCH = "torch"
-# PyTorch's functions that register hooks for all modules.
-PARAMETERS = "register_module_parameter_registration_hook"
-CALLS = "register_module_forward_pre_hook"
-MOST_CALLS = 1 << 11  # of modules with small operands, each of which takes some 5 µs to watch
 MOST_TRIALS = 1 << 5  # of calls in rewritten code: to replace the kernels takes some 0.3 ms
-# What PyTorch says of such hooks where a module is compiled.
-GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
+MOST_NATIVE: Final = 1 << 8  # products in a row, which together lose more than that
+MOST_SMALL: Final = 1 << 15  # elements of float32; decoding multiplies fewer, as rows of a few
+MOST_SHAPES: Final = 1 << 6  # of a module's operands
+DIGITS: Final = 4  # leading bits of the number of rows by which a module's products are judged
 
 
 class _State:
     """The users of the hook, and the hook; one for the process.
 
-    users: of each, whether it takes small products, too. parameters, calls: while the hook waits,
-    the handles by which PyTorch calls `see_parameter` and `see_call`; None: it does not. unseen:
-    the calls of modules that are watched yet. trials: how often the hook may still be removed
-    because no product needs it.
+    users: of each, whether it takes small products, too. call: PyTorch's own call of a module,
+    while `see_call` sees them, and the code in its place; None: it does not. native: by the number
+    of a module, its calls that do not need the hook: the operand's shape and type, and whether
+    gradients are recorded. trials: how often the hook may still be removed because no product
+    needs it.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.users: list[bool] = []
         self.hook: Hook | None = None
-        self.parameters: Any = None
-        self.calls: Any = None
-        self.unseen = MOST_CALLS
+        self.call: Any = None
+        self.code: Any = None
+        self.native: dict[int, set[object]] = {}
         self.trials = MOST_TRIALS
         self.key = "CUDA"
         self.has_warned = False
@@ -75,7 +79,7 @@ class _State:
                 return
             self.hook.takes_small = any(self.users)
             # PyTorch looks kernels up without a lock: not while others may do so.
-            if not self.users and threading.active_count() == 1:
+            if not self.users and is_alone():
                 self.remove()
 
     def remove(self) -> None:
@@ -113,72 +117,150 @@ class _State:
 
     def begin_late(self) -> None:
         """PyTorch has just been imported: put the hook in place when it is needed."""
-        module: Any = sys.modules[TORCH].nn.modules.module
+        torch: Any = sys.modules[TORCH]
+        module = torch.nn.Module
         with self.lock:
             if not self.users or self.hook is not None:
                 return
-            if any(self.users) or not hasattr(module, PARAMETERS):
+            if any(self.users) or module.__call__ is not getattr(
+                module, "_wrapped_call_impl", None
+            ):
                 self.put_in_place()
                 return
-            self.parameters = getattr(module, PARAMETERS)(self.see_parameter)
-            if hasattr(sys.modules[TORCH].library, "get_kernel"):
-                # PyTorch warns a program that compiles a module of hooks that it did not register.
-                warnings.filterwarnings("ignore", GLOBAL_HOOKS, UserWarning)
-                self.calls = getattr(module, CALLS)(self.see_call)
+            watched = _watched_call(torch)
+            self.code = watched.__code__
+            self.call, module.__call__ = module.__call__, watched
 
-    def see_parameter(self, module: object, name: str, parameter: object) -> None:
-        """Put the hook in place if products with a module's new parameter may take a scheme."""
-        if self.hook is None and may_gain(parameter, TRAINED_BYTES):
-            self.cover()
+    def see_call(self, module: Module, x: Tensor, call: object) -> None:
+        """Put the hook in place if a product of a called module's first operand with one of its
+        parameters may take a scheme; remove it after many products that did not.
 
-    def see_call(self, module: Any, operands: tuple[object, ...]) -> None:
-        """Put the hook in place if products of a called module may take a scheme.
-
-        A module that was loaded whole has registered no parameter, so calls are watched as well.
+        call: what the answer depends on, besides the module.
         """
-        torch = sys.modules[TORCH]
-        if torch.compiler.is_compiling():
-            return  # it would be traced, which this cannot be
-        beyond = TRAINED_BYTES if torch.is_grad_enabled() else 0
-        if any(may_gain(it, beyond) for it in (*operands, *module._parameters.values())):
-            self.cover()
-        self.unseen -= 1
-        # The graphs of a compiled module would hold this, and be made anew when the watch ends.
-        if not self.unseen or "_orig_mod" in module._modules:
-            self.watch_no_calls()
+        if self.hook is not None:
+            if self.hook.natives > MOST_NATIVE:
+                self.rest(self.hook)
+            return
+        torch, known = sys.modules[TORCH], self.native.get(id(module))
+        if known is None:
+            known = self.native[id(module)] = set()
+            finalize(module, self.native.pop, id(module), None).atexit = False
+        try:
+            if torch.is_autocast_enabled("cuda") or not torch_is_full():
+                return
+            if self.pays(torch, module, x):
+                self.cover(is_trained=torch.is_grad_enabled())
+                return
+        except (AttributeError, IndexError, RuntimeError, ValueError, ZeroDivisionError):
+            return  # the module has no parameter yet, or the operand no shape
+        if len(known) >= MOST_SHAPES:
+            known.clear()
+        known.add(call)
 
-    def cover(self) -> None:
-        """Put the hook in place, if it is not and `users` want it, and end the watch of calls."""
+    def pays(self, torch: ModuleType, module: Module, x: Tensor) -> bool:
+        """Whether a product of a called module may take a scheme, in a model whose products take
+        the device longer than PyTorch takes the host, and gain more than the hook costs: by the
+        rows of the operand and the shapes of all weights alone.
+        """
+        device = torch.cuda.get_device_name(x.device) if x.is_cuda else SHIPPED
+        dtype, is_trained, k = name_of(x.dtype), torch.is_grad_enabled(), x.shape[-1]
+        m = x.numel() // k
+        digits = max(m.bit_length() - DIGITS, 0)
+        m = m >> digits << digits  # few numbers, each of which takes the model up to 2 ms
+
+        def layer(w: Tensor) -> tuple[float, float]:
+            extents = w.shape[-2:] if w.shape[-2] == k else w.shape[:-3:-1]  # stored either way
+            return worth.layer_gains(device, dtype, (m, *extents), is_trained=is_trained)
+
+        own = _weights(module if module._parameters else module.linear1)
+        own = [w for w in own if k in w.shape[-2:] and max(x.numel(), w.numel()) > SMALL_FLOAT32]
+        if not any(layer(w)[0] for w in own):
+            return False
+        embedding, parts = torch.nn.Embedding, _outermost(module, self.code).modules()
+        layers = [layer(w) for it in parts if type(it) is not embedding for w in _weights(it)]
+        gain, native = map(sum, zip(*layers, strict=True))
+        products, least = (3, worth.LAYER_TRAINED) if is_trained else (1, worth.LAYER)
+        return bool(min(native / least, gain / (worth.HOOK * products)) > len(layers))
+
+    def rest(self, hook: "Hook") -> None:
+        """Remove the hook if no training needs it, and no thread can be looking kernels up."""
+        with self.lock:
+            hook.natives = 0
+            if not hook.is_trained and not any(self.users) and is_alone():
+                self.remove()
+
+    def cover(self, *, is_trained: bool) -> None:
+        """Put the hook in place, if it is not and `users` want it."""
         with self.lock:
             if self.users and self.hook is None:
                 self.put_in_place()
             if self.hook is not None:
                 self.hook.is_needed = True
-            self.watch_no_calls()
+                self.hook.is_trained = self.hook.is_trained or is_trained
 
     def leave_unneeded(self) -> bool:
         with self.lock:
             if self.hook is None or self.hook.is_needed:
                 return False
-            if threading.active_count() == 1 and self.trials:
+            if is_alone() and self.trials:
                 self.trials -= 1
                 self.users.remove(False)
                 self.remove()
             return True
 
-    def watch_no_calls(self) -> None:
-        with self.lock:
-            if self.calls is not None:
-                self.calls.remove()
-                self.calls = None
-
     def watch_no_more(self) -> None:
-        self.watch_no_calls()
-        # While the hook waits, this one stays: PyTorch goes through these themselves, and through
-        # a copy of the others.
-        if self.parameters is not None:
-            self.parameters.remove()
-            self.parameters = None
+        if self.call is not None:
+            sys.modules[TORCH].nn.Module.__call__ = self.call
+            self.call = None
+
+
+def is_alone() -> bool:
+    """Whether no other thread of Python's runs, but that of tqdm, which only looks at the clock."""
+    return all(
+        it is threading.current_thread() or type(it).__module__.startswith("tqdm")
+        for it in threading.enumerate()
+    )
+
+
+def _weights(module: Module) -> list[Tensor]:
+    """The parameters of a module that are matrices, or stacks of them."""
+    return [w for w in module._parameters.values() if w is not None and 1 < w.dim() < 4]
+
+
+def _outermost(module: Module, code: CodeType) -> Module:
+    """The module whose call is the first of those that the program is in. code: that of calls."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_locals["self"] if frame.f_code is code else module
+        frame = frame.f_back
+    return module
+
+
+def _watched_call(torch: ModuleType) -> Callable[..., Any]:
+    """PyTorch's `Module.__call__`, which lets `_State.see_call` see it first, unless the operand is
+    so small that no product of it gains.
+    """
+    tensor, float32, is_grad_enabled = torch.Tensor, torch.float32, torch.is_grad_enabled
+    encoder, is_compiling = torch.nn.TransformerEncoderLayer, torch.compiler.is_compiling
+    native = _state.native
+
+    def called_module(self: Module, *operands: Tensor, **named: object) -> object:
+        if (
+            operands
+            and type(x := operands[0]) is tensor
+            and (x.numel() > MOST_SMALL or x.dtype is not float32 or _state.hook is not None)
+            and (self._parameters or type(self) is encoder)
+        ):
+            call = x.shape, x.dtype, is_grad_enabled()
+            # A compiler would trace what this cannot let be traced.
+            is_unseen = _state.hook is not None or call not in native.get(id(self), ())
+            if is_unseen and not is_compiling():
+                _state.see_call(self, x, call)
+        if self._compiled_call_impl is not None:
+            return self._compiled_call_impl(*operands, **named)
+        return self._call_impl(*operands, **named)
+
+    return called_module
 
 
 class _Finder:

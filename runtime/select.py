@@ -151,14 +151,22 @@ def resolve_scheme(
             if found is Reason.GRADIENT and context.modules is not None:
                 # Below autograd it takes the scheme: one of its own whatever is native for others.
                 is_own = (settings.scheme, settings.backend) != (None, None)
-                pays = any(worth.may_gain(it, worth.TRAINED_BYTES) for it in (call.a, call.b))
-                if is_own or is_chosen or pays:
+                if is_own or is_chosen or _gains_in_training(call):
                     cover_torch(takes_small=is_own)
             if isinstance(found, Reason):
                 is_reported = is_chosen or found in REPORTED
                 return Declined(found if is_reported else None, KNOWN.get(found))
             return found
     return _on_host(call, request, backend, is_chosen)
+
+
+def _gains_in_training(call: Call) -> bool:
+    """Whether a product of tensors, or of its backward pass, may take a scheme unasked."""
+    shape, dtypes = call.shape(), _dtypes(call)
+    if isinstance(shape, Reason) or dtypes[0] != dtypes[1]:
+        return False
+    name = sys.modules["torch"].cuda.get_device_name(call.a.get_device())
+    return worth.layer_gains(name, dtypes[0], shape, is_trained=True)[0] > 0.0
 
 
 def _on_host(
@@ -348,7 +356,7 @@ def scheme_on_device(
         torch = sys.modules["torch"]
         needed = foreign.needed_by_torch(torch, call.a, call.b)
         if needed is None and is_default and is_free and "cupy" not in sys.modules:
-            name = torch.cuda.get_device_name(placement.device)
+            name = torch.cuda.get_device_name(call.a.get_device())
             needed = worth.why_not_on_device(call, scheme, name, by_default=True)
         if needed is not None:
             return needed

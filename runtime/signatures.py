@@ -161,11 +161,13 @@ def kept_product(
                 and b.numel() <= worth.SMALL_ELEMENTS
             ):
                 return NATIVE
+            if passes and left + right > 4 and worth.is_thin(a, b):
+                known = NATIVE  # a cache of keys grows: each call would have its own signature
         if known is None:
             key = site, shape_of, native is None, a.shape, b.shape, a.dtype, b.dtype, ask(a)
             known = context.known.get(key)
             if known is None:
-                is_native = left == 1 or right == 1 or worth.is_small(a, b)
+                is_native = left == 1 or right == 1 or worth.is_small(a, b) or worth.is_thin(a, b)
                 if not (is_native and site in context.passing):
                     return None
                 known = NATIVE
@@ -176,7 +178,7 @@ def kept_product(
     if value is not NATIVE or is_below or (right > 2 and shape_of is not matmul_shape):
         return value
     if ask is not DEVICE_OF_CUPY:
-        is_bmm = left == right == 3 and native is None and key[3][0] == key[4][0]
+        is_bmm = left == right == 3 and native is None and a.shape[0] == b.shape[0]
         return product_of_stacks(a, b) if is_bmm else NATIVE
     quicker = native_product_of.get(kind)
     is_one = native is None or native in native_functions

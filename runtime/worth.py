@@ -9,6 +9,7 @@ figures of a device say. `signatures` keeps the answers.
 import math
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -18,7 +19,16 @@ from numpy import ndarray
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import processor
-from mixpert_py.runtime.arrays import Array, is_transposed, is_wide, name_of, real_products
+from mixpert_py.runtime.arrays import (
+    AnyArray,
+    Array,
+    Tensor,
+    default_scheme,
+    is_transposed,
+    is_wide,
+    name_of,
+    real_products,
+)
 from mixpert_py.runtime.gpu.staging import MOST_COPIERS
 from mixpert_py.runtime.kernels.tiny_block import EDGE
 from mixpert_py.runtime.model import STANDS_IN
@@ -42,10 +52,6 @@ SMALL_BYTES: Final = 1 << 20
 # The same in elements: of float32, and of the largest type that takes a scheme unasked.
 SMALL_FLOAT32: Final = SMALL_BYTES // 4
 SMALL_ELEMENTS: Final = SMALL_BYTES // 8
-
-# The same in training: below autograd a product takes the host 20 µs more than PyTorch's. Steps of
-# 6 × (Linear, GELU) wait for the host up to here, beside an H200.
-TRAINED_BYTES: Final = 1 << 23
 
 # Matrices from which a stack of tiny ones may gain; a stack of fewer that is as small as above
 # never does. `gpu.tiny` makes them in FP32, 1.3 to 4 times as fast as the vendor from so many on,
@@ -135,11 +141,21 @@ BETWEEN_PACKINGS = 0.65e-3
 # Seconds that launches take which split complex operands and join products of their parts, besides
 # what they move: `faithful` of 512³ takes 46 µs on an H200, of 1024³ 92.
 JOINING = 25e-6
-# Seconds by which the device must be faster where nobody chose a scheme, and in training: there the
-# host takes longer for what it has not just done. A step of LoRA with 113 products by `faithful`
-# took it 12 ms longer than natively, the same product in a loop some 10 to 30 µs.
+# Seconds by which the device must be faster where nobody chose a scheme; where it also watches the
+# operands, for which the host makes nine launches; and in training: there the host takes longer for
+# what it has not just done. A step of LoRA with 113 products by `faithful` took it 12 ms longer
+# than natively, the same product in a loop some 10 to 30 µs. A product of NMF by nine launches took
+# it 80 µs longer, of which the device saved 15 to 31.
 LEAST_GAIN = 5e-6
+GUARDED_GAIN = 6e-5
 TRAINED_GAIN = 1e-4
+# Seconds that PyTorch's host takes for a layer, its passes and its step in training, and without:
+# a layer of a GPT took it 0.45e-3 and 40e-6 beside an H200. Products of a model that take less on
+# the device, by the mean of its weights, cannot shorten a step. HOOK: what each of PyTorch's
+# products takes longer while some of them may take a scheme.
+LAYER_TRAINED = 4e-4
+LAYER = 5e-5
+HOOK = 1e-5
 # How much faster `crt` must be, with 14 moduli, to be taken by default: with 15, which log-normal
 # data needs, it takes 1/14 longer.
 CRT_MARGIN = 1.07
@@ -253,9 +269,20 @@ def is_short_stack(shape: Dims) -> bool:
     return math.prod(shape[:-2]) < MIN_STACK
 
 
-def may_gain(operand: Any, beyond: int = 0) -> bool:
+def is_thin(a: AnyArray | Tensor, b: AnyArray | Tensor) -> bool:
+    """Whether two arrays on a GPU have a product by which no default gains: of float32 matrices of
+    few rows or columns, or of stacks of such, but no tiny ones.
+    """
+    left, right = a.shape, b.shape
+    m, n = left[-2] if len(left) > 1 else 1, right[-1] if len(right) > 1 else 1
+    if (m > THIN and n > THIN) or not name_of(a.dtype) == name_of(b.dtype) == "float32":
+        return False
+    return max(m, n, right[-2] if len(right) > 1 else EDGE + 1) > EDGE
+
+
+def may_gain(operand: Any) -> bool:
     """Whether products that PyTorch makes of an operand may take a scheme unasked: one of more
-    than SMALL_BYTES, and than `beyond`, in bytes.
+    than SMALL_BYTES.
     """
     if isinstance(operand, (list, tuple)):
         return True
@@ -263,7 +290,7 @@ def may_gain(operand: Any, beyond: int = 0) -> bool:
         size = operand.nbytes
     except Exception:  # sparse and traced tensors, and objects of users, raise what they like
         return False
-    return isinstance(size, int) and size > max(beyond, SMALL_BYTES)
+    return isinstance(size, int) and size > SMALL_BYTES
 
 
 def is_too_short(scheme: str, k: int) -> bool:
@@ -289,19 +316,11 @@ def why_not_cast(a: Array, b: Array, shape: Shape) -> Reason | None:
 
 def is_small_anywhere(call: Call) -> bool:
     """Whether arrays on a GPU are multiplied natively by default, without a look at the device."""
-    a, b = call.a.shape, call.b.shape
-    if name_of(call.a.dtype) == name_of(call.b.dtype) == "float32" and _thickness(a, b) <= THIN:
-        return not tiny_pays("faithful", a, b)
-    return all(
+    return is_thin(call.a, call.b) or all(
         math.prod(x.shape) * np.dtype(name_of(x.dtype)).itemsize <= SMALL_BYTES
         and is_short_stack(x.shape)
         for x in (call.a, call.b)
     )
-
-
-def _thickness(a: Dims, b: Dims) -> int:
-    """The rows of A or the columns of B, whichever are fewer."""
-    return min(a[-2] if len(a) > 1 else 1, b[-1] if len(b) > 1 else 1)
 
 
 def why_not_on_device(
@@ -321,13 +340,48 @@ def why_not_on_device(
     try:
         kind = is_wide(*dtypes), real_products(*dtypes)
         half = kind[1] == 1 and is_transposed(call.a, call.b)
-        least = TRAINED_GAIN if call.is_trained else LEAST_GAIN
+        size = math.prod(broadcast(a[:-2], b[:-2])) * math.prod(a[-2:]) * b[-1]
+        least = _least_gain(scheme, size, is_trained=call.is_trained)
         is_faster = figures(device_name).faster(
             scheme, a, b, *kind, least_gain=least if by_default else 0.0, symmetric=half
         )
     except DeviceError:  # no tile holds the scheme's sums
         return Reason.KERNEL
     return None if is_faster else Reason.TOO_SMALL
+
+
+def _least_gain(scheme: str, multiplications: int, *, is_trained: bool) -> float:
+    """The seconds by which a default must be faster."""
+    if is_trained:
+        return TRAINED_GAIN
+    is_guarded = scheme == "faithful" and multiplications >= MIN_GUARDED
+    return GUARDED_GAIN if is_guarded else LEAST_GAIN
+
+
+@lru_cache(maxsize=4096)
+def layer_gains(
+    device_name: str, dtype: str, shape: Shape, *, is_trained: bool
+) -> tuple[float, float]:
+    """The seconds that the default scheme saves such a GPU in the products of a weight, 0.0 if none
+    takes it, and the seconds of the native products.
+
+    shape: m rows of the other operand, and the two extents of the weight. is_trained: in training,
+    with the two products of the backward pass.
+    """
+    m, k, n = shape
+    scheme = default_scheme(dtype)
+    least = _least_gain(scheme or "", m * k * n, is_trained=is_trained)
+    known, kind = figures(device_name), (is_wide(dtype), real_products(dtype, dtype))
+    gain, seconds = 0.0, 0.0
+    for rows, length, columns in (shape, (m, n, k), (k, m, n))[: 3 if is_trained else 1]:
+        a, b = (rows, length), (length, columns)
+        with suppress(DeviceError):  # no tile holds the scheme's sums
+            ours, native = known.times(scheme or "crt", a, b, *kind)
+            seconds += native
+            is_short = length < MIN_K or (dtype == "float32" and min(rows, columns) <= THIN)
+            if scheme and not is_short and known.faster(scheme, a, b, *kind, least_gain=least):
+                gain += native - ours
+    return gain, seconds
 
 
 class Times(Protocol):

@@ -39,8 +39,9 @@ class Hook:
 
     key: "CUDA", or "CPU", whose tensors are lent to the reference backend as NumPy arrays; that is
     for tests on machines without a GPU. is_needed: whether it has made a product that may take a
-    scheme in later calls, or that may have a backward pass. Raises RuntimeError where a kernel has
-    been replaced.
+    scheme in later calls, or that may have a backward pass. is_trained: the same of a training.
+    natives: products in a row that were native. Raises RuntimeError where a kernel has been
+    replaced.
     """
 
     def __init__(self, torch: ModuleType, key: str = CUDA) -> None:
@@ -54,7 +55,8 @@ class Hook:
             for name in OPERATORS
         }
         self._sites = Sites(torch)
-        self.takes_small = self.is_needed = False
+        self.takes_small = self.is_needed = self.is_trained = False
+        self.natives = 0
         self._library: Any = torch.library.Library("aten", "IMPL")
         ours = {name: self._plain(name) for name in ("mm", "bmm")}
         ours |= {name: self._sum(name) for name in ("addmm", "baddbmm")}
@@ -76,24 +78,32 @@ class Hook:
         self._library._destroy()
 
     def _plain(self, name: str) -> Callable[..., Any]:
-        kernel, take, small = self._kernels[name], self._take, worth.SMALL_FLOAT32
+        kernel, take, is_native = self._kernels[name], self._take, self._is_native
 
         def mm(a: Tensor, b: Tensor) -> Any:
-            if a.numel() <= small and b.numel() <= small and not self.takes_small:
-                return kernel(a, b)
-            return take(name, None, a, b, {})
+            return kernel(a, b) if is_native(a, b) else take(name, None, a, b, {})
 
         return mm
 
     def _sum(self, name: str) -> Callable[..., Any]:
-        kernel, take, small = self._kernels[name], self._take, worth.SMALL_FLOAT32
+        kernel, take, is_native = self._kernels[name], self._take, self._is_native
 
         def addmm(c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Any:
-            if a.numel() <= small and b.numel() <= small and not self.takes_small:
+            if is_native(a, b):
                 return kernel(c, a, b, **factors)
             return take(name, c, a, b, factors)
 
         return addmm
+
+    def _is_native(self, a: Tensor, b: Tensor) -> bool:
+        """Whether a product is native by the operands' sizes alone, as most are."""
+        if self.takes_small:
+            return False
+        small = worth.SMALL_FLOAT32
+        if (a.numel() > small or b.numel() > small) and not worth.is_thin(a, b):
+            return False
+        self.natives += 1
+        return True
 
     def _take(self, name: str, c: Tensor | None, a: Tensor, b: Tensor, factors: Factors) -> Any:
         """beta · c + alpha · A·B by the scheme in force; without c the product alone."""
@@ -109,6 +119,8 @@ class Hook:
                 self._sites.remember(a, b)
         if known is not None and known is not NATIVE:
             self.is_needed = True
+            self.is_trained = self.is_trained or operands[1]
+            self.natives = 0
             row = None if factors or not _is_row(c, a, b) else c
             value = known.below_autograd(a, b, row)
             if value is not None:
@@ -121,6 +133,7 @@ class Hook:
             elif operands not in caller.native:
                 native = _Native(self._kernels, name, c, a, b, factors)
                 return self._make(caller, operands, native)
+        self.natives += 1
         kernel = self._kernels[name]
         return kernel(a, b) if c is None else kernel(c, a, b, **factors)
 
@@ -136,7 +149,9 @@ class Hook:
             torch._C._set_grad_enabled(False)
         try:
             value = self._product(caller, operands, native)
-            self.is_needed = self.is_needed or operands not in caller.native
+            if operands not in caller.native:
+                self.is_needed, self.natives = True, 0
+                self.is_trained = self.is_trained or operands[1]
             if value is None:
                 return native.original()
             return value if c is None or native.has_run else _sum(value, c, **native.factors)

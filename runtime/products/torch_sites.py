@@ -33,6 +33,7 @@ MOST: Final = 1 << 16
 # Whose code a file is.
 USER, TORCH, OURS = 0, 1, 2
 RUN_BACKWARD: Final = "_engine_run_backward"
+PASSED: Final = ("trimmed_call", "called_module")  # functions of ours that call PyTorch's modules
 
 
 class Place(NamedTuple):
@@ -171,7 +172,7 @@ class Sites:
                 kind = self._kind(code.co_filename)
             if kind == USER:
                 return frame, ours, settings
-            if kind == OURS and code.co_name != "trimmed_call":
+            if kind == OURS and code.co_name not in PASSED:
                 ours = frame
                 if code is carry_out.__code__:
                     settings = frame.f_locals.get("settings")

@@ -11,11 +11,12 @@ import pytest
 from mixpert_py.runtime import own_files, processor, worth
 from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.model.device_model import model_of
-from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.request import Call, matmul_shape
 from mixpert_py.runtime.worth import (
     figures,
     is_small_anywhere,
+    layer_gains,
     moving_saves,
     tiny_pays,
     why_not_on_device,
@@ -36,7 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    for cached in (model_of, figures, worth._times, worth._kernel_times):
+    for cached in (model_of, figures, layer_gains, worth._times, worth._kernel_times):
         cached.cache_clear()
 
 
@@ -119,6 +120,30 @@ def test_thin_products_of_float32_are_native_but_not_stacks_of_tiny_ones() -> No
         assert not is_small(*thin, "float64")
     assert not is_small((15000, 5000), (5000, 65))
     assert not is_small((100000, 16, 16), (100000, 16, 16))
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_trained", "gains"),
+    [
+        ((1024, 1024, 1024), False, True),
+        ((1024, 1024, 1024), True, False),
+        ((100, 4000, 3000), False, False),  # nine launches for 31 µs
+        ((512, 1024, 8192), False, True),
+        ((512, 1024, 8192), True, True),
+    ],
+)
+def test_a_default_gains_more_than_it_costs_the_host(
+    shape: Shape, is_trained: bool, gains: bool
+) -> None:
+    m, k, n = shape
+    a, b = (SimpleNamespace(shape=shape, dtype="float32") for shape in ((m, k), (k, n)))
+    call = Call(np.matmul, a, b, (), None, matmul_shape, is_trained=is_trained)
+    why_not = why_not_on_device(call, "faithful", H200, by_default=True)
+    assert (why_not is None) == gains
+    assert why_not_on_device(call, "faithful", H200, by_default=False) is None
+    gain, native = layer_gains(H200, "float32", shape, is_trained=is_trained)
+    assert (gain > 0.0) == gains
+    assert gain < native
 
 
 def test_a_compiler_asks_by_shapes_and_types() -> None:

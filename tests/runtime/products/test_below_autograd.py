@@ -17,7 +17,7 @@ from mixpert_py import precision
 from mixpert_py.plan import Plan, module_name
 from mixpert_py.runtime import modules
 from mixpert_py.runtime.context import Context, Modules, current, use
-from mixpert_py.runtime.modules import MOST_CALLS, is_in_place, modules_covered, on_host
+from mixpert_py.runtime.modules import MOST_NATIVE, is_in_place, modules_covered, on_host
 from mixpert_py.runtime.products import below_autograd
 from mixpert_py.runtime.products.tensors import torch_call
 from mixpert_py.runtime.reasons import Reason
@@ -276,20 +276,33 @@ print(is_in_place())
 
 
 # A module may be made, or come whole out of a file.
-LOADED = "torch.load('m.pt', weights_only=False)(torch.zeros(8, 2000))"
+LOADED = "torch.load('m.pt', weights_only=False)(torch.zeros({rows}, 2000))"
+WIDE = "torch.nn.Linear(1024, 8192)"
+MANY_LAYERS = f"torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(9)], {WIDE})"
+NO_GRAD = "with torch.no_grad(): "
 
 
 @pytest.mark.parametrize(
     ("later", "is_covered"),
     [
-        ("torch.nn.Linear(2048, 1025)", True),
-        ("torch.nn.Linear(512, 513)(many[:512])", False),
-        ("with torch.no_grad(): torch.nn.Linear(512, 513)(many[:512])", True),
-        ("torch.nn.ReLU()(torch.zeros(2048, 1025))", True),
-        (f"for _ in range({MOST_CALLS}): torch.nn.ReLU()(few)\n{LOADED}", False),
-        (LOADED, True),
-        ("torch.nn.ReLU()(few)\n" + LOADED, True),
-        ("lazy = torch.nn.LazyLinear(2000)\nfor _ in 0, 1: lazy(torch.zeros(2, 2000))", True),
+        (WIDE, False),
+        (f"{WIDE}(torch.zeros(1024, 1024))", True),
+        (f"{WIDE}(torch.zeros(64, 1024))", False),
+        (f"{MANY_LAYERS}(torch.zeros(1024, 1024))", False),
+        (f"torch.nn.Sequential(torch.nn.Embedding(5000, 1024), {WIDE})(torch.arange(1024))", True),
+        ("torch.nn.Linear(1024, 1024)(torch.zeros(1024, 1024))", False),
+        (f"{NO_GRAD}torch.nn.Linear(1024, 1024)(torch.zeros(1024, 1024))", True),
+        (f"{NO_GRAD}torch.nn.Linear(512, 513)(many[:512])", False),
+        (f"{NO_GRAD}torch.nn.ReLU()(torch.zeros(2048, 1025))", False),
+        (f"torch.backends.cuda.matmul.allow_tf32 = True\n{WIDE}(torch.zeros(1024, 1024))", False),
+        (
+            "layer = torch.nn.TransformerEncoderLayer(1024, 16, batch_first=True).eval()\n"
+            f"{NO_GRAD}layer(torch.zeros(2, 1024, 1024))",
+            True,
+        ),
+        (LOADED.format(rows=2000), True),
+        (LOADED.format(rows=8), False),
+        ("lazy = torch.nn.LazyLinear(2000)\nfor _ in 0, 1: lazy(torch.zeros(2000, 2000))", True),
         # Products that are not on a GPU take no scheme, and PyTorch has its kernels back.
         ("F.linear(many, many)", False),
         ("torch.einsum('ij,kj', many, many)", False),
@@ -297,18 +310,47 @@ LOADED = "torch.load('m.pt', weights_only=False)(torch.zeros(8, 2000))"
         ("torch.nn.ParameterList([torch.nested.nested_tensor([few, few], layout=JAGGED)])", False),
         ("compiled(torch.nn.Linear(8, 8), few)", False),
         ("compiled(torch.nn.Linear(8, 8), many[:, :8])", False),
-        ("compiled(torch.nn.Linear(2000, 2000), torch.zeros(2, 2000))", True),
     ],
 )
 def test_a_program_is_covered_from_its_first_module_or_product_that_may_gain_on(
     later: str, is_covered: bool, tmp_path: Path
 ) -> None:
     torch.save(torch.nn.Linear(2000, 2000), tmp_path / "m.pt")
-    script = tmp_path / "p.py"
-    script.write_text(PROGRAM.format(later=later), "utf-8")
-    command = [sys.executable, "-m", "mixpert_py", "run", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert (done.stdout, done.returncode) == (f"False\n{is_covered}\n", 0), done.stderr
+    assert covered(PROGRAM.format(later=later), tmp_path) == f"False\n{is_covered}\n"
+
+
+def covered(program: str, folder: Path, *options: str) -> str:
+    """What a program prints under `mixpert run`."""
+    script = folder / "p.py"
+    script.write_text(program, "utf-8")
+    command = [sys.executable, "-m", "mixpert_py", "run", *options, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+DECODED = f"""
+import torch
+from mixpert_py.runtime.modules import is_in_place
+wide, few = torch.nn.Linear(1024, 1024), torch.nn.Linear(8, 8)
+for has_gradient in (False, True):
+    with torch.set_grad_enabled(has_gradient):
+        for rows in (1024, 8, 1024):
+            wide(torch.zeros(rows * 4, 1024) if rows > 8 else torch.zeros(rows, 1024))
+            print(is_in_place())
+            for _ in range({MOST_NATIVE} + 2):
+                few(torch.zeros(8, 8))
+            print(is_in_place())
+"""
+
+
+def test_kernels_are_replaced_while_products_without_a_gradient_may_take_a_scheme(
+    tmp_path: Path,
+) -> None:
+    found = covered(DECODED, tmp_path, "--backend", "reference").split()
+    inference, training = found[:6], found[6:]
+    assert inference == ["True", "False", "False", "False", "True", "False"]
+    assert training == ["True"] * 6
 
 
 TRIED = """
@@ -414,6 +456,17 @@ def test_native_stacks_have_pytorchs_bits_gradients_and_errors(left: Any, right:
             assert made(lambda a, b: mixpert_py.matmul(a, b, site="s")) == wanted
             ours = partial(mixpert_py.torch_matmul, site="t", native=torch.matmul)
             assert made(ours) == wanted
+
+
+def test_a_cache_that_grows_has_no_signature_for_each_size() -> None:
+    q = torch.ones(1, 16, 1, 64)
+    with use(Context(modules=Modules())) as context:
+        for size in (200, 300, 400):
+            scores = mixpert_py.matmul(q, torch.ones(1, 16, 64, size), site="s")
+            assert torch.equal(scores, torch.full((1, 16, 1, size), 64.0))
+            if size == 200:
+                known = len(context.known)
+    assert len(context.known) == known
 
 
 @pytest.mark.parametrize(
