@@ -6,7 +6,7 @@ from types import ModuleType
 import numpy as np
 
 from tests.benchmarks import gemm
-from tests.benchmarks.arrays import Array
+from tests.benchmarks.families import Array
 from tests.benchmarks.gemm import Contender, Parts
 
 SEPARATE_CALLS = "cuBLAS-TC emulation"

@@ -11,7 +11,7 @@ from mixpert_py.runtime.schemes import get
 from samples.papers import applications, columns, tiles
 from samples.papers.exhibit import QUOTED, Column, Exhibit, Found, Lines, Paper, Published, Row
 from samples.papers.place import FP16, FP32, RANGES, SQUARES, Place
-from tests.benchmarks.arrays import Array, wide
+from tests.benchmarks.families import Array, wide
 
 PEERS = ("ootomo", "egemm", "markidis-ab", "legemm", "int8x6")
 SHARE = Column("share", "share of elements", ".2%")

@@ -22,7 +22,7 @@ from samples.papers.columns import (
 )
 from samples.papers.exhibit import QUOTED, Column, Exhibit, Found, Lines, Paper, Published, Row
 from samples.papers.place import FP16, FP32, SQUARES, WIDE_RANGE, Place
-from tests.benchmarks.arrays import Numbers, narrow
+from tests.benchmarks.families import Numbers, narrow
 from tests.benchmarks.timing import error_line, timing
 
 ABSTRACT = "abstract, arXiv:1803.04014 (Tesla V100)"

@@ -11,8 +11,8 @@ from mixpert_py.errors import MixPertError
 from mixpert_py.runtime.probes.gpu import EventClock, SampleClock
 from samples.papers import baselines
 from tests.benchmarks import gemm, machine
-from tests.benchmarks.arrays import Array, Numbers, narrow, wide
 from tests.benchmarks.contract import Exact, judge
+from tests.benchmarks.families import Array, Numbers, narrow, wide
 from tests.benchmarks.gemm import Bench, Contender, Shape
 
 FP32, FP16 = gemm.FP32.name, "cuBLAS FP16"

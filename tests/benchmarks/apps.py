@@ -21,13 +21,15 @@ from mixpert_py import config
 from mixpert_py import execution as child
 from mixpert_py.cli import main
 from tests.benchmarks import machine
-from tests.benchmarks.app_list import APPS, App, Size
 from tests.benchmarks.app_runs import (
+    APPS,
     FAITHFUL,
     FP32,
     TF32,
     TUNED,
+    App,
     Platform,
+    Size,
     failure,
     measure,
     measure_host,

@@ -1,4 +1,6 @@
-"""Error measures and grades of a product against FP64, computed where the operands are."""
+"""Error measures and grades of a product, and the contract of `faithful`: as accurate as the
+vendor's FP32 product, or a few roundings off.
+"""
 
 import math
 from dataclasses import asdict, dataclass
@@ -6,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.arrays import Array, largest, wide
+from tests.benchmarks.families import Array, largest, wide
 
 UNIT = 2.0**-24
 

@@ -10,8 +10,7 @@ from mixpert_py.cli import main
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.gpu.device import state_of
 from tests.benchmarks import machine
-from tests.benchmarks.arrays import Numbers
-from tests.benchmarks.families import EVERYDAY, FAMILIES
+from tests.benchmarks.families import EVERYDAY, FAMILIES, Numbers
 from tests.benchmarks.timing import in_turn, repeated
 
 SIZES = (1024, 2048, 3072, 4096, 6144, 8192, 16384)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mixpert_py.runtime.probes.gpu import Sample, TimedCall
-from tests.benchmarks.arrays import Array
+from tests.benchmarks.families import Array
 from tests.benchmarks.gemm import Bench, Contender, Parts
 
 

@@ -12,7 +12,7 @@ import mixpert_py
 from mixpert_py.cli import main
 from mixpert_py.runtime.probes.gpu import LEAD, EventClock, SampleClock, in_turn
 from tests.benchmarks import gemm, machine
-from tests.benchmarks.arrays import parts
+from tests.benchmarks.families import parts
 from tests.benchmarks.machine import table
 from tests.benchmarks.timing import summary
 

@@ -34,9 +34,8 @@ from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES, get
 from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
 from tests.benchmarks import machine
-from tests.benchmarks.arrays import Array, Numbers, narrow, of_parts, wide
 from tests.benchmarks.contract import UNIT
-from tests.benchmarks.families import EVERYDAY, FAMILIES
+from tests.benchmarks.families import EVERYDAY, FAMILIES, Array, Numbers, narrow, of_parts, wide
 
 Fault = str
 ALL = {**FAMILIES, **EVERYDAY}

@@ -1,4 +1,9 @@
-"""The pages' two pictures: accuracy against speed, one step for each level of a ladder."""
+"""The tables and pictures of the pages, made from saved results: the one writer of them.
+
+Each table stands in a page between `<!-- bench NAME -->` and `<!-- end -->`. `python -m
+tests.benchmarks.tables` writes all of them, and draws the two pictures: accuracy against speed, one
+step for each level of a ladder.
+"""
 
 import re
 from collections.abc import Callable, Collection, Sequence

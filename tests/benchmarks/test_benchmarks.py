@@ -1,4 +1,4 @@
-"""Benchmarks without a GPU: NumPy multiplies, the clock tells given times, samples are small."""
+"""Benchmarks without a GPU, with given times: measures, tables, applications, programs, tunings."""
 
 import ast
 import hashlib
@@ -30,7 +30,7 @@ from tests.benchmarks import (
     tables,
     ten_tunings,
 )
-from tests.benchmarks.app_list import APPS
+from tests.benchmarks.app_runs import APPS
 from tests.benchmarks.contract import Errors, Exact, Sums, errors
 from tests.benchmarks.fake_bench import FakeClock, bench
 from tests.benchmarks.programs import Program

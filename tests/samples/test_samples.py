@@ -1,4 +1,4 @@
-"""The samples are ordinary programs: they run by themselves, and say something sensible twice."""
+"""The samples are ordinary programs, on a GPU too; and parts of those of the papers."""
 
 import ast
 import os

@@ -1,4 +1,4 @@
-"""The conventions of a command line: completion, short forms, pipes, annotations, defaults."""
+"""The conventions of a command line; pages name commands and options that exist."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""From a program to its plan, in one call; and a clock for it."""
+"""From a program to its plan, in one call; a clock for it, and a program of two products."""
 
 from pathlib import Path
 from typing import Any

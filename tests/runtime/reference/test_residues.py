@@ -1,4 +1,4 @@
-"""Residue schemes against exact arithmetic, and against their stated bound, on every family."""
+"""Residue schemes, and the choice of `crt` among them, against exact arithmetic and their bound."""
 
 import math
 import random
