@@ -135,9 +135,6 @@ LATENCY = 1e-3  # seconds: memory, streams, launches, and the host's steps betwe
 # Seconds that a complex product keeps the host for each real one, where its launches are not
 # prepared: beside an H200 0.12e-3 of CuPy's, 0.19e-3 of tensors.
 PART = 0.19e-3
-# Seconds from the packing of a complex product by residues, for which the host waits, to that of
-# the next one: 0.25e-3 to 0.65e-3 beside H200s.
-BETWEEN_PACKINGS = 0.65e-3
 # Seconds that launches take which split complex operands and join products of their parts, besides
 # what they move: `faithful` of 512³ takes 46 µs on an H200, of 1024³ 92.
 JOINING = 25e-6
@@ -485,7 +482,7 @@ def _times(
     native = prediction.native(times, m, k, n, batch, wide=wide)
     if products == 4 and made.moduli:
         joined = prediction.joined(times, made, (m, k, n), batch // products, wide=wide)
-        return joined.packing + max(joined.kernel, BETWEEN_PACKINGS), native
+        return joined.seconds, native
     ours = prediction.product(times, made, (m, k, n), batch, **more).seconds
     if products > 1:
         ours += JOINING + prediction.joining(times, m, n, batch, products, wide=wide)

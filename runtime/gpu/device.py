@@ -135,7 +135,7 @@ class DeviceState:
     refused: scheme → the error of a kernel that did not compile, and is not compiled again.
     has_wider: False once a kernel of a wider scheme did not compile; then outliers are repaired.
     streams, stagers: idle ones, for transfers. workspaces: idle ones, tensors that only the default
-    stream uses. outlooks: see `speculation`, by signature.
+    stream uses. findings: idle ones, and outlooks, by signature: see `speculation`.
     """
 
     refused: dict[str, str] = field(default_factory=dict)
@@ -143,6 +143,7 @@ class DeviceState:
     streams: list[Any] = field(default_factory=list)
     stagers: list[Any] = field(default_factory=list)
     workspaces: list[Any] = field(default_factory=list)
+    findings: list[Any] = field(default_factory=list)
     outlooks: dict[Any, Any] = field(default_factory=dict)
 
 

@@ -15,7 +15,7 @@ from mixpert_py.runtime.gpu import complex_parts, integers, slices, tiny
 from mixpert_py.runtime.gpu.device import state_of, states
 from mixpert_py.runtime.gpu.guard import outlier_guard, safe
 from mixpert_py.runtime.gpu.slices import ProductSteps, SliceProduct
-from mixpert_py.runtime.gpu.speculation import Outlook, Watch
+from mixpert_py.runtime.gpu.speculation import Outlook, Watch, findings_from
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.kernels.recording import Recording, Stream, is_capturing
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
@@ -113,7 +113,7 @@ def _complex(
     accurate as FP64.
     """
     a, b, out = request.a, request.b, request.out
-    if scheme.moduli and request.right is None and all(map(_is_packed_whole, (a, b))):
+    if scheme.moduli and request.right is None and are_packed_whole(a, b):
         if request.scheme == "crt":
             return _as_fp64(kernels.xp, request)
         product = _as_fp64(kernels.xp, request._replace(run=None), scheme)
@@ -147,9 +147,12 @@ def _complex(
     return product.with_value(as_matmul(product.value, a, b) if out is None else out)
 
 
-def _is_packed_whole(x: GpuArray) -> bool:
-    """Whether kernels can pack both parts of an operand at once: it is complex, and aligned."""
-    return is_complex(x) and not any(place % x.itemsize for place in (x.data.ptr, *x.strides))
+def are_packed_whole(*operands: GpuArray) -> bool:
+    """Whether kernels can pack both parts of operands at once: these are complex, and aligned."""
+    return all(
+        is_complex(x) and not any(place % x.itemsize for place in (x.data.ptr, *x.strides))
+        for x in operands
+    )
 
 
 def _as_fp64(xp: ModuleType, request: Request, chosen: Scheme | None = None) -> Product | Reason:
@@ -166,37 +169,41 @@ def _as_fp64(xp: ModuleType, request: Request, chosen: Scheme | None = None) -> 
     apart = out is not None and slices.overlaps(xp, out, a, b)
     if apart:
         request = request._replace(out=None)
-    outlook, watch, k = _outlook_of(a, b), Watch(xp, is_complex=is_complex(a, b)), a.shape[-1]
-    scheme, native = outlook.scheme if outlook.is_steady else None, None
-    first, is_shown = emulation_of(f"crt{FEWEST}"), True
+    first = emulation_of(f"crt{FEWEST}")
+    if not (a.size and b.size):  # there is nothing to pack
+        return multiply(request, part=chosen or first)
+    outlook, k, idle = outlook_of(a, b), a.shape[-1], state_of(a.data.device_id).findings
+    findings = findings_from(idle, is_complex=is_complex(a, b))
+    watch = Watch(xp.cuda.get_current_stream().ptr, findings)
+    scheme, native, is_shown = outlook.expected, None, True
     if scheme is None or (chosen and scheme is not first):
         ahead = outlook.is_steady and request.run is not None
-        if a.size and b.size:
-            rows = a[np.newaxis, :] if a.ndim == 1 else a
-            columns = b[:, np.newaxis] if b.ndim == 1 else b
-            sides = by_rows(matrices(rows)), by_columns(matrices(columns))
-            watch.look(*sides, at_all=ahead and not outlook.is_shown)
+        rows = a[np.newaxis, :] if a.ndim == 1 else a
+        columns = b[:, np.newaxis] if b.ndim == 1 else b
+        sides = by_rows(matrices(rows)), by_columns(matrices(columns))
+        watch.look(*sides, at_all=ahead and not outlook.is_shown)
         if ahead and request.run is not None:
             native = Product(request.run(), "native", reason=Reason.SPREAD)
-        scheme = watch.scheme(k)
+        scheme = findings.scheme(k)
         is_shown = scheme is None
     product: Product | Reason = native or Reason.SPREAD
     while scheme is not None and (chosen is None or scheme is first):
         product = multiply(request, watch=watch, part=chosen or scheme)
         if isinstance(product, Reason):
             return product
-        made, scheme = scheme, watch.scheme(k, scheme)
+        made, scheme = scheme, findings.scheme(k, scheme)
         if scheme is made:
             break
         product = native or Reason.SPREAD
-    outlook.learn(scheme and watch.quickest(k, scheme), is_shown=is_shown)
+    outlook.learn(scheme and findings.quickest(k, scheme), is_shown=is_shown)
+    idle.append(findings)
     if apart and scheme is not None and isinstance(product, Product):
         out[...] = product.value
         product = product.with_value(out)
     return product
 
 
-def _outlook_of(a: GpuArray, b: GpuArray) -> Outlook:
+def outlook_of(a: GpuArray, b: GpuArray) -> Outlook:
     """The device's `Outlook` for products of arrays of these shapes, types and layouts."""
     outlooks = state_of(a.data.device_id).outlooks
     if len(outlooks) >= MOST_OUTLOOKS:

@@ -2,7 +2,8 @@
 
 `PreparedProducts` holds, for one call signature (see `runtime.signatures`), the launches for each
 layout that operands have had. A call with a known layout costs two allocations and the launches. A
-call with a new layout, or on a CuPy stream that is being captured, takes the path of a first call.
+call with a new layout, or on a CuPy stream that is being captured, takes the path of a first call;
+so does a product of residues whose operands turn out to need another scheme than the last ones did.
 A stack whose axes kernels cannot walk as one, such as the heads in
 `x.view(b, t, h, d).transpose(1, 2)`, is copied first.
 """
@@ -24,7 +25,8 @@ from mixpert_py.runtime.gpu.foreign import (
     needed_by_torch,
     torch_is_full,
 )
-from mixpert_py.runtime.gpu.multiply import multiply
+from mixpert_py.runtime.gpu.multiply import are_packed_whole, multiply, outlook_of
+from mixpert_py.runtime.gpu.speculation import Outlook, Watch, findings_from
 from mixpert_py.runtime.gpu.stacks import is_by_columns, is_one_stack
 from mixpert_py.runtime.kernels.kernel import cuda_driver
 from mixpert_py.runtime.kernels.recording import (
@@ -33,13 +35,16 @@ from mixpert_py.runtime.kernels.recording import (
     RESULT,
     RIGHT,
     ROW,
+    Addresses,
     Recording,
     Replay,
     is_capturing,
 )
 from mixpert_py.runtime.packing.operand import VECTOR
+from mixpert_py.runtime.packing.residues import FIRST
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Request, result_shape
+from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.signatures import NATIVE
 
@@ -71,28 +76,36 @@ class OperandPlace(NamedTuple):
 class Ready(NamedTuple):
     """The launches for one pair of layouts. sum: those that add a row to every row of the product,
     as `F.linear` does; None: there are none.
+
+    rest: the launches of residues after those that tell the host which scheme the operands need;
+    None: `replay` has all of them. scheme: which they are expected to need, by their outlook.
     """
 
     replay: Replay
-    sum: Replay | None
+    rest: Replay | None
     a: OperandPlace
     b: OperandPlace
+    sum: Replay | None = None
+    scheme: Scheme | None = None
+    outlook: Outlook | None = None
 
 
 class PreparedProducts:
     """The products of one signature of CuPy arrays, on one device.
 
-    is_chosen: whether somebody chose the scheme; otherwise it only replaces the library's FP32
-    product, not one in TF32.
+    is_chosen: whether somebody chose the scheme; otherwise `faithful` only replaces the library's
+    FP32 product, not one in TF32.
     """
 
     def __init__(self, request: Request, *, is_chosen: bool) -> None:
         self.scheme = request.scheme
-        self._is_chosen = is_chosen
-        self._device = request.a.data.device_id
+        self._is_free = is_chosen or request.scheme != "faithful"
+        self._device, self._k = request.a.data.device_id, request.a.shape[-1]
         self._shape = result_shape(request.a, request.b)
         self._dtype = np.result_type(request.a.dtype, request.b.dtype)
-        self._ready: dict[Layouts, Ready] = {}
+        # By the scheme, too, that operands are expected to need, where that decides.
+        self._ready: dict[tuple[Layouts, Scheme | None], Ready] = {}
+        self._outlooks: dict[Layouts, Outlook] = {}
 
     def add(self, request: Request, a: GpuArray, b: GpuArray) -> bool:
         """Record the product of operands of this layout on the current device; return whether
@@ -100,42 +113,81 @@ class PreparedProducts:
 
         request: with both operands as CuPy arrays.
         """
-        layouts = self._layouts(a, b)
-        if layouts in self._ready or len(self._ready) == MOST_LAYOUTS:
+        layouts, scheme = self._layouts(a, b), emulation_of(request.scheme)
+        outlook = expected = None
+        if request.scheme == "crt" or (scheme.moduli and self._dtype.kind == "c"):
+            outlook = outlook_of(request.a, request.b)
+            expected = outlook.expected
+            if expected is None or not (request.scheme == "crt" or expected.moduli == FIRST.moduli):
+                return False
+        key = layouts, expected
+        if key in self._ready or len(self._ready) == MOST_LAYOUTS:
             return False
-        if emulation_of(request.scheme).name in state_of(self._device).refused:
+        if scheme.name in state_of(self._device).refused:
             return False
-        ready = _record(request, with_row=isinstance(self, PreparedTensors))
+        ready = _record(request, expected, with_row=isinstance(self, PreparedTensors))
         if ready is None:
             return False
-        self._ready[layouts] = ready
+        self._ready[key] = ready._replace(outlook=outlook)
+        if outlook is not None:
+            self._outlooks[layouts] = outlook
         return True
+
+    def _expected(self, layouts: Layouts) -> Ready | None:
+        """The launches for the next product of such operands; None if there are none."""
+        outlook = self._outlooks.get(layouts) if self._outlooks else None
+        return self._ready.get((layouts, None if outlook is None else outlook.expected))
+
+    def _is_made(
+        self,
+        ready: Ready,
+        replay: Replay,
+        addresses: Addresses,
+        stream: int,
+        *,
+        as_graph: bool = True,
+    ) -> bool:
+        """Enqueue a product at the addresses of the operands, the result, the workspace and a row;
+        return whether its scheme is right for the operands. If these decide, the host waits until
+        they are packed.
+        """
+        rest, outlook, expected = ready.rest, ready.outlook, ready.scheme
+        if rest is None or outlook is None:
+            replay.enqueue((*addresses, 0), stream, as_graph=as_graph)
+            return True
+        idle = state_of(self._device).findings
+        findings = findings_from(idle, is_complex=self._dtype.kind == "c")
+        addresses = *addresses, findings.address
+        replay.enqueue(addresses, stream)
+        findings.follow(stream)
+        rest.enqueue(addresses, stream)
+        needed = findings.scheme(self._k, expected)
+        outlook.learn(needed and findings.quickest(self._k, needed))
+        idle.append(findings)
+        return needed is expected
 
     def __call__(self, a: GpuArray, b: GpuArray) -> Any:
         """A·B on the current stream of the operands' library; None if it cannot be made so.
 
-        a, b: of this object's signature. Does not wait for the device.
+        a, b: of this object's signature. Waits only for the packing of residues.
         """
         import cupy
 
         first, second = a.data.ptr, b.data.ptr
         layouts = a.strides, b.strides, first & ALIGNED, second & ALIGNED, first == second
-        ready = self._ready.get(layouts)
+        ready = self._expected(layouts)
         here = b.data.device_id == cupy.cuda.runtime.getDevice() == self._device
         if ready is None or not here:
             return None
         stream = cupy.cuda.get_current_stream().ptr
         if is_capturing(cupy.cuda, stream):
             return None  # a graph would need the workspace later, when it is freed
-        if not self._is_chosen and not cupy_is_full():
+        if not self._is_free and not cupy_is_full():
             return None
         try:
-            if ready.a.is_copy:
-                a = self._copied(a, ready.a)
-                first = a.data.ptr
-            if ready.b.is_copy:
-                b = self._copied(b, ready.b)
-                second = b.data.ptr
+            if ready.a.is_copy or ready.b.is_copy:
+                a, b = self._copied(a, ready.a), self._copied(b, ready.b)
+                first, second = a.data.ptr, b.data.ptr
             result = cupy.ndarray(self._shape, self._dtype)
             workspace = cupy.cuda.alloc(ready.replay.bytes)
             addresses = first & START, second & START, result.data.ptr, workspace.ptr, 0
@@ -143,7 +195,8 @@ class PreparedProducts:
                 return None  # by an allocator of the program, which aligns less
             if not hasattr(_thread, "has_context"):
                 _make_context_current(self._device)
-            ready.replay.enqueue(addresses, stream)
+            if not self._is_made(ready, ready.replay, addresses, stream):
+                return None
         except (cupy.cuda.memory.OutOfMemoryError, cupy.cuda.driver.CUDADriverError):
             return None
         return result
@@ -153,7 +206,9 @@ class PreparedProducts:
         return a.strides, b.strides, first & ALIGNED, second & ALIGNED, first == second
 
     def _copied(self, x: Any, layout: OperandPlace) -> Any:
-        """A copy of an operand in a layout that kernels can walk."""
+        """An operand, or a copy of it, in a layout that kernels can walk."""
+        if not layout.is_copy:
+            return x
         if layout.by_columns:
             return self._in_order(x.swapaxes(-2, -1)).swapaxes(-2, -1)
         return self._in_order(x)
@@ -171,9 +226,9 @@ class PreparedTensors(PreparedProducts):
     """
 
     def add(self, request: Request, a: Tensor, b: Tensor) -> bool:  # type: ignore[override]
-        if any(x.is_conj() or x.is_neg() for x in (a, b)):
+        if a.is_neg() or b.is_neg():
             return False  # the request has copies of these
-        return super().add(request, a, b)  # type: ignore[arg-type]
+        return super().add(request, a.resolve_conj(), b.resolve_conj())
 
     def __call__(self, a: Any, b: Any) -> Any:
         torch = sys.modules["torch"]
@@ -194,29 +249,28 @@ class PreparedTensors(PreparedProducts):
         """
         torch: Any = sys.modules["torch"]
         core = torch._C
-        if self._dtype.kind == "c" and (a.is_conj() or b.is_conj()):
-            return None
+        if self._dtype.kind == "c":
+            a, b = a.resolve_conj(), b.resolve_conj()
         first, second = a.data_ptr(), b.data_ptr()
         layouts = a.stride(), b.stride(), first & ALIGNED, second & ALIGNED, first == second
-        ready = self._ready.get(layouts)
+        ready = self._expected(layouts)
         if ready is None or core._cuda_getDevice() != self._device:
             return None
         replay = ready.replay if row is None else ready.sum
-        if replay is None or not (self._is_chosen or torch_is_full()):
+        if replay is None or not (self._is_free or torch_is_full()):
             return None
         stream = core._cuda_getCurrentRawStream(self._device)
         # A graph that is being captured owns the memory which PyTorch's allocator gives out
         # meanwhile, and the driver copies the arguments of launches.
         captured = stream > LEGACY and core._cuda_isCurrentStreamCapturing()
+        if captured and ready.rest is not None:
+            return None  # the host may not wait
         # The default stream is never captured or destroyed, and its work is done in turn.
         idle = state_of(self._device).workspaces if stream <= LEGACY else []
         try:
-            if ready.a.is_copy:
-                a = self._copied(a, ready.a)
-                first = a.data_ptr()
-            if ready.b.is_copy:
-                b = self._copied(b, ready.b)
-                second = b.data_ptr()
+            if ready.a.is_copy or ready.b.is_copy:
+                a, b = self._copied(a, ready.a), self._copied(b, ready.b)
+                first, second = a.data_ptr(), b.data_ptr()
             result = a.new_empty(self._shape)
             workspace = idle.pop() if idle else None
             if workspace is None or workspace.nbytes < replay.bytes:
@@ -230,7 +284,8 @@ class PreparedTensors(PreparedProducts):
             addresses = first & START, second & START, third, fourth, fifth
             if not hasattr(_thread, "has_context"):
                 _make_context_current(self._device)
-            replay.enqueue(addresses, stream, as_graph=not captured)
+            if not self._is_made(ready, replay, addresses, stream, as_graph=not captured):
+                return None
         except RuntimeError:  # no memory
             return None
         if workspace.nbytes <= MOST_KEPT:
@@ -284,16 +339,17 @@ def prepared_tensors(scheme: str, a: Any, b: Any, *, is_chosen: bool) -> Prepare
     return _products.get(key)
 
 
-def _record(request: Request, *, with_row: bool) -> Ready | None:
+def _record(request: Request, expected: Scheme | None, *, with_row: bool) -> Ready | None:
     """The launches of a product, without addresses, also with a row where wanted; None if launches
-    alone cannot make it.
+    alone cannot make it. expected: the scheme that the operands are expected to need, where that
+    decides.
     """
     a = request.a[np.newaxis, :] if request.a.ndim == 1 else request.a
     b = request.b[:, np.newaxis] if request.b.ndim == 1 else request.b
-    if request.scheme in ("float64", "crt") or not all(map(_is_recordable, (a, b))):
+    if request.scheme == "float64" or not all(map(_is_recordable, (a, b))):
         return None
-    if is_complex(a, b) and (a.dtype != b.dtype or emulation_of(request.scheme).moduli):
-        return None  # the host reads records of residues
+    if is_complex(a, b) and (a.dtype != b.dtype or (expected and not are_packed_whole(a, b))):
+        return None
     device, left, right = a.data.device_id, layout(a), layout(b)
     is_one = not left.is_copy and is_transposed(a, b)
     request = request._replace(
@@ -306,28 +362,42 @@ def _record(request: Request, *, with_row: bool) -> Ready | None:
         one = request._replace(b=request.a.swapaxes(-2, -1))
     elif (a.data.ptr, a.shape, a.strides) == (b.data.ptr, b.shape, b.strides):
         one = request._replace(b=request.a)  # which may be found symmetric
+    if expected is not None:
+        part = expected if request.scheme == "crt" else emulation_of(request.scheme)
+        replays = _replays(one, part=part)
+        return replays and Ready(*replays, left, right, scheme=expected)
     with compiling_ahead(one):
-        replay = _replay(one)
-    if replay is None:
+        replays = _replays(one)
+    if replays is None:
         return None
     # Of a float32 product, repair never replaces elements: no row is large, see `Side.room`.
     is_sum = with_row and request.scheme == "faithful" and a.ndim == b.ndim == 2
     is_sum = is_sum and a.dtype == b.dtype == np.float32
-    return Ready(replay, _replay(request, ROW) if is_sum else None, left, right)
+    sums = _replays(request, ROW) if is_sum else None
+    return Ready(*replays, left, right, sums and sums[0])
 
 
-def _replay(request: Request, row: int = 0) -> Replay | None:
-    """Record the launches of a product of placeholders; None if it stays native.
+def _replays(
+    request: Request, row: int = 0, part: Scheme | None = None
+) -> tuple[Replay, Replay | None] | None:
+    """Record the launches of a product of placeholders, and those after the host is told what the
+    operands need; None if it stays native.
 
-    row: the base address of the row that is added, as in `Recording`; 0 for none.
+    row: the base address of the row that is added, as in `Recording`; 0 for none. part: as for
+    `multiply`, where the operands decide.
     """
-    state, recording = state_of(request.a.data.device_id), Recording(row)
-    has_wider = state.has_wider
-    outcome = multiply(request, recording)
-    if has_wider and not state.has_wider:  # the wider scheme's launches are to be left out
-        recording = Recording(row)
-        outcome = multiply(request, recording)
-    return None if isinstance(outcome, Reason) else Replay(recording, cuda_driver())
+    state, driver = state_of(request.a.data.device_id), cuda_driver()
+    for _ in range(2):
+        has_wider, recording = state.has_wider, Recording(row)
+        watch = None if part is None else Watch(recording, None)
+        outcome = multiply(request, recording, watch, part)
+        if has_wider == state.has_wider:  # else the wider scheme's launches are to be left out
+            break
+    if isinstance(outcome, Reason):
+        return None
+    mark = recording.mark
+    rest = None if mark is None else Replay(recording, driver, slice(mark, None))
+    return Replay(recording, driver, slice(mark)), rest
 
 
 def _is_recordable(x: GpuArray) -> bool:

@@ -21,7 +21,7 @@ from mixpert_py.runtime.gpu.gemm import BEST, UNGATED
 from mixpert_py.runtime.gpu.guard import MIRRORED, WORD, Guard, is_squared, wider_of
 from mixpert_py.runtime.gpu.speculation import Watch
 from mixpert_py.runtime.gpu.stacks import Batch, batches, launches, matrices, stack_sizes
-from mixpert_py.runtime.kernels.recording import Stream, is_capturing
+from mixpert_py.runtime.kernels.recording import Recording, Stream, is_capturing
 from mixpert_py.runtime.packing import DevicePacked, Gate, by_columns, by_rows
 from mixpert_py.runtime.packing.operand import of_some
 from mixpert_py.runtime.request import broadcast
@@ -252,6 +252,8 @@ def _pack_multiply_repair(how: _Shared, piece: Piece) -> Enqueued:
             work = kernels.gemm(rows, columns, scheme, out, gate=gate, choice=choice, **given)
             if used is not None and work is not None:
                 used.append(work)
+            if isinstance(stream, Recording) and work is not None:
+                stream.release(work)
             work = None  # free this memory before the next launch allocates as much
         if out.dtype.kind != "c":  # complex rows that leave the slices are not multiplied by them
             kernels.repair(rows, columns, out, guard=guarded, **given)

@@ -5,9 +5,10 @@ the native product, and `schemes.integers` the fewest INT8 products of unscaled 
 records all entries, so the right scheme is only known of operands that have been packed:
 
 1. If the last products of a signature (device, shapes, types, layouts) needed the same scheme, the
-   next one is enqueued by it at once. Otherwise the device looks at some rows of both operands, in
-   5 to 10 µs, and the host reads that record before it enqueues the product by the scheme that
-   these rows need. If they need the native product, so do the operands, and nothing is packed.
+   next one is enqueued by it at once, by the launches that `prepared` keeps. Otherwise the device
+   looks at some rows of both operands, in 5 to 10 µs, and the host reads that record before it
+   enqueues the product by the scheme that these rows need. If they need the native product, so do
+   the operands, and nothing is packed.
 2. The host reads the record of all entries while the device multiplies. If they need another
    scheme, the product is made again. After packing, the device itself judges whether the moduli
    are enough; if not, the GEMM, by far the longest step, returns at once.
@@ -19,7 +20,6 @@ CUDA graph, where the host cannot read records, products are native.
 """
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Final
 
 import numpy as np
@@ -31,76 +31,45 @@ from mixpert_py.runtime.gpu.guard import (
     look_at_hermitian,
     may_be_hermitian,
 )
-from mixpert_py.runtime.kernels.recording import allocate
+from mixpert_py.runtime.kernels.recording import HOST, Recording, Stream, allocate, clear
 from mixpert_py.runtime.packing import DevicePacked, Operand
 from mixpert_py.runtime.packing.residues import judge, look
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.schemes.crt import BYTE, NOTHING, RECORD, Rows, moduli_for
+from mixpert_py.runtime.schemes.crt import BYTE, FEWEST, RECORD, Rows, moduli_for
 from mixpert_py.runtime.schemes.integers import Bounds, Integers, is_exact, scheme_for
 
-STEADY, MAX_STEADY = 4, 64
+STEADY, MAX_STEADY = 1, 64
 SAMPLED_ROWS, ALL_ROWS = 128, 1 << 62  # of each operand, that a look reads at most
 WORD: Final = 2 * RECORD  # where the device's judgement lies behind both records
 BYTES: Final = WORD + 4
 CONJUGATE = KernelChoice(hermitian=True)
 
-BothBounds = tuple[Bounds | None, Bounds | None]
 
+class Findings:
+    """Both operands' records in page-locked memory of the host, at `address`, and the event on the
+    current device after which they are there.
 
-class Watch:
-    """The records of both operands on the current device, filled on the current stream, and their
-    copy on the host.
-
-    ways: kernels and gates of the GEMM, see `gemm.gemm`, of which the device runs one; none if the
-    moduli of packed operands do not suffice. is_complex: whether operands are. Then they are never
-    taken for integers, also zeros, of which kernels record nothing that says so.
+    is_complex: whether operands are. Then they are never taken for integers, also zeros, of which
+    kernels record nothing that says so.
     """
 
-    def __init__(self, xp: ModuleType, *, is_complex: bool) -> None:
-        self._is_complex = is_complex
-        self._stream = xp.cuda.get_current_stream()
-        self._memory = allocate(BYTES, self._stream.ptr)
-        self._memory.memset_async(BYTE, BYTES, self._stream)
-        self.records = self._memory.ptr, self._memory.ptr + RECORD
-        self.ways: tuple[tuple[KernelChoice, tuple[int, int]], ...] = ((BEST, UNGATED),)
-        self._is_both = False
-        host = xp.cuda.alloc_pinned_memory(2 * RECORD)
-        self._seen = np.frombuffer(host, np.float64, 2 * RECORD // 8)
-        self._seen[:] = NOTHING  # the record of an operand without entries, which is not packed
-        self._event = xp.cuda.Event(disable_timing=True)
+    is_complex = False
 
-    def look(self, a: Operand, b: Operand, *, at_all: bool) -> None:
-        """Enqueue a look at some rows of A and some columns of B, or, unless these show that no
-        moduli are enough, at all of them.
-        """
-        self._is_both = (a.address, a.form) == (b.address, b.form)
-        records = self.records[:1] * 2 if self._is_both else self.records
-        for max_rows in (SAMPLED_ROWS, ALL_ROWS)[: 1 + at_all]:
-            look(a, b, records, self._stream.ptr, max_rows)
-        self._copy()
+    def __init__(self) -> None:
+        import cupy
 
-    def packed(self, left: DevicePacked, right: DevicePacked, *, is_one: bool) -> None:
-        """Enqueue the judgement, after operands, or parts of them, have been packed; the host will
-        see the records. is_one: whether each matrix of A is multiplied by that of B at its place.
-        """
-        self._is_both, self.ways = left is right, ((BEST, UNGATED),)
-        if isinstance(left.splitter, Integers):
-            self._copy()
-            return
-        word, seen, stream = self._memory.ptr + WORD, self._seen.ctypes.data, self._stream.ptr
-        may_mirror = is_one and may_be_hermitian(left, right)
-        records = self.records[:1] * 2 if self._is_both else self.records
-        judge(left, records, word, seen, stream, HERMITIAN if may_mirror else GENERAL)
-        self._event.record(self._stream)
-        self.ways = ((BEST, (word, GENERAL)),)
-        if may_mirror:
-            look_at_hermitian(left.operand, right.operand, word, stream)
-            self.ways = ((CONJUGATE, (word, HERMITIAN)), *self.ways)
+        host = cupy.cuda.alloc_pinned_memory(2 * RECORD)
+        self._numbers = np.frombuffer(host, np.float64, 2 * RECORD // 8)
+        self.address = self._numbers.ctypes.data
+        self._event = cupy.cuda.Event(disable_timing=True)
+        self._bounds: tuple[Bounds | None, Bounds | None] = None, None
 
-    def _copy(self) -> None:
-        self._memory.copy_to_host_async(self._seen.ctypes.data, 2 * RECORD, self._stream)
-        self._event.record(self._stream)
+    def follow(self, stream: int) -> None:
+        """Let the records be there when all is done that was enqueued on a stream."""
+        import cupy
+
+        cupy.cuda.runtime.eventRecord(self._event.ptr, stream)
 
     def scheme(self, k: int, made: Scheme | None = None) -> Scheme | None:
         """The scheme that is right for the recorded entries; None: the native product. Waits.
@@ -108,7 +77,10 @@ class Watch:
         made: the scheme by which the product has been made. It is right also for integers that take
         fewer products by another scheme, if its product is exact.
         """
-        left, right, bounds = self._records()
+        self._event.synchronize()
+        left, right = self._numbers.reshape(2, -1).tolist()
+        first = None if self.is_complex else Bounds.of(left[4:])
+        bounds = self._bounds = first, first and Bounds.of(right[4:])
         if made is not None and isinstance(made.left, Integers) and is_exact(made, *bounds, k):
             return made
         count = moduli_for(Rows.of(left), Rows.of(right))
@@ -117,15 +89,75 @@ class Watch:
         return needed if is_right else scheme_for(*bounds, k) or needed
 
     def quickest(self, k: int, made: Scheme) -> Scheme:
-        """The scheme of the fewest products that is right for operands that `made` is right for."""
-        return scheme_for(*self._records()[2], k) or made
+        """The scheme of the fewest products that is right for operands that `made` is right for, by
+        the answer of `scheme`.
+        """
+        return scheme_for(*self._bounds, k) or made
 
-    def _records(self) -> tuple[list[float], list[float], BothBounds]:
-        self._event.synchronize()
-        left, right = self._seen.reshape(2, -1).tolist()
-        right = left if self._is_both else right
-        bounds = (None, None) if self._is_complex else (Bounds.of(left[4:]), Bounds.of(right[4:]))
-        return left, right, bounds
+
+def findings_from(idle: list[Findings], *, is_complex: bool) -> Findings:
+    """Idle findings of the current device, or new ones. Whoever has waited for them appends them
+    again.
+    """
+    try:
+        found = idle.pop()
+    except IndexError:
+        found = Findings()
+    found.is_complex = is_complex
+    return found
+
+
+class Watch:
+    """The records of both operands on the current device, filled on a stream, and copied to the
+    host.
+
+    findings: the copy; None on a recording's stream, whose launches take its address from each
+    call. ways: kernels and gates of the GEMM, see `gemm.gemm`, of which the device runs one; none
+    if the moduli of packed operands do not suffice.
+    """
+
+    def __init__(self, stream: Stream, findings: Findings | None) -> None:
+        self._stream, self._findings = stream, findings
+        self._memory = allocate(BYTES, stream)
+        start = self._memory.ptr
+        clear(start, BYTES, stream, BYTE)
+        self.records, self._word = (start, start + RECORD), start + WORD
+        self.ways: tuple[tuple[KernelChoice, tuple[int, int]], ...] = ((BEST, UNGATED),)
+
+    def look(self, a: Operand, b: Operand, *, at_all: bool) -> None:
+        """Enqueue a look at some rows of A and some columns of B, or, unless these show that no
+        moduli are enough, at all of them.
+        """
+        records = self._records(is_both=(a.address, a.form) == (b.address, b.form))
+        for max_rows in (SAMPLED_ROWS, ALL_ROWS)[: 1 + at_all]:
+            look(a, b, records, self._stream, max_rows)
+        self._judge(records, FEWEST, GENERAL)
+
+    def packed(self, left: DevicePacked, right: DevicePacked, *, is_one: bool) -> None:
+        """Enqueue the judgement, after operands, or parts of them, have been packed; the host will
+        see the records. is_one: whether each matrix of A is multiplied by that of B at its place.
+        """
+        may_mirror = is_one and may_be_hermitian(left, right)
+        enough, splitter = HERMITIAN if may_mirror else GENERAL, left.splitter
+        self._judge(self._records(is_both=left is right), splitter.count, enough)
+        self.ways = ((BEST, (self._word, GENERAL)),)
+        if isinstance(splitter, Integers):
+            self.ways = ((BEST, UNGATED),)
+        elif may_mirror:
+            look_at_hermitian(left.operand, right.operand, self._word, self._stream)
+            self.ways = ((CONJUGATE, (self._word, HERMITIAN)), *self.ways)
+
+    def _records(self, *, is_both: bool) -> tuple[int, int]:
+        """Those of A and B: one if they are the same."""
+        return self.records[:1] * 2 if is_both else self.records
+
+    def _judge(self, records: tuple[int, int], count: int, enough: int) -> None:
+        seen = HOST if self._findings is None else self._findings.address
+        judge(count, records, self._word, seen, self._stream, enough)
+        if isinstance(self._stream, Recording):
+            self._stream.mark = len(self._stream.steps)
+        elif self._findings is not None:
+            self._findings.follow(self._stream)
 
 
 @dataclass(slots=True)
@@ -145,6 +177,11 @@ class Outlook:
     @property
     def is_steady(self) -> bool:
         return self.row >= self.steady
+
+    @property
+    def expected(self) -> Scheme | None:
+        """The scheme by which the next product is attempted at once; None: by none."""
+        return self.scheme if self.row >= self.steady else None
 
     def learn(self, scheme: Scheme | None, *, is_shown: bool = True) -> None:
         """Take over what a product needed. is_shown: whether a look has shown it."""

@@ -44,16 +44,17 @@ class KernelNode(NamedTuple):
 
 
 class MemsetNode(NamedTuple):
-    """Bytes that are set to zero. address: the cell that holds the address of the first one."""
+    """Bytes that are set to a value. address: the cell that holds the address of the first one."""
 
     address: ctypes.c_uint64
     size: int
+    value: int
 
     def add(self, driver: ctypes.CDLL, graph: Pointer, before: Pointer, node: Pointer) -> int:
         """Add this node to a graph, as `KernelNode.add` does."""
         context = ctypes.c_void_p()
         driver.cuCtxGetCurrent(ctypes.byref(context))
-        parameters = MEMSET_NODE.pack(self.address.value, 0, 0, 1, self.size, 1)
+        parameters = MEMSET_NODE.pack(self.address.value, 0, self.value, 1, self.size, 1)
         given = ctypes.byref(node), graph, *_list_of(before)
         return int(driver.cuGraphAddMemsetNode(*given, parameters, context))
 
@@ -133,7 +134,7 @@ def built(driver: ctypes.CDLL, nodes: Sequence[Node]) -> LaunchGraph | None:
 # most). The bits of a float64 lie between 2^57 and 2^61 only for magnitudes below 1e-200, which are
 # no parameter of a recorded launch.
 SHIFT: Final = 58
-LEFT, RIGHT, RESULT, WORKSPACE, ROW = BASES = tuple(base << SHIFT for base in range(1, 6))
+LEFT, RIGHT, RESULT, WORKSPACE, ROW, HOST = BASES = tuple(base << SHIFT for base in range(1, 7))
 UNIT: Final = 512  # bytes: the alignment of allocations, as in CuPy's memory pool
 STREAM_OFFSET: Final = 32  # bytes, to the stream in the driver's launch configuration
 
@@ -164,22 +165,31 @@ class _Launch(NamedTuple):
 class _Clear(NamedTuple):
     address: int
     bytes: int
+    value: int
 
 
 class Recording:
     """Records what a product enqueues, in place of a stream. bytes: the workspace that it needs.
-    row: the address of a row that GEMM kernels add to each row of the product; 0: of none.
+    row: the address of a row that GEMM kernels add to each row of the product; 0: of none. mark:
+    the number of steps after which the host is told what the device found; None: it is not.
     """
 
     def __init__(self, row: int = 0) -> None:
         self.steps: list[_Launch | _Clear] = []
         self.bytes, self.row = 0, row
+        self.mark: int | None = None
+        self._used = 0
 
     def reserve(self, size: int) -> Reserved:
         """Uninitialized memory of the workspace, of `size` bytes."""
-        found = Reserved(WORKSPACE + self.bytes)
-        self.bytes += -(-size // UNIT) * UNIT
+        found = Reserved(WORKSPACE + self._used)
+        self._used += -(-size // UNIT) * UNIT
+        self.bytes = max(self.bytes, self._used)
         return found
+
+    def release(self, memory: Reserved) -> None:
+        """Let later steps take this memory, and what was reserved after it, again."""
+        self._used = memory.ptr - WORKSPACE
 
     def launch(
         self,
@@ -197,9 +207,9 @@ class Recording:
         )
         self.steps.append(_Launch(kernel, layout, shape, values, moving))
 
-    def clear(self, address: int, size: int) -> None:
-        """Record that `size` bytes are set to zero."""
-        self.steps.append(_Clear(address, size))
+    def clear(self, address: int, size: int, value: int) -> None:
+        """Record that `size` bytes are set to a value."""
+        self.steps.append(_Clear(address, size, value))
 
 
 Stream = int | Recording
@@ -225,14 +235,14 @@ def allocate(size: int, stream: Stream) -> Any:
     return cupy.cuda.alloc(size)
 
 
-def clear(address: int, size: int, stream: Stream) -> None:
-    """Enqueue that `size` bytes are set to zero."""
+def clear(address: int, size: int, stream: Stream, value: int = 0) -> None:
+    """Enqueue that each of `size` bytes is set to a value."""
     if isinstance(stream, Recording):
-        stream.clear(address, size)
+        stream.clear(address, size, value)
         return
     import cupy
 
-    cupy.cuda.runtime.memsetAsync(address, 0, size, stream)
+    cupy.cuda.runtime.memsetAsync(address, value, size, stream)
 
 
 class _Bound:
@@ -257,9 +267,9 @@ class _Bound:
                 found[base].append((target, offset))
                 found[0].append((stream, 0))
                 size = ctypes.c_size_t(step.bytes)
-                zero = ctypes.c_ubyte(0)
-                self.calls.append((driver.cuMemsetD8Async, (target, zero, size, stream)))
-                self.nodes.append(MemsetNode(target, step.bytes))
+                value = ctypes.c_ubyte(step.value)
+                self.calls.append((driver.cuMemsetD8Async, (target, value, size, stream)))
+                self.nodes.append(MemsetNode(target, step.bytes, step.value))
                 continue
             arguments = step.kernel.filled(step.layout, step.shape, step.values)
             self.keep.append(arguments)
@@ -286,15 +296,15 @@ class _Bound:
 
 
 class Replay:
-    """The launches of a recording, at the addresses of each call.
+    """The launches of a recording, or of a part of it, at the addresses of each call.
 
     Several threads may call at once: each takes arguments that no other thread is using.
     """
 
     __slots__ = ("_driver", "_graphs", "_idle", "_steps", "_uses", "bytes")
 
-    def __init__(self, recording: Recording, driver: Any) -> None:
-        self._steps = tuple(recording.steps)
+    def __init__(self, recording: Recording, driver: Any, part: slice = slice(None)) -> None:
+        self._steps = tuple(recording.steps[part])
         self._driver = driver
         self._graphs: dict[Addresses, LaunchGraph] = {}  # the last used one last
         self._idle: list[_Bound] = []

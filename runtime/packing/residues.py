@@ -163,23 +163,16 @@ def look(a: Operand, b: Operand, records: tuple[int, int], stream: Stream, max_r
 
 
 def judge(
-    packed: DevicePacked,
-    records: tuple[int, int],
-    answer: int,
-    seen: int,
-    stream: Stream,
-    enough: int = 1,
+    count: int, records: tuple[int, int], answer: int, seen: int, stream: Stream, enough: int = 1
 ) -> None:
-    """Enqueue that the int32 at the address `answer` becomes `enough` if the moduli of a packed
-    operand are enough for operands of these records, else 0, and that page-locked memory of the
-    host, at the address `seen`, holds both records. Of fewer than FEWEST moduli, which somebody
-    chose, only as many decimals are wanted as they have.
+    """Enqueue that the int32 at the address `answer` becomes `enough` if so many moduli are enough
+    for operands of these records, else 0, and that page-locked memory of the host, at the address
+    `seen`, holds both records. Of fewer than FEWEST moduli, which somebody chose, only as many
+    decimals are wanted as they have.
     """
-    splitter = packed.splitter
-    assert isinstance(splitter, Residues)
-    compiled = definitions(splitter, packed.operand.form.memory, recorded=True)
-    words = *records, word(least_density(max(splitter.count, FEWEST))), answer, seen, enough
-    cuda_kernel(FILE, "judge", compiled).launch_words(1, 32, words, 0, stream)
+    words = *records, word(least_density(max(count, FEWEST))), answer, seen, enough
+    kernel = cuda_kernel(FILE, "judge", definitions(FIRST, "float64", recorded=True))
+    kernel.launch_words(1, 32, words, 0, stream)
 
 
 def _launch(

@@ -35,7 +35,6 @@ for both, so one density bounds both parts.
 """
 
 import math
-import struct
 from collections.abc import Sequence
 from functools import cache
 from typing import Final, NamedTuple
@@ -48,7 +47,6 @@ MOST: Final = 16  # of the kernels
 LEAST: Final = 1 / 6
 CLIP: Final = 1 << 10  # 2^-5 of the power of two above a row's largest entry
 BYTE: Final = 0x7F  # of records before anything is in them: doubles above all others
-NOTHING: Final[float] = struct.unpack("d", bytes([BYTE]) * 8)[0]
 RECORD: Final = 48  # bytes: `Rows`, and what `integers.Bounds.of` takes
 
 

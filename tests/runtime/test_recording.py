@@ -33,8 +33,9 @@ def recorded() -> Recording:
     """A launch of words, memory that becomes zero, and a launch of a structure."""
     tape = Recording()
     memory = allocate(1000, tape)
+    tape.release(allocate(5000, tape))
     other = allocate(8, tape)
-    clear(other.ptr, 8, tape)
+    clear(other.ptr, 8, tape, 127)
     Kernel("words", 1, None, None, early=True).launch_words(
         5, 64, (LEFT + 12, memory.ptr, -7, ROW), 1024, tape
     )
@@ -49,17 +50,17 @@ def launches(replay: Replay, driver: Driver, start: int, stream: int) -> list[An
     """
     driver.found.clear()
     launched = driver.done.count("cuGraphLaunch")
-    addresses = start, 2 * start, 3 * start, 4 * start, 5 * start
+    addresses = start, 2 * start, 3 * start, 4 * start, 5 * start, 6 * start
     replay.enqueue(addresses, stream, as_graph=stream != 2)
     assert stream != 2 or driver.done.count("cuGraphLaunch") == launched
-    return [(*one[:3], 0, one[4]) for one in driver.found]
+    return [(*one[:3], one[3] * (one[0] == "clear"), one[4]) for one in driver.found]
 
 
 def wanted(start: int, stream: int) -> list[Any]:
     words = struct.pack("4q", start + 12, 4 * start, -7, 5 * start)
     structure = struct.pack("Pi4xdPi4x", 2 * start - 8, 3, 2.5, 3 * start + 8, 9)
     return [
-        ("clear", stream, 4 * start + 1024, 0, 8),
+        ("clear", stream, 4 * start + 1024, 127, 8),
         (1, stream, (5, 1, 1, 64, 1, 1, 1024), 0, words),
         (2, stream, (7, 1, 1, 32, 1, 1, 0), 0, structure),
     ]
@@ -74,7 +75,7 @@ def test_launches_are_made_at_the_addresses_of_each_call(
 ) -> None:
     monkeypatch.setattr(recording, "USES", 2)
     driver, tape = Driver(SIZES, f"cuGraph{refuses}"), recorded()
-    assert tape.bytes == 1024 + UNIT
+    assert tape.bytes == 1024 + 10 * UNIT
     replay = Replay(tape, driver)
     for turn in range(4):
         for start in (*range(1 << 40, (1 << 40) + MOST + 9), 1 << 41, 1 << 41, 16):
@@ -133,13 +134,13 @@ def test_threads_have_arguments_of_their_own() -> None:
 
     driver.cuLaunchKernelEx = slowly  # type: ignore[method-assign]
     replay = Replay(recorded(), driver)
-    replay.enqueue((9 << 10, 10 << 10, 11 << 10, 12 << 10, 0), 0)  # leaves arguments for one
+    replay.enqueue((9 << 10, 10 << 10, 11 << 10, 12 << 10, 0, 0), 0)  # leaves arguments for one
     driver.found.clear()
-    addresses = (1 << 10, 2 << 10, 3 << 10, 4 << 10, 0), 0
+    addresses = (1 << 10, 2 << 10, 3 << 10, 4 << 10, 0, 0), 0
     slow = threading.Thread(target=replay.enqueue, args=addresses, name="slow")
     slow.start()
     assert inside.wait(10)
-    replay.enqueue((5 << 10, 6 << 10, 7 << 10, 8 << 10, 0), 0)
+    replay.enqueue((5 << 10, 6 << 10, 7 << 10, 8 << 10, 0, 0), 0)
     go_on.set()
     slow.join()
     for handle, starts in (

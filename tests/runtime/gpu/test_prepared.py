@@ -94,7 +94,10 @@ def test_shapes(a: tuple[int, ...], b: tuple[int, ...], scheme: str) -> None:
 
 
 @pytest.mark.parametrize("library", ["cupy", "torch"])
-@pytest.mark.parametrize(("scheme", "dtype"), [("faithful", "F"), ("int8x6", "D"), ("crt14", "D")])
+@pytest.mark.parametrize(
+    ("scheme", "dtype"),
+    [("faithful", "F"), ("int8x6", "D"), ("crt14", "D"), ("crt9", "F"), ("crt", "D")],
+)
 @pytest.mark.parametrize("shape", [(1100, 1030), (3, 300, 700)], ids=str)
 def test_complex_products(shape: tuple[int, ...], scheme: str, dtype: str, library: str) -> None:
     import cupy
@@ -119,7 +122,7 @@ def test_complex_products(shape: tuple[int, ...], scheme: str, dtype: str, libra
                 assert found.tobytes() == wanted.tobytes()
             a, b = (cupy.asarray(z.resolve_conj() if library == "torch" else z) for z in (x, y))
             exact = (a.astype("D") @ b.astype("D")).get()
-            tolerance = {"faithful": 1e-3, "int8x6": 1e-2, "crt14": 1e-10}[scheme]
+            tolerance = {"faithful": 1e-3, "int8x6": 1e-2, "crt9": 1e-3}.get(scheme, 1e-10)
             np.testing.assert_allclose(found, exact, atol=tolerance)
 
 
@@ -162,7 +165,7 @@ def test_stacks_of_several_axes_in_any_order(scheme: str, library: str) -> None:
     ("scheme", "dtype"),
     [
         *[(scheme, "float32") for scheme in ("faithful", "int8x3", "int8x6", "bf16x6")],
-        *[(scheme, "float64") for scheme in ("int8x8", "crt14")],
+        *[(scheme, "float64") for scheme in ("int8x8", "crt14", "crt")],
     ],
 )
 def test_products_with_ones_own_transpose_are_symmetric(
@@ -244,17 +247,48 @@ def test_other_data_of_a_signature() -> None:
     assert dot(plain, y).get().tobytes() == direct(plain, y, "faithful").get().tobytes()
 
 
-def test_streams_and_threads() -> None:
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+@pytest.mark.parametrize("dtype", "dD")
+def test_operands_of_residues_that_need_other_moduli(dtype: str, library: str) -> None:
+    """Normal and log-normal numbers, some that `crt` makes natively, integers and zeros: whatever
+    was multiplied before.
+    """
     import cupy
 
-    x, y = random((1536, 1536), 1), random((1536, 1536), 2)
-    wanted = direct(x, y, "faithful").get().tobytes()
+    a, b, k = random((700, 900), 1, dtype), random((900, 500), 2, dtype), 900
+    lognormal = [cupy.exp(0.7 * random(x.shape, 3, "d")).astype(dtype) for x in (a, b)]
+    pairs = [(a, b), tuple(lognormal), (a * cupy.exp2(12 * random((700, k), 3, "d")), b)]
+    pairs += [(cupy.rint(20 * a.real).astype(dtype), cupy.rint(9 * b.real).astype(dtype))]
+    pairs += [(0 * a, 0 * b), (a + 1j * a[::-1], b - 1j * b) if dtype == "D" else (-a, b)]
+    if library == "torch":
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+        pairs = [tuple(map(torch.from_dlpack, pair)) for pair in pairs]
+    with precision("crt", backend="cuda"):
+        wanted = [cupy.asarray(direct(*pair, "crt")).get().tobytes() for pair in pairs]
+        for which in np.random.default_rng(0).integers(0, len(pairs), 40):
+            for _ in range(1 + which):
+                found = cupy.asarray(matmul(*pairs[which], site="s")).get().tobytes()
+                assert found == wanted[which]
+
+
+@pytest.mark.parametrize(("scheme", "dtype"), [("faithful", "f"), ("crt", "d"), ("crt", "D")])
+def test_streams_and_threads(scheme: str, dtype: str) -> None:
+    import cupy
+
+    x, y = random((1536, 1536), 1, dtype), random((1536, 1536), 2, dtype)
+    if dtype == "D":
+        x, y = x + 1j * y, y - 1j * x
+    wide = x * cupy.exp2(9 * random(x.shape, 3, "d")) if scheme == "crt" else x  # native by `crt`
+    wanted = [direct(one, y, scheme).get().tobytes() for one in (x, x, x, x, wide)]
     cupy.cuda.Device().synchronize()
 
     def works(number: int) -> bool:
-        with cupy.cuda.Stream(non_blocking=number % 2 == 0):
-            found = [matmul(x, y, site="s").get().tobytes() for _ in range(20)]
-        return found == [wanted] * 20
+        with cupy.cuda.Stream(non_blocking=number % 2 == 0), precision(scheme, backend="cuda"):
+            found = [
+                [matmul(one, y, site="s").get().tobytes() for one in (x, x, x, x, wide)]
+                for _ in range(8)
+            ]
+        return found == [wanted] * 8
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(works, range(4)))

@@ -24,8 +24,8 @@ from mixpert_py.runtime.reference import residues as meant
 from mixpert_py.runtime.reference.residues import scales
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import (
+    BYTE,
     NONE,
-    NOTHING,
     RECORD,
     UNFIT,
     Rows,
@@ -51,6 +51,7 @@ from tests.runtime.kernels_on_host.host import (
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
+NOTHING = np.full(8, BYTE, np.uint8).view(float)[0]  # a record before anything is in it
 SCHEMES = ("crt14", "crt8", "crt16") if EVERY_CHECK else ("crt14",)
 ALL = {**FAMILIES, **EVERYDAY}
 TYPES = ("float64", "float32") if EVERY_CHECK else ("float64",)
@@ -98,6 +99,8 @@ def on_a(capability: str, shared: int = 227 * 1024, multiprocessors: int = 132) 
 
 
 class ExactProducts:
+    count = 15  # of its arguments
+
     def __init__(self, definitions: tuple[tuple[str, Any], ...]) -> None:
         self._of = dict(definitions)
         self._moduli = [int(p) for p in self._of["MODULI"].split(", ")]
@@ -327,7 +330,7 @@ def test_the_product_is_not_made_where_moduli_are_too_few(count: int) -> None:
         x, y = (v.view(HostArray) for v in (a, b))
         left, right = pack(by_rows(x), by_columns(y), scheme, records=addresses)
         seen_by_host = np.zeros((2, RECORD // 8))
-        packed_residues.judge(left, addresses, answer.ctypes.data, seen_by_host.ctypes.data, 0)
+        packed_residues.judge(count, addresses, answer.ctypes.data, seen_by_host.ctypes.data, 0)
         np.testing.assert_array_equal(seen_by_host, records)
         made.append(needed is not None and needed <= count)
         assert answer[0] == made[-1]

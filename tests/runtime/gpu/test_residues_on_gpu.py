@@ -202,12 +202,15 @@ def test_products_are_native_in_a_graph() -> None:
     a, b = (torch.randn(600, 600, dtype=torch.float64, device="cuda") for _ in "ab")
     for _ in range(5):
         assert made_by_crt(a, b)[1]
+        matmul(a, b, scheme="crt", backend="cuda")  # whose launches are kept
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         value, native = made_by_crt(a, b), a @ b
+        other = matmul(a, b, scheme="crt", backend="cuda")
     assert not value[1]
     graph.replay()
     assert torch.equal(value[0], native)
+    assert torch.equal(other, native)
 
 
 INTEGERS = {

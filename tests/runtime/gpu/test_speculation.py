@@ -108,11 +108,13 @@ def test_the_same_need_in_a_row_is_not_looked_at(gpu: FakeGpu, kind: str) -> Non
 
 def test_a_need_is_expected_later_after_a_short_row_and_soon_after_a_long_one() -> None:
     outlook, (one, other) = Outlook(), map(emulation_of, ("crt14", "crt15"))
-    for steady in (STEADY, 2 * STEADY, 4 * STEADY, 8 * STEADY, MAX_STEADY, MAX_STEADY):
-        outlook.learn(other)
+    outlook.learn(other)
+    assert outlook.is_steady
+    for steady in (2, 4, 8, 16, 32, MAX_STEADY, MAX_STEADY):
         for row in range(1, steady + 2):
             outlook.learn(one)
             assert outlook.is_steady == (row >= steady)
+        one, other = other, one
     for _ in range(4 * MAX_STEADY):
         outlook.learn(one)
     outlook.learn(other)

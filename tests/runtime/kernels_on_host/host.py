@@ -78,10 +78,10 @@ def library(source: str, path: Path, optimized: str = "-O0") -> ctypes.CDLL:
 
 
 class HostKernel:
-    """A kernel of addresses and 64-bit integers, which runs when it is launched."""
+    """A kernel of so many addresses and 64-bit integers, which runs when it is launched."""
 
-    def __init__(self, run: Callable[..., Any]) -> None:
-        self._run = run
+    def __init__(self, run: Callable[..., Any], count: int) -> None:
+        self._run, self.count = run, count
 
     def launch_words(
         self, grid: int, block: int, words: tuple[int, ...], shared: int, stream: object
@@ -112,7 +112,10 @@ def kernels(
         source += f'extern "C" void run_{name}(int grid, int threads, int shared, {given}) '
         source += f"{{ launch(grid, threads, shared, {name}, {cast}); }}\n"
     loaded = library(source, path, optimized)
-    return {name: HostKernel(getattr(loaded, f"run_{name}")) for name, _ in found}
+    return {
+        name: HostKernel(getattr(loaded, f"run_{name}"), parameters.count(",") + 1)
+        for name, parameters in found
+    }
 
 
 class Memory:

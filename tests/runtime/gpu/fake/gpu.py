@@ -55,15 +55,6 @@ class Block:
         self.bytes = np.zeros(size, np.uint8)
         self.ptr = self.bytes.ctypes.data
 
-    def memset_async(self, value: int, size: int, stream: Stream) -> None:
-        assert stream is Stream.here
-        self.bytes[:size] = value
-
-    def copy_to_host_async(self, address: int, size: int, stream: Stream) -> None:
-        assert stream is Stream.here
-        assert not stream.capturing
-        ctypes.memmove(address, self.ptr, size)
-
 
 def record_rows(
     x: Operand, address: int, *, bounds_only: bool = False, most: int = 1 << 30
@@ -142,6 +133,9 @@ class FakeGpu:
         monkeypatch.setattr(gpu_backend, "cuda_kernels", lambda: kernels)
         monkeypatch.setattr(prepared, "prepare", lambda *_, **__: Unprepared())
         monkeypatch.setattr(speculation, "allocate", lambda size, stream: Block(size))
+        monkeypatch.setattr(
+            speculation, "clear", lambda at, size, stream, value: ctypes.memset(at, value, size)
+        )
         monkeypatch.setattr(speculation, "look", self.look)
         monkeypatch.setattr(speculation, "judge", self.judge)
         monkeypatch.setattr(speculation, "look_at_hermitian", self.look_at_hermitian)
@@ -233,7 +227,7 @@ class FakeGpu:
 
     def judge(
         self,
-        packed: FakePacked,
+        count: int,
         records: tuple[int, int],
         answer: int,
         seen: int,
@@ -247,7 +241,7 @@ class FakeGpu:
             Rows.of(np.frombuffer((ctypes.c_byte * RECORD).from_address(one)).tolist())
             for one in records
         )
-        is_enough = density(left, right) >= least_density(max(packed.splitter.count, FEWEST))
+        is_enough = density(left, right) >= least_density(max(count, FEWEST))
         ctypes.c_int32.from_address(answer).value = enough * is_enough
 
     def look_at_hermitian(self, a: Operand, b: Operand, word: int, stream: int) -> None:

@@ -87,6 +87,7 @@ def _cuda(gpu: "FakeGpu") -> Any:
             driverGetVersion=lambda: gpu.driver,
             runtimeGetVersion=lambda: 13010,
             streamIsCapturing=lambda ptr: Stream.here.capturing,
+            eventRecord=lambda ptr, stream: None,
             hostRegister=gpu.lock,
             hostUnregister=gpu.unlock,
         ),

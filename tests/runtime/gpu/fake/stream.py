@@ -115,6 +115,8 @@ class Stream:
 class Event:
     """The moment at which it was recorded: everything before it has happened."""
 
+    ptr = 0
+
     def __init__(self, disable_timing: bool = False) -> None: ...
 
     def record(self, stream: Any = None) -> None:
