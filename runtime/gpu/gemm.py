@@ -115,14 +115,11 @@ def gemm(
         return residues.gemm(left, right, scheme, out, stream, choice, gate)
     how = _prepared_for(left, right, scheme, out, choice)
     parts = _zeros(how.part_words, stream) if how.part_words else None
-    # Kernels make alpha · A·B + beta · C_in. Rows of C_in are 0 elements apart, or it is not read.
-    c_in = stream.row if isinstance(stream, Recording) else 0
-    alpha, beta = 1.0, float(c_in != 0)
+    row = stream.row if isinstance(stream, Recording) else 0
     problem = (
         *(left.slices, left.scales, *how.a),
         *(right.slices, right.scales, *how.b),
-        *(memory.ptr, c_in, *how.c),
-        *(alpha, beta, *how.counts),
+        *(memory.ptr, row, *how.c, *how.counts),
         *(0 if parts is None else parts.ptr, *how.cut),
         *gate,
         how.triangle,
@@ -274,7 +271,7 @@ def _prepared(
         tile.shared,
         _operand(left),
         _operand(right),
-        (stride, 0, leading, 0),
+        (stride, leading),
         (batch, *depth, MOST_STEPS, GROUP),
         (shares.tail, shares.split),
         words,

@@ -92,7 +92,7 @@ def gemm(count: int, device: int) -> tuple[Kernel, int, int]:
 
     attributes: Any = cupy.cuda.Device(device).attributes
     shared = int(attributes["MaxSharedMemoryPerBlockOptin"])
-    types = ("Integer", f"signed {TYPES[count]}"), ("Pair", f"{TYPES[count]}2".replace(" ", ""))
+    types = ("Value", f"signed {TYPES[count]}"), ("Pair", f"{TYPES[count]}2".replace(" ", ""))
     definitions = *of_moduli((BASE,) * count), *WGMMA.definitions(shared), *types
     kernel = cuda_kernel("integer_gemm.cu", "integer_gemm", definitions, WGMMA.bytes(shared))
     return kernel, int(attributes["MultiProcessorCount"]), WGMMA.bytes(shared)

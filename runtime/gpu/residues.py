@@ -203,8 +203,8 @@ def of_digits(left: Integers, right: Integers, result: str) -> Definitions:
         *of_moduli(left.moduli[:1]),
         ("A_DIGITS", left.count),
         ("B_DIGITS", right.count),
-        ("A_BYTES", '"s8"' if left.signed else '"u8"'),
-        ("B_BYTES", '"s8"' if right.signed else '"u8"'),
+        ("A_TYPE", '"s8"' if left.signed else '"u8"'),
+        ("B_TYPE", '"s8"' if right.signed else '"u8"'),
         ("SINGLE", int(result == "float32")),
     )
 

@@ -6,31 +6,30 @@ launches kernels, import it. The reference backend, which says what packed opera
 tests compare the two.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
-
-import numpy as np
+from typing import Final, NamedTuple
 
 from mixpert_py.runtime.splitter import FIT
 
 
 class ElementType(NamedTuple):
     """A type that tensor cores multiply. code: the value of ELEMENT in a kernel's source; size: of
-    one element, in bytes.
+    one element, in bytes; name: in PTX.
     """
 
     code: int
     size: int
+    name: str
 
 
 ELEMENTS: Final = {
-    "int8": ElementType(0, 1),
-    "float16": ElementType(1, 2),
-    "bfloat16": ElementType(2, 2),
-    "tf32": ElementType(3, 4),
+    "int8": ElementType(0, 1, "s8"),
+    "float16": ElementType(1, 2, "f16"),
+    "bfloat16": ElementType(2, 2, "bf16"),
+    "tf32": ElementType(3, 4, "tf32"),
 }
 
+WIDTHS: Final = 32, 64, 96, 128, 192, 256  # TILE_N of wgmma
 # Bytes of K of one row of one slice. The swizzle of packed slices, 4 chunks of 16 bytes, and the
 # descriptors of wgmma are made for 64.
 STEP: Final = 64
@@ -53,28 +52,16 @@ OUTLIER: Final = 2
 LARGE: Final = 4
 LEAVES: Final = NONFINITE | OUTLIER
 
-Scalar = np.dtype[Any]
-POINTER: Final[Scalar] = np.dtype(np.uint64)
-SCALARS: Final[dict[str, Scalar]] = {
-    "int": np.dtype(np.int32),
-    "long long": np.dtype(np.int64),
-    "double": np.dtype(np.float64),
-}
-FORMATS: Final = {
-    POINTER: "P",
-    SCALARS["int"]: "i",
-    SCALARS["long long"]: "q",
-    SCALARS["double"]: "d",
-}
+# The types of members, as Python's `struct` has them; those of pointers are P.
+FORMATS: Final = {"int": "i", "long long": "q"}
 
 
 class Field(NamedTuple):
-    """One member of a structure. length: elements, where it is an array; 0: it is none."""
+    """One member of a structure."""
 
     type: "str | Structure"
     name: str
     meaning: str
-    length: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,28 +73,13 @@ class Structure:
     fields: tuple[Field, ...]
 
     @property
-    def dtype(self) -> np.dtype[np.void]:
-        """The same layout in NumPy: pointers are uint64, members are aligned as in C."""
-        members = [
-            (one.name, _member(one.type), *([(one.length,)] if one.length else []))
-            for one in self.fields
-        ]
-        return np.dtype(members, align=True)
-
-    @property
     def format(self) -> str:
-        """The same layout as a format of Python's `struct`, padded to the structure's size."""
-        text, end = "", 0
-        for offset, kind in _scalars(self.dtype):
-            text += f"{offset - end}x" * (offset > end) + FORMATS[kind]
-            end = offset + kind.itemsize
-        rest = self.dtype.itemsize - end
-        return text + f"{rest}x" * (rest > 0)
-
-    @property
-    def leaves(self) -> tuple[str, ...]:
-        """The names of all values, in the order of `format`: "a.slices", "of[0].x"."""
-        return tuple(_leaves(self))
+        """The same layout as a native format of Python's `struct`, padded as C pads it."""
+        parts = (
+            one.type.format if isinstance(one.type, Structure) else FORMATS.get(one.type, "P")
+            for one in self.fields
+        )
+        return "".join(parts) + "0P"
 
     @property
     def text(self) -> str:
@@ -115,40 +87,9 @@ class Structure:
         lines = [f"// {self.meaning}", f"struct {self.name} {{"]
         for one in self.fields:
             kind = one.type if isinstance(one.type, str) else one.type.name
-            array = f"[{one.length}]" if one.length else ""
             space = "" if kind.endswith("*") else " "
-            lines.append(f"    {kind}{space}{one.name}{array};  // {one.meaning}")
+            lines.append(f"    {kind}{space}{one.name};  // {one.meaning}")
         return "\n".join([*lines, "};", ""])
-
-
-def _member(kind: str | Structure) -> Scalar:
-    if isinstance(kind, Structure):
-        return kind.dtype
-    return POINTER if kind.endswith("*") else SCALARS[kind]
-
-
-def _scalars(kind: Scalar, start: int = 0) -> Iterator[tuple[int, Scalar]]:
-    """Offset and type of every scalar in a NumPy type, in order."""
-    if kind.subdtype is not None:
-        base, shape = kind.subdtype
-        for i in range(shape[0]):
-            yield from _scalars(base, start + i * base.itemsize)
-    elif kind.names is not None and kind.fields is not None:
-        for name in kind.names:
-            member, offset = kind.fields[name][:2]
-            yield from _scalars(member, start + offset)
-    else:
-        yield start, kind
-
-
-def _leaves(structure: Structure) -> Iterator[str]:
-    for one in structure.fields:
-        names = [f"{one.name}[{i}]" for i in range(one.length)] if one.length else [one.name]
-        for name in names:
-            if isinstance(one.type, Structure):
-                yield from (f"{name}.{inner}" for inner in _leaves(one.type))
-            else:
-                yield name
 
 
 OPERAND: Final = Structure(
@@ -174,20 +115,16 @@ OPERAND: Final = Structure(
 
 PROBLEM: Final = Structure(
     "Problem",
-    "One product C = alpha · A·B + beta · C_in, or a batch of them, as every GEMM kernel takes it.",
+    "One product C = A·B, or a batch of them, as every GEMM kernel takes it.",
     (
         Field(OPERAND, "a", "A"),
         Field(OPERAND, "b", "B"),
         Field("void *", "c", "(batch, m, n) float, or double where WIDE"),
-        Field("const void *", "c_in", "of the same type; where beta is 0 not read, it may be null"),
+        Field("const void *", "row", "null, or (n) of the same type, added to each row of C"),
         Field("long long", "c_stride", "elements from one product's C to the next's"),
-        Field("long long", "c_in_stride", "elements; 0: shared by all"),
         Field("long long", "c_leading", "elements from one row of C to the next, ≥ n"),
-        Field("long long", "c_in_leading", "elements"),
-        Field("double", "alpha", "rounded to float unless WIDE"),
-        Field("double", "beta", "likewise"),
         Field("int", "batch", "products"),
-        Field("int", "steps", "of STEP bytes of K; 0: C = beta · C_in"),
+        Field("int", "steps", "of STEP bytes of K"),
         Field("int", "blocks", "that have scales of their own; 1 for floating-point slices"),
         Field("int", "steps_per_block", "0 where blocks are half a step (32 integers)"),
         Field(
@@ -209,35 +146,8 @@ PROBLEM: Final = Structure(
             "int",
             "triangle",
             "where C is symmetric: the tiles of a product that reach the diagonal or lie below it, "
-            "which alone are made; alpha is 1, beta 0; else 0",
+            "which alone are made; there is no row; else 0",
         ),
-    ),
-)
-
-SOURCE: Final = Structure(
-    "Source",
-    "An operand of small products, as it lies in memory. Strides are in elements.",
-    (
-        Field("const float *", "x", "the first element"),
-        Field("unsigned char *", "flags", "(batch, rows), written by the kernel"),
-        Field("long long", "batch", "stride from one product's operand to the next's; 0: shared"),
-        Field("long long", "stride", "from one row, or ACROSS one position of K, to the next"),
-        Field("long long", "rows", "m of A, n of B"),
-        Field("long long", "k", "positions of K"),
-    ),
-)
-
-SMALL: Final = Structure(
-    "Problem",
-    "Many small products, as `small_sm90.cu` takes them: every word has 64 bits.",
-    (
-        Field(SOURCE, "of", "A, B", 2),
-        Field("float *", "c", "(batch, m, n), rows contiguous"),
-        Field("long long", "c_batch", "elements from one product's C to the next's"),
-        Field("long long", "c_stride", "elements from one row of C to the next"),
-        Field("long long", "down", "tiles of a product, along its rows"),
-        Field("long long", "along", "tiles of a product, along its columns"),
-        Field("long long", "ahead", "blocks resident at a time; 0: nothing is fetched into L2"),
     ),
 )
 
@@ -259,9 +169,30 @@ def _constants() -> str:
     return f"#ifndef SHARED_CONSTANTS\n#define SHARED_CONSTANTS\n{text}#endif\n"
 
 
+def _instructions() -> str:
+    """The names of matrix instructions for an ELEMENT, and of wgmma's operands for a TILE_N: the
+    accumulator, then P0 … P5. A preprocessor cannot count.
+    """
+    text = ""
+    for element in ELEMENTS.values():
+        kind, sums = ("int", "s32") if element.name == "s8" else ("float", "f32")
+        text += f"#if ELEMENT == {element.code}\ntypedef {kind} Sum;\n"
+        text += f'#define BIND "+{kind[0].replace("i", "r")}"\n#define SUM_TYPE "{sums}"\n'
+        text += f'#define PRODUCT_K "{STEP // 2 // element.size}"\n'  # of K
+        text += f'#ifndef A_TYPE\n#define A_TYPE "{element.name}"\n'
+        text += f'#define B_TYPE "{element.name}"\n#endif\n#endif\n'
+    for width in WIDTHS:
+        registers = range(width // 2)
+        names, bound = (",".join(map(one.format, registers)) for one in ("%{}", "BIND(d[{}])"))
+        text += f'#if TILE_N == {width}\n#define SHAPE "m64n{width}"\n#define NAMES "{names}"\n'
+        text += f"#define BINDINGS(d) {bound}\n"
+        text += "".join(f'#define P{i} "%{width // 2 + i}"\n' for i in range(6)) + "#endif\n"
+    return text
+
+
 # What kernels include by these names. There are no such files.
 HEADERS: Final = {
     "shared_constants.cuh": _constants(),
+    "shared_instructions.cuh": _instructions(),
     "shared_problem.cuh": f"{OPERAND.text}\n{PROBLEM.text}",
-    "shared_small_problem.cuh": f"{SOURCE.text}\n{SMALL.text}",
 }

@@ -4,30 +4,14 @@
 // columns are `count`, all elements are one row. whole: whether both parts of an element can be read,
 // or written, at once. Parts are (…, count) numbers, in order.
 
-#ifndef SINGLE
-#define SINGLE 1
-#endif
+#include "launch.cuh"
+#include "values.cuh"
 
-#if SINGLE
-typedef float Real;
-typedef float2 Complex;
-#else
-typedef double Real;
-typedef double2 Complex;
-#endif
-
-// Subnormal numbers are kept, too.
-__device__ __forceinline__ float difference(float x, float y) {
-    float found;
-    asm("sub.rn.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
-    return found;
-}
 __device__ __forceinline__ float sum(float x, float y) {
     float found;
     asm("add.rn.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
     return found;
 }
-__device__ __forceinline__ double difference(double x, double y) { return x - y; }
 __device__ __forceinline__ double sum(double x, double y) { return x + y; }
 
 struct Places {
@@ -40,23 +24,16 @@ struct Places {
     }
 };
 
-__device__ __forceinline__ void follow() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-
 extern "C" __global__ void __launch_bounds__(256)
-split(const Complex *z, Real *parts, long long count, long long rows, long long columns,
+split(const Pair *z, Value *parts, long long count, long long rows, long long columns,
       long long apart, long long row_stride, long long column_stride, long long whole) {
     const Places places = {count, rows, columns, apart, row_stride, column_stride};
     follow();
     for (long long i = blockIdx.x * 256 + threadIdx.x; i < count; i += gridDim.x * 256) {
-        const Complex *from = z + places.at(i);
-        Complex both;
+        const Pair *from = z + places.at(i);
+        Pair both;
         if (whole) both = *from;
-        else both.x = ((const Real *)from)[0], both.y = ((const Real *)from)[1];
+        else both.x = ((const Value *)from)[0], both.y = ((const Value *)from)[1];
         parts[i] = both.x;
         parts[count + i] = both.y;
     }
@@ -64,20 +41,20 @@ split(const Complex *z, Real *parts, long long count, long long rows, long long 
 
 // products: Re A · Re B, Re A · Im B, Im A · Re B, Im A · Im B if there are four, else the two parts.
 extern "C" __global__ void __launch_bounds__(256)
-join(const Real *products, Complex *z, long long count, long long rows, long long columns,
+join(const Value *products, Pair *z, long long count, long long rows, long long columns,
      long long apart, long long row_stride, long long column_stride, long long whole,
      long long four) {
     const Places places = {count, rows, columns, apart, row_stride, column_stride};
     follow();
     for (long long i = blockIdx.x * 256 + threadIdx.x; i < count; i += gridDim.x * 256) {
-        Complex both;
+        Pair both;
         both.x = products[i], both.y = products[count + i];
         if (four) {
             both.x = difference(both.x, products[3 * count + i]);
             both.y = sum(both.y, products[2 * count + i]);
         }
-        Complex *to = z + places.at(i);
+        Pair *to = z + places.at(i);
         if (whole) *to = both;
-        else ((Real *)to)[0] = both.x, ((Real *)to)[1] = both.y;
+        else ((Value *)to)[0] = both.x, ((Value *)to)[1] = both.y;
     }
 }

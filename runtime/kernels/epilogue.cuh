@@ -1,5 +1,47 @@
 // What becomes of accumulators: combined, scaled, and stored or added to C. For Hopper.
 
+#define SINGLE !WIDE
+#include "values.cuh"
+
+// A unit g · 2^E in two factors, since 2^(EA + EB) may be no normal number although C is. The first
+// carries g, and gA · gB is exact: so a sum is rounded once, or once more where C is subnormal. The
+// factors of the largest units, E = 113, still have products below 2^128.
+struct Unit {
+    Value one, two;
+};
+
+__device__ __forceinline__ Unit unit(int significand, int exponent) {
+    int half = (exponent >> 1) - 5;
+    return {(Value)significand * Precision<Value>::power(half),
+            Precision<Value>::power(exponent - half)};
+}
+
+__device__ __forceinline__ Value scaled(Value x, const Unit &a, const Unit &b) {
+    return rounded::multiply(rounded::multiply(x, a.one * b.one), a.two * b.two);
+}
+
+// Two neighbours at an even place in shared memory.
+__device__ __forceinline__ void load_units(Unit (&b)[2], const Unit *from) {
+#if WIDE
+    b[0] = from[0], b[1] = from[1];
+#else
+    float4 both = *(const float4 *)from;
+    b[0] = {both.x, both.y}, b[1] = {both.z, both.w};
+#endif
+}
+
+// A scale, asked for here and now: the compiler may not put it off until it is used.
+__device__ __forceinline__ int load_now(const int *scale) {
+    int word;
+    asm volatile("ld.global.nc.s32 %0, [%1];" : "=r"(word) : "l"(scale));
+    return word;
+}
+
+// Whether two neighbours can be stored at once.
+__device__ __forceinline__ bool is_paired(const Value *c) {
+    return ((unsigned long long)c & (2 * sizeof(Value) - 1)) == 0;
+}
+
 #if ELEMENT == ELEMENT_INT8
 typedef Value Partial;  // sums of integers are exact, and rounded to the result's type
 #else
@@ -45,27 +87,6 @@ __device__ __forceinline__ void fetch(int (&scales)[SHARE], const Problem &p, co
 
 __device__ __forceinline__ void wait_group(int group) {  // for the other warps of the group
     asm volatile("bar.sync %0, 128;" ::"r"(3 + group) : "memory");
-}
-
-// Adds two neighbours to C, or the one that is one of its columns. first, last: segment of K.
-__device__ __forceinline__ void add_two(const Problem &p, Value *c, const Value *c_in, Value x,
-                                        Value y, int columns, bool first, bool last) {
-    if (columns <= 0) return;
-    bool both = columns > 1;
-    if (!first) {
-        x = rounded::add(x, c[0]);
-        if (both) y = rounded::add(y, c[1]);
-    }
-    if (last) {
-        x = rounded::multiply((Value)p.alpha, x);
-        y = rounded::multiply((Value)p.alpha, y);
-        if (p.beta != 0.0) {
-            x = rounded::multiply_add((Value)p.beta, c_in[0], x);
-            if (both) y = rounded::multiply_add((Value)p.beta, c_in[1], y);
-        }
-    }
-    c[0] = x;
-    if (both) c[1] = y;
 }
 
 // A thread holds of every 8 columns two neighbours, in its row of the upper 8 and of the lower 8.
@@ -124,7 +145,7 @@ __device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int g
     else if (is_paired(c) && is_paired(c + below)) store_both(true, true);
     else store_both(true, false);
 #else
-    const bool alone = p.alpha == 1.0 && p.beta == 0.0;
+    const Value *added = last && p.row ? (const Value *)p.row + tile.column + side : nullptr;
     const bool paired[2] = {is_paired(c), is_paired(c + below)};
     auto store_all = [&](bool both_paired) {
 #pragma unroll
@@ -138,62 +159,46 @@ __device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int g
         }
     };
     // The usual case before anything else is looked at, and free of tests.
-    if (first && alone && tile.row + (group + 1) * 64 <= m && tile.column + TILE_N <= n) {
+    if (first && !added && tile.row + (group + 1) * 64 <= m && tile.column + TILE_N <= n) {
         if (paired[0] && paired[1]) store_all(true);
         else store_all(false);
         return;
     }
-    const Value *c_in = (const Value *)p.c_in + tile.product * p.c_in_stride +
-                        row * p.c_in_leading + tile.column + side;
-    // What is added: sums of segments before, or the other matrix; both are for `add_two`.
-    const bool to_sums = !first && (!last || alone), to_other = first && last && p.beta != 0.0;
-    const Value *other = to_sums ? c : c_in;
-    const long long other_below = to_sums ? below : 8 * p.c_in_leading;
-    if ((to_sums || to_other) && n % 2 == 0 && paired[0] && paired[1] && is_paired(other) &&
-        is_paired(other + other_below)) {
-        const Value alpha = to_sums ? 1 : (Value)p.alpha, beta = to_sums ? 1 : (Value)p.beta;
-        const bool rows[2] = {row < m, row + 8 < m};
-        const int columns = n - tile.column - side;
-        // A load must not stand behind a store, which it would wait for: many are asked for at once.
+    const bool rows[2] = {row < m, row + 8 < m}, together = paired[0] && paired[1];
+    const int columns = n - tile.column - side;
+    // A load must not stand behind a store, which it would wait for: many are asked for at once.
 #pragma unroll
-        for (int from = 0; from < REGISTERS; from += AT_ONCE) {
-            Value before[AT_ONCE];
+    for (int from = 0; from < REGISTERS; from += AT_ONCE) {
+        Value before[AT_ONCE];
 #pragma unroll
-            for (int i = 0; i < AT_ONCE && from + i < REGISTERS; i += 2) {
-                int low = i >> 1 & 1, column = 2 * (from + i & ~3);
-                before[i] = before[i + 1] = 0;
-                if (rows[low] && column < columns)
-                    load_two(before[i], before[i + 1], other + column + low * other_below);
-            }
-#pragma unroll
-            for (int i = 0; i < AT_ONCE && from + i < REGISTERS; i += 4) {
-                Unit b[2];
-                int column = 2 * (from + i);
-                load_units(b, units + column);
-#pragma unroll
-                for (int low = 0; low < 2; low++) {
-                    int j = i + 2 * low;
-                    auto added = [&](int e) {
-                        return rounded::multiply_add(
-                            beta, before[j + e],
-                            rounded::multiply(alpha, value(from + j + e, b[e])));
-                    };
-                    if (rows[low] && column < columns)
-                        store_two(c + column + low * below, added(0), added(1), true);
-                }
+        for (int i = 0; i < AT_ONCE && from + i < REGISTERS; i += 2) {
+            const int low = i >> 1 & 1, column = 2 * (from + i & ~3);
+            const Value *sum = c + column + low * below;
+            before[i] = before[i + 1] = 0;
+            if (first || !rows[low]) continue;
+            if (together && column + 1 < columns) {
+                load_two(before[i], before[i + 1], sum);
+            } else {
+                if (column < columns) before[i] = sum[0];
+                if (column + 1 < columns) before[i + 1] = sum[1];
             }
         }
-    } else {
 #pragma unroll
-        for (int i = 0; i < REGISTERS; i += 4, c += 8, c_in += 8) {
+        for (int i = 0; i < AT_ONCE && from + i < REGISTERS; i += 4) {
+            const int column = 2 * (from + i);
             Unit b[2];
-            load_units(b, units + 2 * i);
+            load_units(b, units + column);
 #pragma unroll
             for (int low = 0; low < 2; low++) {
-                int columns = row + low * 8 < m ? n - tile.column - side - 2 * i : 0;
-                add_two(p, c + low * below, c_in + low * 8 * p.c_in_leading,
-                        value(i + 2 * low, b[0]), value(i + 2 * low + 1, b[1]), columns, first,
-                        last);
+                if (!rows[low]) continue;
+                Value x[2];
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    x[e] = value(from + i + 2 * low + e, b[e]);
+                    if (!first) x[e] = rounded::add(x[e], before[i + 2 * low + e]);
+                    if (added && column + e < columns) x[e] = rounded::add(x[e], added[column + e]);
+                }
+                store_some(c + column + low * below, x[0], x[1], column, columns, together);
             }
         }
     }

@@ -12,19 +12,7 @@ __device__ __forceinline__ bool is_shut(const Problem &p) {
 }
 
 // A scheme as a kernel is compiled for it: the elements that are multiplied, the slices of each
-// operand, and the terms, accumulator by accumulator, the smallest weight first.
-
-#include "shared_constants.cuh"
-
-#ifndef ELEMENT
-#define ELEMENT ELEMENT_INT8                                  // or another ELEMENT_…
-#define COUNT_A 3                                             // slices
-#define COUNT_B 3
-#define ACCUMULATORS 3
-#define TERMS {0, 2}, {1, 1}, {2, 0}, {0, 1}, {1, 0}, {0, 0}  // slice of A, slice of B
-#define TERM_ENDS 3, 5, 6                                     // per accumulator, the end of its terms
-#define WEIGHTS -16, -8, 0                                    // per accumulator, ascending
-#endif
+// operand, and the terms, accumulator by accumulator, the smallest weight first: see `gemm.constants`.
 
 struct Term {
     int left, right;

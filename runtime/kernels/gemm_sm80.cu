@@ -21,32 +21,14 @@
 // PROMOTE 1: in registers. Integers after each segment; floating-point sums after every INTERVAL
 //            half steps, p + C in FP32, and C is scaled in the end. INTERVAL 1: sums live for half
 //            a step only, and integers have blocks of 32.
-// Integers are scaled before they are added, in the reference's order: the same bits. Last comes
-// C ← alpha · C, rounded, and beta · C_in + C, rounded once.
+// Integers are scaled before they are added, in the reference's order: the same bits. Last comes the
+// row that is added, if any.
 //
 // Shared memory of a launch: STAGES · 64 · (COUNT_A · TILE_M + COUNT_B · TILE_N) bytes.
 
 #include "gemm.cuh"
+#include "mma.cuh"
 #include "triangle.cuh"
-
-#ifndef TILE_M
-#define TILE_M 128
-#endif
-#ifndef TILE_N
-#define TILE_N 128
-#endif
-#ifndef STAGES
-#define STAGES 4
-#endif
-#ifndef WIDE
-#define WIDE 0                                        // 1: C is double
-#endif
-#ifndef PROMOTE
-#define PROMOTE 0
-#endif
-#ifndef INTERVAL
-#define INTERVAL 4                                    // half steps between promotions
-#endif
 
 __host__ __device__ constexpr int most_terms() {
     int most = 0;
@@ -82,7 +64,6 @@ constexpr int SLICE_A = TILE_M * STEP;
 constexpr int SLICE_B = TILE_N * STEP;
 constexpr int STAGE = COUNT_A * SLICE_A + COUNT_B * SLICE_B;
 
-using Sum = Either<INTEGER, int, float>::Type;
 using Out = Either<WIDE, double, float>::Type;
 using Value = Either<INTEGER, Out, float>::Type;  // of combined sums, and of C in registers
 using Sums = Sum[ACCUMULATORS][SHORT ? 1 : ROW_TILES][COLUMN_TILES][4];
@@ -229,40 +210,6 @@ __device__ __forceinline__ Units units_of(const Problem &problem, const Place &p
     return units;
 }
 
-// --- instructions --------------------------------------------------------------------------------
-
-__device__ __forceinline__ void copy16(unsigned to, const unsigned char *from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-
-__device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned from) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(from)
-                 : "memory");
-}
-
-#if ELEMENT == ELEMENT_INT8
-#define MMA "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
-#define SUM "+r"
-#else
-#define SUM "+f"
-#if ELEMENT == ELEMENT_FLOAT16
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#elif ELEMENT == ELEMENT_BFLOAT16
-#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-#else
-#define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
-#endif
-#endif
-
-__device__ __forceinline__ void multiply_tile(Sum (&sum)[4], const unsigned (&a)[4],
-                                              const unsigned (&b)[2]) {
-    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : SUM(sum[0]), SUM(sum[1]), SUM(sum[2]), SUM(sum[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
 // --- from global to shared memory ----------------------------------------------------------------
 
 __device__ __forceinline__ const unsigned char *slices(const Operand &operand, int product,
@@ -286,14 +233,14 @@ struct Ring {
             for (int p = 0; p < COUNT_B; ++p, b += slice_b)
                 copy<SLICE_B>(to + COUNT_A * SLICE_A + p * SLICE_B, b);
         }
-        asm volatile("cp.async.commit_group;");  // an empty one too: groups count steps
+        commit();  // an empty one too: groups count steps
         fill = after(fill);
     }
 
     // The one barrier of a step: its data are there for all, and all are done with the stage that
     // the next copy fills.
     __device__ __forceinline__ unsigned next_stage() {
-        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+        wait_copies<STAGES - 2>();
         __syncthreads();
         copy_step();
         const unsigned stage = read;
@@ -314,23 +261,6 @@ struct Ring {
 };
 
 // --- from shared memory to sums ------------------------------------------------------------------
-
-// ldmatrix takes the address of one row of a matrix from each lane, and gives a lane word
-// (row lane / 4, bytes 4 · (lane % 4)) of each: what mma wants of either operand, whatever the
-// element. The second half of a step is two chunks on, which the swizzle makes an exclusive or.
-__device__ __forceinline__ unsigned swizzled(int row, int chunk) {
-    return row * 64 + ((chunk ^ (row >> 1 & 3)) << 4);
-}
-
-// Matrices of A: rows 0–7, rows 8–15; the same one chunk on.
-__device__ __forceinline__ unsigned lane_of_a(int first_row, int lane) {
-    return swizzled(first_row + lane % 16, lane / 16);
-}
-
-// Matrices of B: columns 0–7, the same one chunk on; columns 8–15 likewise.
-__device__ __forceinline__ unsigned lane_of_b(int first_column, int lane) {
-    return COUNT_A * SLICE_A + swizzled(first_column + lane / 16 * 8 + lane % 8, lane / 8 % 2);
-}
 
 using FragmentsB = unsigned[COUNT_B][COLUMN_TILES][2];
 
@@ -370,7 +300,7 @@ __device__ __forceinline__ void multiply_rows(Sums &sums, int i, unsigned from,
             constexpr Term slices = term(t.value);
 #pragma unroll
             for (int j = 0; j < COLUMN_TILES; ++j)
-                multiply_tile(sums[n.value][i][j], a[slices.left], b[slices.right][j]);
+                multiply(sums[n.value][i][j], a[slices.left], b[slices.right][j]);
         });
     });
 }
@@ -441,27 +371,19 @@ __device__ __forceinline__ void promote_rows(Value (&values)[COLUMN_TILES][4], c
 // C of one product, and what becomes of a value on its way there.
 struct Result {
     Out *c;
-    const Out *c_in;
-    long long leading, leading_in;
+    const Out *added;
+    long long leading;
     int m, n;
-    Out alpha, beta;
     bool paired;  // rows are so aligned that two neighbours can be written at once
     bool symmetric;  // what is on or below the diagonal is written twice, the rest not at all
 
     __device__ __forceinline__ Result(const Problem &problem, int product)
         : c(static_cast<Out *>(problem.c) + product * problem.c_stride),
-          c_in(static_cast<const Out *>(problem.c_in) + product * problem.c_in_stride),
-          leading(problem.c_leading), leading_in(problem.c_in_leading), m(problem.a.rows),
-          n(problem.b.rows), alpha(Out(problem.alpha)), beta(Out(problem.beta)),
+          added(static_cast<const Out *>(problem.row)), leading(problem.c_leading),
+          m(problem.a.rows), n(problem.b.rows),
           paired(reinterpret_cast<unsigned long long>(c) % (2 * sizeof(Out)) == 0 &&
                  leading % 2 == 0),
           symmetric(problem.triangle != 0) {}
-
-    __device__ __forceinline__ Out finished(Out value, int row, int column) const {
-        value = rounded::multiply(alpha, value);
-        if (beta == Out(0)) return value;
-        return rounded::multiply_add(beta, c_in[row * leading_in + column], value);
-    }
 
     // Two neighbours in a row. `onto`: added to what an earlier promotion left in C.
     __device__ __forceinline__ void store(Out (&pair)[2], int row, int column, bool onto,
@@ -474,7 +396,7 @@ struct Result {
         for (int e = 0; e < 2; ++e)
             if (column + e < end) {
                 pair[e] = rounded::add(onto ? to[e] : Out(0), pair[e]);
-                if (last) pair[e] = finished(pair[e], row, column + e);
+                if (last && added) pair[e] = rounded::add(pair[e], added[column + e]);
                 if (!together) to[e] = pair[e];
                 if (symmetric && last) c[(column + e) * leading + row] = pair[e];
             }
@@ -525,7 +447,8 @@ gemm(const __grid_constant__ Problem problem) {
     const int thread = thread_index(), lane = thread % 32;
     const Tile tile = tile_of(problem);
     const Part part = part_of(thread / 32);
-    const unsigned lane_a = lane_of_a(part.row, lane), lane_b = lane_of_b(part.column, lane);
+    const unsigned lane_a = lane_of_a(part.row, lane);
+    const unsigned lane_b = COUNT_A * SLICE_A + lane_of_b(part.column, lane);
     const unsigned base = unsigned(__cvta_generic_to_shared(shared));
     Ring ring = {slices(problem.a, tile.product, tile.row) + thread * 16,
                  slices(problem.b, tile.product, tile.column) + thread * 16,

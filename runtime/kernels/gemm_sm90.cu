@@ -1,4 +1,4 @@
-// C = alpha · A·B + beta · C_in from packed slices, for Hopper (sm_90a).
+// C = A·B from packed slices, for Hopper (sm_90a).
 //
 //   warpgroup 0, one thread   producer: copies a step (64 bytes of K) of all slices of A's and B's
 //                             tile into a ring of STAGES buffers, by bulk copies. Packing has laid a
@@ -18,62 +18,91 @@
 // DEFERRED > 0: of two accumulators only the one of weight 0 is promoted, every so many steps, while
 // the other's products are under way. The other, whose weight makes what is cut off from it small, is
 // added once, in the end.
+// IN_REGISTERS: slices of A, the highest first, that go through registers.
 // GROUPED 1: units are powers of two, shared by 16 rows of A and by 8 columns of B.
 // SYMMETRIC 1: B is A transposed, and only the tiles up to the diagonal are made: see `finish`.
 
 #include "gemm.cuh"
 
-#ifndef TILE_N
-#define TILE_N 128
-#define STAGES 4
-#endif
-#ifndef TILE_M
-#define TILE_M 128
-#endif
-#ifndef IN_REGISTERS
-#define IN_REGISTERS 2
-#endif
-#ifndef PROMOTE
-#define PROMOTE 0
-#endif
-#ifndef INTERVAL
-#define INTERVAL 4
-#endif
-#ifndef GROUPED
-#define GROUPED 0
-#endif
-#ifndef DEFERRED
-#define DEFERRED 0
-#endif
-#ifndef WIDE
-#define WIDE 0
-#endif
 #ifndef SYMMETRIC
 #define SYMMETRIC 0
 #endif
-
-#include "wgmma.cuh"
-#include "units.cuh"
 
 constexpr int CONSUMERS = TILE_M / 64;
 constexpr int A_SLICE = TILE_M * STEP, B_SLICE = TILE_N * STEP;
 constexpr int STAGE = COUNT_A * A_SLICE + COUNT_B * B_SLICE;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 
-#include "rasterisation.cuh"
-#include "epilogue.cuh"
+#include "wgmma.cuh"
+#include "ring.cuh"
+// The order in which blocks take tiles of C and segments of K, for Hopper.
 
-struct Ring {  // where the producer, or a consumer, stands in the ring of stages
-    int stage = 0, parity = 0;
-    __device__ __forceinline__ void advance() {
-        if (++stage == STAGES) stage = 0, parity ^= 1;
-    }
-    __device__ __forceinline__ int before() const { return stage ? stage - 1 : STAGES - 1; }
+#if SYMMETRIC
+#include "triangle.cuh"
+#endif
+
+struct Tile {
+    int product, row, column;
 };
 
-__device__ __forceinline__ void produce(const Problem &p, u32 buffers, u32 full, u32 empty) {
+// Tiles of a group of rows are taken column by column, so that what runs at a time is nearly
+// square and its operands stay in L2.
+__device__ __forceinline__ Tile tile_at(const Problem &p, int index) {
+    int rows = (p.a.rows + TILE_M - 1) / TILE_M;
+#if SYMMETRIC
+    const int product = index / p.triangle;
+    const int2 tile = Triangle<TILE_M, TILE_N>::at(index - product * p.triangle, rows);
+    return {product, tile.x * TILE_M, tile.y * TILE_N};
+#else
+    int columns = (p.b.rows + TILE_N - 1) / TILE_N;
+    int product = index / (rows * columns);
+    int place = index - product * rows * columns;
+    int first = place / (p.group * columns) * p.group;
+    int height = min(p.group, rows - first);
+    place -= first * columns;
+    int column = place / height;
+    int row = first + place - column * height;
+    return {product, row * TILE_M, column * TILE_N};
+#endif
+}
+
+__device__ __forceinline__ int tile_count(const Problem &p) {
+    if (SYMMETRIC) return p.triangle * p.batch;
+    return (p.a.rows + TILE_M - 1) / TILE_M * ((p.b.rows + TILE_N - 1) / TILE_N) * p.batch;
+}
+
+// The upper of the two rows that a thread holds.
+__device__ __forceinline__ int my_row(const Tile &tile, int group) {
+    return tile.row + group * 64 + (threadIdx.x >> 5 & 3) * 16 + (threadIdx.x >> 2 & 7);
+}
+
+// A segment ends where an exponent block does, or where INT32 accumulators are full.
+__device__ __forceinline__ int segment_end(const Problem &p, int begin) {
+    int end = min(begin + p.segment_steps, p.steps);
+    return p.blocks > 1 ? min(end, (begin / p.steps_per_block + 1) * p.steps_per_block) : end;
+}
+
+// What a block does next: a tile, or a part of one along K.
+struct Work {
+    int tile, begin, end;
+    bool part;
+};
+
+// The block's item number `round`; tile −1 after the last.
+__device__ __forceinline__ Work work_at(const Problem &p, int count, int round) {
+    int item = blockIdx.x + round * gridDim.x, whole = count - p.tail;
+    if (item < whole) return {item, 0, p.steps, false};
+    item -= whole;
+    if (item >= p.tail * p.split) return {-1, 0, 0, false};
+    int part = item % p.split;
+    return {whole + item / p.split, (int)((long long)p.steps * part / p.split),
+            (int)((long long)p.steps * (part + 1) / p.split), true};
+}
+
+#include "epilogue.cuh"
+
+__device__ __forceinline__ void produce(const Problem &p, Ring ring) {
     int count = tile_count(p);
-    Ring ring;
     for (int round = 0;; round++) {
         Work work = work_at(p, count, round);
         if (work.tile < 0) return;
@@ -84,9 +113,8 @@ __device__ __forceinline__ void produce(const Problem &p, u32 buffers, u32 full,
         a += work.begin * COUNT_A * a_slice;
         b += work.begin * COUNT_B * b_slice;
         for (int step = work.begin; step < work.end; step++, ring.advance()) {
-            u32 barrier = full + 8 * ring.stage, to = buffers + ring.stage * STAGE;
-            wait(empty + 8 * ring.stage, ring.parity ^ 1);
-            expect(barrier, STAGE);
+            u32 barrier = ring.barrier(), to = ring.buffer();
+            ring.wait_for_room();
 #pragma unroll
             for (int s = 0; s < COUNT_A; s++, a += a_slice)
                 copy(to + s * A_SLICE, a, A_SLICE, barrier);
@@ -173,11 +201,9 @@ __device__ __forceinline__ bool complete(const Problem &p, int tail, int group,
     return true;
 }
 
-__device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full, u32 empty,
-                                        int group) {
+__device__ __forceinline__ void consume(const Problem &p, Ring ring, int group) {
     const Multiplier multiplier(group);
     const int count = tile_count(p);
-    Ring ring;
     for (int round = 0;; round++) {
         const Work work = work_at(p, count, round);
         if (work.tile < 0) return;
@@ -191,13 +217,13 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
                 acc[i / REGISTERS][i % REGISTERS] = 0;
             u32 f[2][IN_REGISTERS + 1][4] = {};
             for (int step = begin; step < end; step++) {
-                wait(full + 8 * ring.stage, ring.parity);
-                u32 a = buffers + ring.stage * STAGE;
+                ring.wait_for_data();
+                u32 a = ring.buffer();
                 multiplier.load(f[0], a, 0);
                 multiplier.issue<0>(acc, f[0], a, 0, 1);
                 wait_products<1>();  // all but those just issued: the stage before this is free
                 keep_until_here(f[1]);
-                if (step != begin) release(empty + 8 * ring.before());
+                if (step != begin) ring.release_last();
                 multiplier.load(f[1], a, 1);
                 multiplier.issue<0>(acc, f[1], a, 1, 1);
                 wait_products<1>();
@@ -208,7 +234,7 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
             fetch(scales, p, tile, group, p.blocks > 1 ? begin / p.steps_per_block : 0);
             wait_products<0>();
             keep_until_here(f[1]);
-            if (end != begin) release(empty + 8 * ring.before());
+            if (end != begin) ring.release_last();
             if (work.part && !complete(p, work.tile - (count - p.tail), group, acc)) break;
             Partial sum[REGISTERS];
 #pragma unroll
@@ -223,7 +249,53 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
 
 #elif DEFERRED
 
-#include "deferred.cuh"
+// Floating-point sums in two accumulators, of which only the one of weight 0 is promoted. For Hopper.
+//
+// A step's products of weight 0 are issued first, then those of the other accumulator. While the
+// tensor cores make the latter, the former are added to totals in registers, every DEFERRED steps:
+// promotion costs no time of theirs, and consumers need no turns.
+
+static_assert(ACCUMULATORS == 2 && weight(1) == 0, "one accumulator beside that of weight 0");
+static_assert(IN_REGISTERS == 0, "slices of A are read from shared memory");
+
+constexpr int LATE = 0, PROMOTED = 1;
+
+__device__ __forceinline__ void consume(const Problem &p, Ring ring, int group) {
+    const Multiplier multiplier(group);
+    const int count = tile_count(p);
+    for (int index = blockIdx.x; index < count; index += gridDim.x) {
+        const Tile tile = tile_at(p, index);
+        Sum total[REGISTERS], late[1][REGISTERS], sum[1][REGISTERS];
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i++) total[i] = late[0][i] = 0;
+        u32 none[IN_REGISTERS + 1][4] = {};
+        for (int step = 0; step < p.steps; step++) {
+            ring.wait_for_data();
+            const u32 a = ring.buffer();
+            multiplier.issue<PROMOTED>(sum, none, a, 0, step % DEFERRED != 0);
+            multiplier.issue<PROMOTED>(sum, none, a, 1, 1);
+            multiplier.issue<LATE>(late, none, a, 0, 1);
+            multiplier.issue<LATE>(late, none, a, 1, 1);
+            wait_products<2>();  // those of weight 0 are done, and with them the step before
+            if (step) ring.release_last();
+            if (step % DEFERRED == DEFERRED - 1 || step == p.steps - 1) {
+#pragma unroll
+                for (int i = 0; i < REGISTERS; i++) total[i] = rounded::add(total[i], sum[0][i]);
+            }
+            ring.advance();
+        }
+        int units[SHARE];
+        fetch(units, p, tile, group, 0);
+        wait_products<0>();
+        if (p.steps) ring.release_last();
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i++)
+            total[i] = rounded::multiply_add(late[0][i], Precision<float>::power(weight(LATE)),
+                                             total[i]);
+        finish(p, tile, group, units, true, true, total);
+    }
+}
+
 
 #else
 
@@ -234,26 +306,7 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
 extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm(const __grid_constant__ Problem p) {
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES];
-    u32 buffers = (u32)__cvta_generic_to_shared(memory);
-    u32 full = (u32)__cvta_generic_to_shared(barriers), empty = full + 8 * STAGES;
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < STAGES; s++) {
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + 8 * s));
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty + 8 * s),
-                         "r"(ARRIVALS * CONSUMERS));
-        }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    __syncthreads();
-    follow();
+    const Ring ring(memory, barriers);
     if (is_shut(p)) return;
-    int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // known to be uniform
-    // 168 registers a thread at launch are 24 and 240: a block has no more to hand out.
-    if (group == 0) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-        if (threadIdx.x == 0) produce(p, buffers, full, empty);
-    } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-        consume(p, buffers, full, empty, group - 1);
-    }
+    divide([&] { produce(p, ring); }, [&](int group) { consume(p, ring, group); });
 }

@@ -1,6 +1,6 @@
 // What operands are like, as the launches after these have to know.
 
-#include "shared_constants.cuh"
+#include "launch.cuh"
 
 constexpr unsigned OUTLIERS = OUTLIER * 0x01010101u;  // in four flags
 
@@ -15,13 +15,6 @@ __device__ int outliers(const unsigned char *flags, long long count) {
     for (long long i = sixteens * 16 + threadIdx.x; i < count; i += blockDim.x)
         found += (flags[i] & OUTLIERS) != 0;
     return found;
-}
-
-__device__ __forceinline__ void follow() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;");
-#endif
 }
 
 // Whether too many rows of A, or columns of B, have left the slices: word[0] = 1, else 0. One block.
@@ -48,7 +41,6 @@ guard(const unsigned char *a, long long a_count, long long a_most, const unsigne
 
 // *word = general, where it is `hermitian` and B is not A's conjugate, bit for bit: `count` words of each,
 // a number of complex64 or half of one of complex128.
-typedef unsigned long long u64;
 constexpr int AT_ONCE = 4;
 
 extern "C" __global__ void __launch_bounds__(1024)

@@ -6,10 +6,7 @@
 // Entry: the type of x. along: whether K is contiguous; then a warp takes 32 items of a row, else 4
 // items of 8 rows. vectors: whether 16 bytes of a row can be loaded at once.
 
-#include "shared_constants.cuh"
-
-typedef unsigned int u32;
-typedef unsigned long long u64;
+#include "launch.cuh"
 
 constexpr int ITEM = 8, ITEMS = STEP / ITEM;
 constexpr u64 HALVES = 0x8080808080808080;
@@ -18,10 +15,7 @@ extern "C" __global__ void __launch_bounds__(256)
 integers(const Entry *x, unsigned char *out, int *used, long long rows, long long k,
          long long row_stride, long long k_stride, long long steps, long long padded, long long along,
          long long vectors) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;");
-#endif
+    follow();
     const int panels = (int)((rows + 31) / 32);
     const int first_row = blockIdx.x % panels * 32, first_item = blockIdx.x / panels * 32;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

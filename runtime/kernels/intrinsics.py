@@ -122,6 +122,12 @@ if SIMULATED:
         """The int32 at an address, which the simulator never passes."""
         return np.int32(address)
 
+    def chosen(condition, one, other):
+        """One of two tuples, part by part: of a choice between tuples the compiler forgets that
+        their pointers are to global memory.
+        """
+        return one if condition else other
+
     @cuda.jit(device=True)
     def meet_warp():
         """What a warp's threads have written, the others of it see from here on."""
@@ -344,6 +350,17 @@ else:
         types.int32,
         types.int64,
     )
+
+    @intrinsic
+    def chosen(typing, condition, one, other):
+        def generate(context, builder, signature, arguments):
+            found = []
+            for i in range(len(one)):
+                parts = (builder.extract_value(x, i) for x in arguments[1:])
+                found.append(builder.select(arguments[0], *parts))
+            return context.make_tuple(builder, signature.return_type, found)
+
+        return one(condition, one, other), generate
 
     @cuda.jit(device=True)
     def meet_warp():

@@ -97,16 +97,16 @@ constexpr int MOST_STEPS = INTERVAL / 2 <= STAGES ? INTERVAL / 2 : STAGES - 1;
 
 // One block, of half a step or of INTERVAL / 2 steps. Returns the first step after it.
 __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier &multiplier,
-                                             int step, Ring &ring, u32 buffers, u32 full, u32 empty,
+                                             int step, Ring &ring,
                                              Partial (&total)[REGISTERS], BlockScales &scales) {
     int group = multiplier.group;
     Sum acc[ACCUMULATORS][REGISTERS];
     u32 f[2][IN_REGISTERS + 1][4] = {};
 #if INTERVAL == 1
-    wait(full + 8 * ring.stage, ring.parity);
+    ring.wait_for_data();
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const u32 a = buffers + ring.stage * STAGE;
+        const u32 a = ring.buffer();
         multiplier.load(f[half], a, half);
         wait_turn(group);
         multiplier.issue<0>(acc, f[half], a, half, 0);
@@ -116,7 +116,7 @@ __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier 
         next.fetch(p, block + 1);
         wait_products<0>();
         keep_until_here(f[half]);
-        if (half) release(empty + 8 * ring.stage);
+        if (half) ring.release_this();
         if (block < p.blocks) promote(total, acc, scales);
         scales = next;
     }
@@ -128,13 +128,13 @@ __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier 
         const int stop = min(step + MOST_STEPS, end);
         wait_turn(group);
         for (; step < stop; step++) {
-            wait(full + 8 * ring.stage, ring.parity);
-            u32 a = buffers + ring.stage * STAGE;
+            ring.wait_for_data();
+            u32 a = ring.buffer();
             multiplier.load(f[0], a, 0);
             multiplier.issue<0>(acc, f[0], a, 0, step != begin);
             wait_products<1>();  // all but those just issued: the stage before this is free
             keep_until_here(f[1]);
-            if (step != begin) release(empty + 8 * ring.before());
+            if (step != begin) ring.release_last();
             multiplier.load(f[1], a, 1);
             multiplier.issue<0>(acc, f[1], a, 1, 1);
             wait_products<1>();
@@ -145,7 +145,7 @@ __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier 
     } while (MOST_STEPS < INTERVAL / 2 && step < end);
     wait_products<0>();
     keep_until_here(f[1]);
-    release(empty + 8 * ring.before());
+    ring.release_last();
     promote(total, acc, scales);
     scales.fetch(p, end / (INTERVAL / 2));
     return end;
@@ -184,28 +184,26 @@ __device__ __forceinline__ void consume_groups(const Multiplier &multiplier, u32
 }
 
 __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier &multiplier,
-                                             int step, Ring &ring, u32 buffers, u32 full, u32 empty,
+                                             int step, Ring &ring,
                                              Partial (&total)[REGISTERS], BlockScales &) {
-    wait(full + 8 * ring.stage, ring.parity);
-    u32 a = buffers + ring.stage * STAGE;
+    ring.wait_for_data();
+    u32 a = ring.buffer();
 #if INTERVAL == 1
     consume_groups<0, 1>(multiplier, a, 0, total);
     consume_groups<0, 1>(multiplier, a, 1, total);
 #else
     consume_groups<0, 2>(multiplier, a, 0, total);
 #endif
-    release(empty + 8 * ring.stage);
+    ring.release_this();
     ring.advance();
     return step + 1;
 }
 
 #endif
 
-__device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full, u32 empty,
-                                        int group) {
+__device__ __forceinline__ void consume(const Problem &p, Ring ring, int group) {
     const Multiplier multiplier(group);
     const int count = tile_count(p);
-    Ring ring;
     if (group == 1) pass_turn(group);  // the first turn is the other's
     for (int index = blockIdx.x; index < count; index += gridDim.x) {
         const Tile tile = tile_at(p, index);
@@ -214,7 +212,7 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
         for (int i = 0; i < REGISTERS; i++) total[i] = 0;
         BlockScales scales(p, tile, my_row(tile, group));
         for (int step = 0; step < p.steps;)
-            step = consume_block(p, multiplier, step, ring, buffers, full, empty, total, scales);
+            step = consume_block(p, multiplier, step, ring, total, scales);
         int units[SHARE] = {};
         if (HAS_UNITS) fetch(units, p, tile, group, 0);
         finish(p, tile, group, units, true, true, total);

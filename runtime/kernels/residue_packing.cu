@@ -20,21 +20,6 @@
 //
 // `judge`: says whether COUNT moduli are enough for the operands of two records.
 
-#include "shared_constants.cuh"
-
-#ifndef COUNT
-#define COUNT 14
-#define MODULI 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199
-#endif
-#ifndef SINGLE
-#define SINGLE 0  // whether entries are float32
-#endif
-#ifndef RECORD
-#define RECORD 0  // whether what `schemes/crt.py` asks of rows is recorded
-#endif
-#ifndef CLIP
-#define CLIP 1024
-#endif
 // Of integers: what is added before higher digits of base 256 are taken, so that these are as they
 // are beside lower ones from −128 on (128), or from 0 on (0). Residues are taken where there is none.
 #ifndef DIGIT_OFFSET
@@ -42,20 +27,13 @@
 #endif
 
 #include "residues.cuh"
-
-#if SINGLE
-typedef float Real;
-typedef float2 Two;
-#else
-typedef double Real;
-typedef double2 Two;
-#endif
+#include "values.cuh"
 
 constexpr int SLICES = REALS * COUNT;
 constexpr int NUMBERS = 8;                 // that a thread takes at a time, an item
 constexpr int ITEM = NUMBERS / REALS;      // entries of it
 constexpr int ITEMS = STEP / ITEM;         // of a step
-constexpr int VECTOR = 16 / sizeof(Real);  // numbers of a load
+constexpr int VECTOR = 16 / sizeof(Value);  // numbers of a load
 
 __device__ __forceinline__ double wide(double x) { return x; }
 __device__ __forceinline__ double wide(float x) {  // subnormal ones, too
@@ -65,9 +43,9 @@ __device__ __forceinline__ double wide(float x) {  // subnormal ones, too
 }
 
 // Entry number i of a row. A complex one is as aligned as it is large.
-__device__ __forceinline__ void load(const Real *row, long long i, double (&x)[REALS]) {
+__device__ __forceinline__ void load(const Value *row, long long i, double (&x)[REALS]) {
 #if COMPLEX
-    const Two both = __ldg((const Two *)row + i);
+    const Pair both = __ldg((const Pair *)row + i);
     x[0] = wide(both.x), x[1] = wide(both.y);
 #else
     x[0] = wide(__ldg(row + i));
@@ -179,17 +157,15 @@ __device__ __forceinline__ double warp_sum(double x) {  // of integers: exact in
 }
 
 extern "C" __global__ void __launch_bounds__(1024)
-rows(const Real *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
+rows(const Value *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
      long long k, long long row_stride, long long steps, long long vectors, long long limit,
      long long held_items, u64 *record) {
     extern __shared__ __align__(16) double2 held[];  // of item i of a thread, (i, NUMBERS / 2, threads)
     __shared__ u32 high[MOST_WARPS], low[MOST_WARPS];
     __shared__ double sums[MOST_WARPS];
-#if RECORD
-    __shared__ u32 plain_sums[MOST_WARPS], clipped_sums[MOST_WARPS];
+    __shared__ u32 plain_sums[MOST_WARPS], clipped_sums[MOST_WARPS];  // these three where RECORD
     __shared__ double clipped_squares[MOST_WARPS];
     Dense dense;
-#endif
     const int row = blockIdx.x, thread = threadIdx.x, threads = blockDim.x;
     const int items = (int)steps * ITEMS;
     const Target target = {out, steps};
@@ -198,9 +174,9 @@ rows(const Real *x, unsigned char *out, int *scales, unsigned char *flags, long 
     k *= REALS;
     Largest largest;
     auto read = [&](int item, double(&entry)[NUMBERS]) {
-        const Real *from = x + item * NUMBERS;
+        const Value *from = x + item * NUMBERS;
         if (vectors && (item + 1) * NUMBERS <= k) {
-            Real raw[NUMBERS];
+            Value raw[NUMBERS];
 #pragma unroll
             for (int i = 0; i < NUMBERS; i += VECTOR)
                 *(uint4 *)(raw + i) = __ldg((const uint4 *)(from + i));
@@ -239,9 +215,7 @@ rows(const Real *x, unsigned char *out, int *scales, unsigned char *flags, long 
     largest = block_largest(largest, high, low);
     if (!largest.scaled()) {
         if (thread == 0) scales[row] = 0, flags[row] = flag_of(largest, k);
-#if RECORD
-        if (thread == 0 && !largest.finite()) record_unfit(record);
-#endif
+        if (RECORD && thread == 0 && !largest.finite()) record_unfit(record);
         for (int item = thread; item < items; item += threads)
             clear(target.at(row, item), target.stride());
         return;
@@ -251,50 +225,43 @@ rows(const Real *x, unsigned char *out, int *scales, unsigned char *flags, long 
     double sum = 0;
     again([&](int, const double(&entry)[NUMBERS]) {
 #pragma unroll
-        for (int i = 0; i < NUMBERS; i++)
-#if RECORD
-            sum += dense.take(entry[i], square);
-#else
-            sum += square(entry[i]);
-#endif
+        for (int i = 0; i < NUMBERS; i++) sum += dense.take(entry[i], square);
     });
     sum = warp_sum(sum);
     if (thread % 32 == 0) sums[thread / 32] = sum;
-#if RECORD
-    dense.sum = __reduce_add_sync(~0u, dense.sum);
-    dense.clipped = __reduce_add_sync(~0u, dense.clipped);
-    const double clipped_square = warp_sum(dense.squares);
-    if (thread % 32 == 0) {
-        plain_sums[thread / 32] = dense.sum;
-        clipped_sums[thread / 32] = dense.clipped;
-        clipped_squares[thread / 32] = clipped_square;
+    if (RECORD) {
+        dense.sum = __reduce_add_sync(~0u, dense.sum);
+        dense.clipped = __reduce_add_sync(~0u, dense.clipped);
+        const double clipped_square = warp_sum(dense.squares);
+        if (thread % 32 == 0) {
+            plain_sums[thread / 32] = dense.sum;
+            clipped_sums[thread / 32] = dense.clipped;
+            clipped_squares[thread / 32] = clipped_square;
+        }
     }
-#endif
     __syncthreads();
     sum = warp_sum(thread % 32 < threads / 32 ? sums[thread % 32] : 0);
-#if RECORD
-    if (thread == 0) {
-        double plain = 0, clipped = 0, squares = 0;
-        for (int i = 0; i < threads / 32; i++) {
-            plain += plain_sums[i];
-            clipped += clipped_sums[i];
-            squares += clipped_squares[i];
+    if (RECORD) {
+        if (thread == 0) {
+            double plain = 0, clipped = 0, squares = 0;
+            for (int i = 0; i < threads / 32; i++) {
+                plain += plain_sums[i];
+                clipped += clipped_sums[i];
+                squares += clipped_squares[i];
+            }
+            record_row(record, (double)k, plain, clipped, squares, sum);
         }
-        record_row(record, (double)k, plain, clipped, squares, sum);
-    }
-#endif
-#if RECORD
-    Bounds bounds;
-    if (!COMPLEX && largest.may_be_small_integers()) {
-        again([&](int, const double(&entry)[NUMBERS]) {
+        Bounds bounds;
+        if (!COMPLEX && largest.may_be_small_integers()) {
+            again([&](int, const double(&entry)[NUMBERS]) {
 #pragma unroll
-            for (int i = 0; i < ITEM; i++) bounds.take(entry[i]);
-        });
-    } else {
-        bounds.fail();
+                for (int i = 0; i < ITEM; i++) bounds.take(entry[i]);
+            });
+        } else {
+            bounds.fail();
+        }
+        bounds.record_warp(record);
     }
-    bounds.record_warp(record);
-#endif
     const int found = scale_of(exponent, sum, __longlong_as_double(limit));
     if (thread == 0) scales[row] = found, flags[row] = flag_of(largest, k);
     const Scale scale(found);
@@ -325,7 +292,7 @@ struct Part {
 
 // largest: (chunks, rows) pairs of words.
 extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
-maxima(const Real *x, uint2 *largest, long long row_count, long long k, long long row_stride,
+maxima(const Value *x, uint2 *largest, long long row_count, long long k, long long row_stride,
        long long k_stride, long long steps, long long chunk_steps) {
     __shared__ uint2 words[ACROSS][PANEL];
     const Part part(row_count, steps, chunk_steps);
@@ -334,7 +301,7 @@ maxima(const Real *x, uint2 *largest, long long row_count, long long k, long lon
     follow();
     Largest mine;
     if (row < row_count) {
-        const Real *from = x + row * row_stride * REALS;
+        const Value *from = x + row * row_stride * REALS;
 #pragma unroll 8
         for (int i = part.begin * STEP + across; i < end; i += ACROSS) {
             double entry[REALS];
@@ -363,14 +330,12 @@ __device__ __forceinline__ Largest of_all(const uint2 *largest, long long chunks
 
 // squares: (chunks, rows) sums; behind them the three of `Dense`, each (chunks, rows) words.
 extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
-sums(const Real *x, const uint2 *largest, double *squares, long long row_count, long long k,
+sums(const Value *x, const uint2 *largest, double *squares, long long row_count, long long k,
      long long row_stride, long long k_stride, long long steps, long long chunk_steps,
      long long chunks, u64 *record) {
     __shared__ double found[ACROSS][PANEL];
-#if RECORD
-    __shared__ u32 words[3][ACROSS][PANEL];
+    __shared__ u32 words[3][ACROSS][PANEL];  // where RECORD
     Dense dense;
-#endif
     const Part part(row_count, steps, chunk_steps, true);
     const int lane = threadIdx.x % PANEL, across = threadIdx.x / PANEL, row = part.row + lane;
     const int end = min(part.end * STEP, (int)k);
@@ -378,7 +343,7 @@ sums(const Real *x, const uint2 *largest, double *squares, long long row_count, 
     double sum = 0;
     if (row < row_count) {
         const Largest all = of_all(largest, chunks, row_count, row);
-        const Real *from = x + row * row_stride * REALS;
+        const Value *from = x + row * row_stride * REALS;
         if (all.scaled()) {
             const Square square(all.exponent());
 #pragma unroll 8
@@ -386,52 +351,45 @@ sums(const Real *x, const uint2 *largest, double *squares, long long row_count, 
                 double entry[REALS];
                 load(from, i * k_stride, entry);
 #pragma unroll
-                for (int j = 0; j < REALS; j++)
-#if RECORD
-                    sum += dense.take(entry[j], square);
-#else
-                    sum += square(entry[j]);
-#endif
+                for (int j = 0; j < REALS; j++) sum += dense.take(entry[j], square);
             }
         }
     }
     found[across][lane] = sum;
-#if RECORD
-    Bounds bounds;
-    if (row < row_count) {
-        const Largest all = of_all(largest, chunks, row_count, row);
-        if (!COMPLEX && all.may_be_small_integers()) {
-            const Real *from = x + row * row_stride;
+    if (RECORD) {
+        Bounds bounds;
+        if (row < row_count) {
+            const Largest all = of_all(largest, chunks, row_count, row);
+            if (!COMPLEX && all.may_be_small_integers()) {
+                const Value *from = x + row * row_stride;
 #pragma unroll 8
-            for (int i = part.begin * STEP + across; i < end; i += ACROSS)
-                bounds.take(wide(__ldg(from + i * k_stride)));
-        } else {
-            bounds.fail();
+                for (int i = part.begin * STEP + across; i < end; i += ACROSS)
+                    bounds.take(wide(__ldg(from + i * k_stride)));
+            } else {
+                bounds.fail();
+            }
         }
+        bounds.record_warp(record);
+        words[0][across][lane] = dense.sum;
+        words[1][across][lane] = dense.clipped;
+        words[2][across][lane] = dense.squares;
     }
-    bounds.record_warp(record);
-    words[0][across][lane] = dense.sum;
-    words[1][across][lane] = dense.clipped;
-    words[2][across][lane] = dense.squares;
-#endif
     __syncthreads();
     if (across || row >= row_count) return;
 #pragma unroll
     for (int i = 1; i < ACROSS; i++) sum += found[i][lane];
     squares[part.chunk * row_count + row] = sum;
-#if RECORD
     const long long whole = chunks * row_count;
-    for (int j = 0; j < 3; j++) {
+    for (int j = 0; RECORD && j < 3; j++) {
         u32 all = 0;
         for (int i = 0; i < ACROSS; i++) all += words[j][i][lane];
         ((u32 *)(squares + whole))[j * whole + part.chunk * row_count + row] = all;
     }
-#endif
 }
 
 // A warp takes so many items of each of its rows that 32 bytes of what it writes lie together.
 extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
-columns(const Real *x, const uint2 *largest, const double *squares, unsigned char *out, int *scales,
+columns(const Value *x, const uint2 *largest, const double *squares, unsigned char *out, int *scales,
         unsigned char *flags, long long row_count, long long k, long long row_stride,
         long long k_stride, long long steps, long long chunk_steps,
         long long chunks, long long limit, u64 *record) {
@@ -448,8 +406,7 @@ columns(const Real *x, const uint2 *largest, const double *squares, unsigned cha
             double sum = 0;
             for (int i = 0; i < chunks; i++) sum += squares[i * row_count + row];
             scale = scale_of(all.exponent(), sum, __longlong_as_double(limit));
-#if RECORD
-            if (part.chunk == 0) {
+            if (RECORD && part.chunk == 0) {
                 const long long whole = chunks * row_count;
                 double of_row[3] = {0, 0, 0};
                 for (int j = 0; j < 3; j++)
@@ -457,11 +414,9 @@ columns(const Real *x, const uint2 *largest, const double *squares, unsigned cha
                         of_row[j] += ((const u32 *)(squares + whole))[j * whole + i * row_count + row];
                 record_row(record, (double)(k * REALS), of_row[0], of_row[1], of_row[2], sum);
             }
-#endif
+        } else if (RECORD && !all.finite()) {
+            record_unfit(record);
         }
-#if RECORD
-        else if (!all.finite()) record_unfit(record);
-#endif
         of_rows[threadIdx.x] = scale;
         if (part.chunk == 0) {
             scales[row] = scale == NONE ? 0 : scale;
@@ -497,7 +452,7 @@ columns(const Real *x, const uint2 *largest, const double *squares, unsigned cha
 
 // along: whether K is contiguous; then a warp takes 32 items of a row, else 4 items of 8 rows.
 extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
-integers(const Real *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
+integers(const Value *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
          long long k, long long row_stride, long long k_stride, long long steps,
          long long chunk_steps, long long along, long long vectors, u64 *record) {
 #if !COMPLEX  // of these there are none
@@ -512,12 +467,12 @@ integers(const Real *x, unsigned char *out, int *scales, unsigned char *flags, l
     const Scale scale(0);
     Bounds bounds;
     for (int row = part.row + first_row; row < part.row + PANEL && row < row_count; row += rows_apart) {
-        const Real *from = x + row * row_stride;
+        const Value *from = x + row * row_stride;
         for (int item = part.begin * ITEMS + first; item < part.end * ITEMS; item += items_apart) {
             double entry[ITEM];
             const int begin = item * ITEM;
             if (vectors && begin + ITEM <= k) {
-                Real raw[ITEM];
+                Value raw[ITEM];
 #pragma unroll
                 for (int i = 0; i < ITEM; i += VECTOR)
                     *(uint4 *)(raw + i) = __ldg((const uint4 *)(from + begin + i));

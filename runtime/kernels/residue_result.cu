@@ -4,25 +4,14 @@
 // `residue_tiles.cuh`. A block has 32 columns of 64 rows. Of a complex C two neighbouring threads share
 // these 16 bytes, of U and of V: see `schemes/residues.py`.
 //
+// From Python: the constants of `residues.cuh`, and SINGLE.
+//
 // triangle: the number of tiles that are made of a C that is its own transpose, or its own conjugate
 // transpose if it is `hermitian`; else 0.
 
-#ifndef COUNT
-#define COUNT 2
-#define MODULI 256, 255
-#define PARTS 1
-#define WEIGHTS 0
-#define STARTS 0
-#define PRODUCT 0
-#define PART_UNITS 1
-#define INVERSE 0
-#define TILE_M 256
-#define TILE_N 192
-#endif
-
 #include "residues.cuh"
 #include "residue_tiles.cuh"
-#include "result_values.cuh"
+#include "values.cuh"
 
 __device__ __forceinline__ void narrow(double x, double &value) { value = x; }
 __device__ __forceinline__ void narrow(double x, float &value) {  // to subnormal ones, too
@@ -36,15 +25,6 @@ __device__ __forceinline__ Value unscaled(double x, int scale) {
     Value value;
     narrow(__dmul_rn(__dmul_rn(x, power(half)), power(rest)), value);
     return value;
-}
-
-// 0 − x, of subnormal numbers, too.
-__device__ __forceinline__ double negative(double x) { return 0 - x; }
-__device__ __forceinline__ float negative(float y) {
-    const float x = 0;
-    float found;
-    asm("sub.rn.f32 %0, %1, %2;" : "=f"(found) : "f"(x), "f"(y));
-    return found;
 }
 
 #if COMPLEX
@@ -148,22 +128,13 @@ result(const unsigned char *residues, const int *a_scales, const int *b_scales, 
                 both.x = value[0][2 * low + i], both.y = value[1][2 * low + i];
                 put(to + 2 * i, both);
                 if (!triangle || at + i == row + 8 * low) continue;
-                if (hermitian) both.y = negative(both.y);
+                if (hermitian) both.y = difference((Value)0, both.y);
                 put(image + ((q * 8 + i) * leading + 8 * low) * 2, both);
             }
 #else
-            const Value first = value[0][2 * low], second = value[0][2 * low + 1];
-            if (paired && at + 1 < end) {
-                Pair both;
-                both.x = first, both.y = second;
-                *(Pair *)to = both;
-            } else {
-                if (at < end) to[0] = first;
-                if (at + 1 < end) to[1] = second;
-            }
-            if (!triangle) continue;
-            if (at < end) image[q * 8 * leading + 8 * low] = first;
-            if (at + 1 < end) image[(q * 8 + 1) * leading + 8 * low] = second;
+            const Value x = value[0][2 * low], y = value[0][2 * low + 1];
+            store_some(to, x, y, at, end, paired);
+            if (triangle) store_apart(image + q * 8 * leading + 8 * low, leading, x, y, at, end);
 #endif
         }
     });

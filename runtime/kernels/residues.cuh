@@ -2,14 +2,17 @@
 // theorem. What it computes, `schemes/residues.py` says. COUNT: moduli; MODULI: these, largest first;
 // COMPLEX: whether entries are complex.
 
+#include "launch.cuh"
+
 #ifndef COMPLEX
 #define COMPLEX 0
 #endif
+#ifndef RECORD
+#define RECORD 0  // whether what `schemes/crt.py` asks of rows is recorded
+#define CLIP 0
+#endif
 
 constexpr int REALS = COMPLEX ? 2 : 1;  // of an entry
-
-typedef unsigned int u32;
-typedef unsigned long long u64;
 
 template <int I> struct Index {
     static constexpr int value = I;
@@ -21,14 +24,6 @@ template <int END, int I = 0, typename F> __device__ __forceinline__ void each(F
         f(Index<I>());
         each<END, I + 1>(f);
     }
-}
-
-// Waits for the launch before this one, where that may still run, and lets the next one begin.
-__device__ __forceinline__ void follow() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;");
-#endif
 }
 
 __host__ __device__ constexpr int modulus(int index) {
@@ -132,13 +127,13 @@ struct Bounds {
     }
 };
 
-#if RECORD
 // Of y = ⌈|x| · 2^(15−e)⌉ and z = min(y, CLIP) of a row: Σ y, Σ z, Σ z². See `schemes/crt.py`.
 struct Dense {
     u32 sum = 0, clipped = 0, squares = 0;
 
-    // Adds what it has of an entry, whose y² it returns.
+    // Adds what it has of an entry, if that is recorded, and returns y².
     __device__ __forceinline__ double take(double x, const Square &square) {
+        if (!RECORD) return square(x);
         const double steps = square.steps(x);
         const u32 y = (u32)__double2loint(steps), z = min(y, (u32)CLIP);
         sum += y;
@@ -148,7 +143,6 @@ struct Dense {
         return ceiling * ceiling;
     }
 };
-#endif
 
 // The smallest agreements and shares of all rows that were here, each a double.
 __device__ __forceinline__ void record_row(u64 *record, double k, double sum, double clipped,

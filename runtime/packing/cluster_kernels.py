@@ -23,6 +23,7 @@ from numba.cuda import types
 from mixpert_py.runtime.kernels.abi import OUTLIER, STEP
 from mixpert_py.runtime.kernels.intrinsics import (
     arrive,
+    chosen,
     device,
     expect,
     launched,
@@ -42,6 +43,7 @@ from mixpert_py.runtime.packing.parts import (
     NUMBERS,
     argument_types,
     fast_path,
+    findings,
     load_panel,
     panel_splits,
     reductions,
@@ -101,6 +103,8 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         norms = cuda.local.array(2, WIDE)
         squares = cuda.local.array(COUNT, np.int32)
 
+        of_a = a, a_slices, a_scales, a_flags, a_rows, a_batch, a_stride, a_vector, a_panels
+        of_b = b, b_slices, b_scales, b_flags, b_rows, b_batch, b_stride, b_vector, b_panels
         thread = np.int32(cuda.threadIdx.x)
         if thread == 0:
             expect(boxes, SEEN, np.int32(SEEN_BYTES))
@@ -110,14 +114,10 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         index = np.int32(cuda.blockIdx.x)
         which = quotient(index, np.int32(BLOCKS))
         rank = np.int32(index - which * BLOCKS)
-        if which < a_total:
-            x, rows, batch_stride, stride = a, a_rows, a_batch, a_stride
-            vector, panels = a_vector, np.int32(a_panels)
-            first_panel = np.int32(0)
-        else:
-            x, rows, batch_stride, stride = b, b_rows, b_batch, b_stride
-            vector, panels = b_vector, np.int32(b_panels)
-            first_panel = np.int32(a_total)
+        is_a = which < a_total
+        x, _, _, _, rows, batch_stride, stride, vector, panels_ = chosen(is_a, of_a, of_b)
+        panels = np.int32(panels_)
+        first_panel = np.int32(0 if is_a else a_total)
         k = np.int32(k_)
         batch = quotient(np.int32(which - first_panel), panels)
         panel_row = np.int64((which - first_panel - batch * panels) * PANEL)
@@ -168,10 +168,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         rank = again[4]
         batch = again[1]
         panel_row = np.int64(again[2])
-        if again[0] < a_total:
-            slices, scales, flags, rows = a_slices, a_scales, a_flags, a_rows
-        else:
-            slices, scales, flags, rows = b_slices, b_scales, b_flags, b_rows
+        _, slices, scales, flags, rows, _, _, _, _ = chosen(again[0] < a_total, of_a, of_b)
         row = panel_row + QUAD * lane
         last = np.int32(min(rows - row, QUAD))
         if rank == 0 and group == 0 and own < again[3]:
@@ -208,10 +205,8 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         at = np.int32(rank * threads + ITEM * (thread // ACROSS))
         batch = again[1]
         panel_row = np.int64(again[2])
-        if again[0] < a_total:
-            x, slices, rows, batch_stride, stride = a, a_slices, a_rows, a_batch, a_stride
-        else:
-            x, slices, rows, batch_stride, stride = b, b_slices, b_rows, b_batch, b_stride
+        which_is_a = again[0] < a_total
+        x, slices, _, _, rows, batch_stride, stride, _, _ = chosen(which_is_a, of_a, of_b)
         row = panel_row + QUAD * lane
         last = np.int32(min(rows - row, QUAD))
         source = batch * batch_stride + row + at * stride
@@ -239,10 +234,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         receive(boxes, LOST)
         if group == 0 and own < again[3] and numbers[PANEL + own] & DECIDED == 0:
             out = reduce_lost(left, own)
-            if again[0] < a_total:
-                scales, flags, rows = a_scales, a_flags, a_rows
-            else:
-                scales, flags, rows = b_scales, b_flags, b_rows
+            _, _, scales, flags, rows, _, _, _, _ = chosen(again[0] < a_total, of_a, of_b)
             whose = np.int64(again[1]) * rows + again[2] + own
             flag = OUTLIER if out else numbers[PANEL + own] >> 1
             write_row(scales, flags, whose, numbers[own], flag)
@@ -277,6 +269,7 @@ def cluster_exchange(side: Side, threads: int, blocks: int) -> list[Any]:
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     ROOM, ALL = PARTS * APART, blocks * PANEL
     reduce_tops, reduce_fines, reduce_powers = reductions(side)
+    unite, _ = findings(side)
 
     def reduce_warp(top_of, fine_of, power_of, own, group):
         first = np.int32(APART * OF_WARP * group + own)
@@ -304,13 +297,9 @@ def cluster_exchange(side: Side, threads: int, blocks: int) -> list[Any]:
                     send(powers, mine, power, np.int32(block), boxes, SEEN)
 
     def reduce_seen(tops, fines, powers, own):
-        top = BITS(reduce_tops(tops, own, PANEL, BLOCKS))
-        fine = np.int32(0)
-        if FINENESS:
-            fine = reduce_fines(fines, own, PANEL, BLOCKS)
-        power = np.float32(0)
-        if SUMS > 0:
-            power = reduce_powers(powers, own, PANEL, BLOCKS)
+        top, fine, power = BITS(0), np.int32(0), np.float32(0)
+        for block in range(BLOCKS):
+            top, fine, power = unite(top, fine, power, tops, fines, powers, PANEL * block + own)
         return top, fine, power
 
     def send_lost(sums, own, group, rank, left, boxes):

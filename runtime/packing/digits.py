@@ -1,7 +1,4 @@
-"""Elements into integer digits, stored where the GEMM wants them: units, rounding, sums of squares.
-
-`digit_item` serves the general kernel, `row_octet` and `safe_octet` the kernels of whole rows.
-"""
+"""Elements into integer digits, where the GEMM wants them: units, rounding, sums of squares."""
 
 # The bodies of kernels are Numba's to type, and what it offers is made at run time.
 # mypy: allow-untyped-calls, allow-untyped-defs, no-check-untyped-defs
@@ -37,6 +34,7 @@ from mixpert_py.runtime.kernels.intrinsics import (
     product32,
     product64,
     store_two,
+    trailing_zeros,
 )
 from mixpert_py.runtime.packing.operand import Side
 from mixpert_py.runtime.splitter import FIT
@@ -44,67 +42,6 @@ from mixpert_py.runtime.splitter import FIT
 # Of bytes 0 and 1, or 2 and 3, of two words: by byte. Then the halves of two such: side by side.
 LOW_PAIRS, HIGH_PAIRS = 0x5140, 0x7362
 LOW_HALVES, HIGH_HALVES = 0x5410, 0x7632
-
-
-def digit_item(side: Side) -> Any:
-    """The device function `item` of strip_kernels, for a splitter into digits.
-
-    It adds to sums of squares: of the row and of what it loses, in units of 4^(e − shift), e the
-    exponent of the block; of digits past the first as integers, where they may crowd a row out.
-    """
-    COUNT, WIDTH, SHIFT, FITTED = side.slices, side.width, side.shift, side.fitted
-    CROWDED = side.lower < math.inf
-    WIDE = np.float32 if side.wide == "float32" else np.float64
-    nearest = nearest32 if side.wide == "float32" else nearest64
-    BIAS = 0x80808080 & (256**COUNT - 1)
-
-    def item(
-        values, at, alive, one, two, ratio, worth, parts, words, rest,
-        slices, base, position, slice_words, swizzle,
-    ):  # fmt: skip
-        if alive:
-            norm = WIDE(0)
-            loss = WIDE(0)
-            for j in range(8):
-                x = WIDE(values[at + j]) * one * two
-                q = nearest(x * ratio) if FITTED else nearest(x)
-                n = np.int64(np.int32(q))
-                if WIDTH == 8:
-                    words[j] = np.uint32((((n + BIAS) & 0xFFFFFFFF) ^ BIAS) & 0xFFFFFFFF)
-                else:
-                    words[j] = np.uint32(sevens(n))
-                left = fused(-q, worth, x)
-                norm += x * x
-                loss += left * left
-            parts[0] += norm
-            parts[1] += loss
-        else:
-            for j in range(8):
-                words[j] = np.uint32(0)
-        step = np.int64(np.int32(position >> 6))
-        chunk = np.int32(((position >> 4) & 3) ^ swizzle)
-        index = base + step * (COUNT * slice_words) + np.int32(chunk * 4 + ((position >> 2) & 2))
-        square = np.float64(worth) * np.float64(worth)
-        store(words, slices, index, slice_words, (alive, square, parts))
-
-    def put(slices, index, first, second, state, p):
-        """Stores eight digits of slice p, and adds up their squares where they count."""
-        alive, square, parts = state
-        store_two(slices, index, first, second)
-        if CROWDED and p > 0 and alive:
-            parts[1 + p] += np.float64(squared_sum(first, second)) * square
-
-    def sevens(n):
-        size = abs(n)
-        sign = -1 if n < 0 else 0
-        word = 0
-        for p in range(COUNT):
-            digit = (size >> (SHIFT - 7 - 7 * p)) & 127
-            word = (word << 8) | (((digit ^ sign) - sign) & 255)
-        return word
-
-    sevens, store = device(sevens), digit_store(COUNT, device(put))
-    return device(item)
 
 
 def digit_store(count: int, put: Any) -> Any:
@@ -373,11 +310,11 @@ def finer_of(side: Side) -> Any:
     set in it, 0 for a zero; or `fine`, where that is more.
     """
     it = FORMATS[side.memory]
-    BITS, BITS_OF, MANTISSA, FLOAT, BIAS = it.bits, it.bits_of, it.fraction, it.number, it.bias
+    BITS, BITS_OF, MANTISSA = it.bits, it.bits_of, it.fraction
     NORMAL = BITS(1 << MANTISSA)
     FRACTION = BITS((1 << MANTISSA) - 1)
-    HIGHEST = 2 * BIAS + 1
-    ZERO = FINEST + BIAS - 1 + MANTISSA
+    HIGHEST = 2 * it.bias + 1
+    ZERO = FINEST + it.bias - 1 + MANTISSA
 
     def finer(value, fine):
         bits = BITS_OF(value)
@@ -387,9 +324,7 @@ def finer_of(side: Side) -> Any:
             significand = BITS(significand | NORMAL)
             field -= 1
         if significand != 0:
-            lowest = BITS(significand ^ (significand & (significand - BITS(1))))
-            power = np.int32(BITS_OF(FLOAT(lowest)) >> BITS(MANTISSA)) - BIAS
-            fine = np.int32(max(fine, ZERO - field - power))
+            fine = np.int32(max(fine, ZERO - field - trailing_zeros(significand)))
         return fine
 
     return device(finer)
@@ -402,6 +337,7 @@ def row_octet(side: Side) -> Any:
     digits past the first as integers, where they may crowd the row out.
     """
     COUNT, FITTED, CROWDED = side.slices, side.fitted, side.lower < math.inf
+    WIDTH, SHIFT = side.width, side.shift
     WIDE = np.float32 if side.wide == "float32" else np.float64
     nearest = nearest32 if side.wide == "float32" else nearest64
     product = product32 if side.wide == "float32" else product64
@@ -428,7 +364,10 @@ def row_octet(side: Side) -> Any:
             else:
                 q = abs(nearest(scaled))
                 n = np.int64(np.int32(nearest(scaled))) if q < WIDE(2.0**31) else 0
-            words[j] = np.uint32((((n + BIAS) & 0xFFFFFFFF) ^ BIAS) & 0xFFFFFFFF)
+            if WIDTH == 8:
+                words[j] = np.uint32((((n + BIAS) & 0xFFFFFFFF) ^ BIAS) & 0xFFFFFFFF)
+            else:
+                words[j] = np.uint32(sevens(n))
             left = fused(-q, worth, abs(x))
             norm += x * x
             loss += left * left
@@ -436,7 +375,16 @@ def row_octet(side: Side) -> Any:
         norms[1] = loss
         store(words, slices, index, slice_words, squares)
 
-    store = digit_store(COUNT, squares_put(CROWDED))
+    def sevens(n):
+        size = abs(n)
+        sign = -1 if n < 0 else 0
+        word = 0
+        for p in range(COUNT):
+            digit = (size >> (SHIFT - 7 - 7 * p)) & 127
+            word = (word << 8) | (((digit ^ sign) - sign) & 255)
+        return word
+
+    sevens, store = device(sevens), digit_store(COUNT, squares_put(CROWDED))
     return device(octet)
 
 

@@ -1,7 +1,4 @@
-"""Elements into floating-point slices, stored where the GEMM wants them: scales, flags, rounding.
-
-`float_item` serves the general kernel, `float_octet` the kernels of whole rows.
-"""
+"""Elements into floating-point slices, where the GEMM wants them: scales, flags, rounding."""
 
 # The bodies of kernels are Numba's to type, and what it offers is made at run time.
 # mypy: allow-untyped-calls, allow-untyped-defs, no-check-untyped-defs
@@ -32,52 +29,6 @@ from mixpert_py.runtime.kernels.intrinsics import (
 )
 from mixpert_py.runtime.packing.digits import FORMATS, factors_of, facts, is_large
 from mixpert_py.runtime.packing.operand import Side
-
-
-def float_item(side: Side) -> Any:
-    """The device function `item` of strip_kernels, for a splitter into floats."""
-    COUNT, STEP, SIZE, SCALED = side.slices, side.step, side.size, side.scaled
-    WIDE = np.float32 if side.wide == "float32" else np.float64
-    NEXT = WIDE(2.0**STEP)
-    rounded, word = device(to_element(side)), device(element_bits(side))
-
-    def item(
-        values, at, alive, one, two, ratio, worth, parts, words, rest,
-        slices, base, position, slice_words, swizzle,
-    ):  # fmt: skip
-        for j in range(8):
-            rest[j] = WIDE(0)
-        if alive:
-            for j in range(8):
-                x = WIDE(values[at + j])
-                rest[j] = x * one * two if SCALED else x
-        byte = np.int64(position) * SIZE
-        place = base + (byte >> 6) * (COUNT * slice_words)
-        chunk = np.int32((byte >> 4) & 3)
-        for _ in range(COUNT):
-            for j in range(8):
-                piece = rounded(rest[j])
-                rest[j] -= piece
-                if STEP:
-                    rest[j] *= NEXT
-                words[j] = word(piece)
-            if SIZE == 2:
-                store_four(
-                    slices, place + ((chunk ^ swizzle) * 4),
-                    pair(words, 0), pair(words, 2), pair(words, 4), pair(words, 6),
-                )  # fmt: skip
-            else:
-                store_four(
-                    slices, place + ((chunk ^ swizzle) * 4),
-                    words[0], words[1], words[2], words[3],
-                )  # fmt: skip
-                store_four(
-                    slices, place + (((chunk + 1) ^ swizzle) * 4),
-                    words[4], words[5], words[6], words[7],
-                )  # fmt: skip
-            place += slice_words
-
-    return device(item)
 
 
 def to_element(side: Any) -> Any:
@@ -119,11 +70,6 @@ def element_bits(side: Any) -> Any:
         return bits32(single)
 
     return word
-
-
-@device
-def pair(words, j):
-    return np.uint32(words[j] | (words[j + 1] << np.uint32(16)))
 
 
 def words_in_slices(side: Side) -> int:

@@ -25,7 +25,7 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import OUTLIER, STEP
-from mixpert_py.runtime.kernels.intrinsics import count, launched, quotient
+from mixpert_py.runtime.kernels.intrinsics import chosen, count, launched, quotient
 from mixpert_py.runtime.packing.digits import facts, place_of
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD, Side
 from mixpert_py.runtime.packing.parts import (
@@ -34,6 +34,7 @@ from mixpert_py.runtime.packing.parts import (
     NUMBERS,
     argument_types,
     fast_path,
+    findings,
     load_panel,
     panel_splits,
     run_scans,
@@ -56,7 +57,7 @@ def panel_kernel(side: Side, threads: int) -> tuple[Any, tuple[Any, ...]]:
     it = facts(side)
     MEMORY, WIDE, BITS = it.memory, it.wide, it.bits
     WIDE_SHARED, BITS_SHARED, SUMS = it.in_shared, it.bits_in_shared, it.sums
-    COUNT, FINENESS = side.slices, side.fineness
+    COUNT = side.slices
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     ROOM, HELD, LEFT = PARTS * APART, QUAD * ITEM, max(SUMS, 1) * PARTS * APART
     SIZE, WORDS = side.size, words_made(side)
@@ -64,29 +65,23 @@ def panel_kernel(side: Side, threads: int) -> tuple[Any, tuple[Any, ...]]:
     make_units, split_slow_rows = panel_splits(side)
     split_fast = fast_path(side)
 
-    def unite(
+    unite, leave = findings(side)
+
+    def unite_groups(
         own, group, top, fine, power, k,
         top_of, fine_of, sums, factors, numbers,
     ):  # fmt: skip
         # Of what the groups of threads have found.
-        top_of[APART * group + own] = top
-        if FINENESS:
-            fine_of[APART * group + own] = fine
-        if SUMS > 0:
-            sums[APART * group + own] = power
+        leave(top, fine, power, top_of, fine_of, sums, APART * group + own)
         cuda.syncthreads()
         if group == 0:
             for other in range(1, GROUPS):
-                size = top_of[APART * other + own]
-                top = BITS(size if size > top else top)
-                if FINENESS:
-                    fine = np.int32(max(fine, fine_of[APART * other + own]))
-                if SUMS > 0:
-                    power += sums[APART * other + own]
+                place = APART * other + own
+                top, fine, power = unite(top, fine, power, top_of, fine_of, sums, place)
             make_units(own, top, fine, power, k, factors, numbers)
         cuda.syncthreads()
 
-    unite = cuda.jit(device=True)(unite)  # it uses `cuda`: the simulator is to know
+    unite_groups = cuda.jit(device=True)(unite_groups)  # it uses `cuda`: the simulator is to know
 
     def kernel(
         a, a_slices, a_scales, a_flags, a_tops, a_fines, a_powers, a_partials, a_counters,
@@ -114,19 +109,21 @@ def panel_kernel(side: Side, threads: int) -> tuple[Any, tuple[Any, ...]]:
         index = np.int32(cuda.blockIdx.x)
         run = quotient(index, np.int32(total))
         which = np.int32(index - run * total)
-        if which < a_total:
-            x, slices, scales, flags = a, a_slices, a_scales, a_flags
-            tops, fines, powers, partials = a_tops, a_fines, a_powers, a_partials
-            counters = a_counters
-            rows, batch_stride, stride, vector = a_rows, a_batch, a_stride, a_vector
-            panels = np.int32(a_panels)
-        else:
-            which -= np.int32(a_total)
-            x, slices, scales, flags = b, b_slices, b_scales, b_flags
-            tops, fines, powers, partials = b_tops, b_fines, b_powers, b_partials
-            counters = b_counters
-            rows, batch_stride, stride, vector = b_rows, b_batch, b_stride, b_vector
-            panels = np.int32(b_panels)
+        of_a = (
+            a, a_slices, a_scales, a_flags, a_tops, a_fines, a_powers, a_partials, a_counters,
+            a_rows, a_batch, a_stride, a_vector, a_panels,
+        )  # fmt: skip
+        of_b = (
+            b, b_slices, b_scales, b_flags, b_tops, b_fines, b_powers, b_partials, b_counters,
+            b_rows, b_batch, b_stride, b_vector, b_panels,
+        )  # fmt: skip
+        is_a = which < a_total
+        which -= np.int32(0 if is_a else a_total)
+        (
+            x, slices, scales, flags, tops, fines, powers, partials, counters,
+            rows, batch_stride, stride, vector, panels_,
+        ) = chosen(is_a, of_a, of_b)  # fmt: skip
+        panels = np.int32(panels_)
         k = np.int32(k_)
         batch = quotient(which, panels)
         panel_row = np.int64((which - batch * panels) * PANEL)
@@ -157,7 +154,7 @@ def panel_kernel(side: Side, threads: int) -> tuple[Any, tuple[Any, ...]]:
             return
 
         top, fine, power = load_runs(first, group, runs, tops, fines, powers)
-        unite(
+        unite_groups(
             own, group, top, fine, power, k,
             top_of, fine_of, sums, factors, numbers,
         )  # fmt: skip

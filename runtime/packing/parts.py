@@ -312,26 +312,47 @@ def reductions(side: Side) -> tuple[Any, Any, Any]:
     """
     BITS = facts(side).bits
 
-    def reduce_tops(tops, first, between, count):
-        top = BITS(0)
-        for i in range(count):
-            size = tops[first + i * between]
-            top = BITS(size if size > top else top)
-        return top
+    def reduction(nothing: Any, combine: Any) -> Any:
+        NOTHING, combined = nothing, device(combine)
 
-    def reduce_fines(fines, first, between, count):
-        fine = np.int32(0)
-        for i in range(count):
-            fine = np.int32(max(fine, fines[first + i * between]))
-        return fine
+        def reduce(values, first, between, count):
+            found = NOTHING
+            for i in range(count):
+                found = combined(found, values[first + i * between])
+            return found
 
-    def reduce_powers(powers, first, between, count):
-        power = np.float32(0)
-        for i in range(count):
-            power += powers[first + i * between]
-        return power
+        return device(reduce)
 
-    return device(reduce_tops), device(reduce_fines), device(reduce_powers)
+    return (
+        reduction(BITS(0), lambda found, it: BITS(it if it > found else found)),
+        reduction(np.int32(0), lambda found, it: np.int32(max(found, it))),
+        reduction(np.float32(0), lambda found, it: np.float32(found + it)),
+    )
+
+
+def findings(side: Side) -> tuple[Any, Any]:
+    """Device functions for what is found of a row: largest magnitude, fineness, sum of squares.
+    `unite` takes what lies at a place of three arrays as well; `leave` writes it there.
+    """
+    BITS, SUMS, FINENESS = facts(side).bits, side.sums, side.fineness
+
+    def unite(top, fine, power, tops, fines, powers, place):
+        size = tops[place]
+        top = BITS(size if size > top else top)
+        if FINENESS:
+            fine = np.int32(max(fine, fines[place]))
+        if SUMS > 0:
+            power += powers[place]
+        return top, fine, power
+
+    def leave(top, fine, power, tops, fines, powers, place):
+        tops[place] = top
+        if FINENESS:
+            fines[place] = fine
+        if SUMS > 0:
+            powers[place] = power
+
+    return device(unite), device(leave)
 
 
 def run_scans(side: Side, threads: int) -> tuple[Any, Any, Any]:
@@ -343,6 +364,7 @@ def run_scans(side: Side, threads: int) -> tuple[Any, Any, Any]:
     BITS, SUMS, FINENESS, GROUPS = it.bits, it.sums, side.fineness, threads // PANEL
     clear, scan, publish = thread_scan(side, False)
     reduce_tops, reduce_fines, reduce_powers = reductions(side)
+    unite, _ = findings(side)
 
     def scan_run(
         values, x, place, stride, count_, length, last, vector,
@@ -376,12 +398,7 @@ def run_scans(side: Side, threads: int) -> tuple[Any, Any, Any]:
         fine = np.int32(0)
         power = np.float32(0)
         for run in range(group, runs, GROUPS):
-            size = tops[first + run * PANEL]
-            top = BITS(size if size > top else top)
-            if FINENESS:
-                fine = np.int32(max(fine, fines[first + run * PANEL]))
-            if SUMS > 0:
-                power += powers[first + run * PANEL]
+            top, fine, power = unite(top, fine, power, tops, fines, powers, first + run * PANEL)
         return top, fine, power
 
     return device(scan_run), device(store_run), device(load_runs)

@@ -38,6 +38,7 @@ from mixpert_py.runtime.packing.operand import ITEM, Side
 from mixpert_py.runtime.packing.parts import (
     argument_types,
     fast_path,
+    findings,
     load_eight,
     load_items,
     slow_path,
@@ -93,12 +94,12 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
     HELD, COUNT, LOSS = items * ITEM, side.slices, side.loss
     ROOM, FACTORS, LEFT = threads // 8, threads // 2, max(SUMS, 1) * threads
     TURN_LOG = (threads * HELD).bit_length() - 1
-    FITTED, SPANS, FINENESS = side.fitted, side.span >= 0, side.fineness
+    FITTED, SPANS = side.fitted, side.span >= 0
     AGAIN, ALONE = again, alone
     bits_of = FORMATS[side.memory].bits_of
     load, coarse, fineness = load_items(items), row_coarse(side), row_fineness(side)
     units, split_fast, split_slow = units_of(side), fast_path(side), slow_path(side)
-    finest = finest_of(side)
+    finest, (unite, leave) = finest_of(side), findings(side)
     SIZE, WORDS = side.size, words_made(side)
 
     def rows_of(index, operand, share_log, k_, steps):
@@ -166,35 +167,18 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
                         fine = np.int32(max(fine, its))
             if SPANS:
                 fine = finest(least)
-        tops[slot] = top
-        if FINENESS:
-            fines[slot] = fine
-        if SUMS > 0:
-            powers[slot] = power
+        leave(top, fine, power, tops, fines, powers, slot)
         cuda.syncthreads()
         if lane < few:
             for other in range(lane + few, share, few):
-                size = tops[slot - lane + other]
-                top = BITS(size if size > top else top)
-                if FINENESS:
-                    fine = np.int32(max(fine, fines[slot - lane + other]))
-                if SUMS > 0:
-                    power += powers[slot - lane + other]
-            tops[slot] = top
-            if FINENESS:
-                fines[slot] = fine
-            if SUMS > 0:
-                powers[slot] = power
+                at_other = slot - lane + other
+                top, fine, power = unite(top, fine, power, tops, fines, powers, at_other)
+            leave(top, fine, power, tops, fines, powers, slot)
         cuda.syncthreads()
         any_slow = np.int32(0)
         if lane == 0:
             for other in range(1, few):
-                size = tops[slot + other]
-                top = BITS(size if size > top else top)
-                if FINENESS:
-                    fine = np.int32(max(fine, fines[slot + other]))
-                if SUMS > 0:
-                    power += powers[slot + other]
+                top, fine, power = unite(top, fine, power, tops, fines, powers, slot + other)
             word, one, two, ratio, worth, flag, is_safe = units(top, fine, power, k)
             any_slow = np.int32(1 - is_safe)
             words[r] = word

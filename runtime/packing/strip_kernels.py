@@ -29,43 +29,31 @@ from numba.cuda import types
 from mixpert_py.runtime.kernels.abi import (
     FIRST_DIGIT,
     LARGE,
+    LEAVES,
     NONFINITE,
     OUTLIER,
     SIGNIFICAND_BITS,
-    WHOLE,
-    WHOLE_LOG,
 )
-from mixpert_py.runtime.kernels.intrinsics import (
-    device,
-    launched,
-    power_of_two,
-    trailing_zeros,
-)
-from mixpert_py.runtime.packing.digits import (
-    FORMATS,
-    digit_item,
-    factors_of,
-    facts,
-    is_large,
-    unit_of,
-)
-from mixpert_py.runtime.packing.floats import finest_of, float_item, leaves_by_span
+from mixpert_py.runtime.kernels.intrinsics import chosen, device, launched, power_of_two
+from mixpert_py.runtime.packing.digits import FINEST, FORMATS, facts, finer_of, place_of
+from mixpert_py.runtime.packing.floats import finest_of
 from mixpert_py.runtime.packing.operand import CACHE_LANES, DEPTH, ITEM, MOST_THREADS, Side
-from mixpert_py.runtime.packing.parts import argument_types, load_strip
+from mixpert_py.runtime.packing.parts import (
+    argument_types,
+    load_strip,
+    slow_path,
+    units_of,
+    words_made,
+)
 
-NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
+NONE = -(1 << 20)  # the exponent of a row that has held zeros so far
 NONFINITE_CODE, OUTLIER_CODE = 1 << 22, 1 << 21  # above every exponent: the row leaves
 
 
 def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
     """The kernel, to be compiled, and the Numba types of its arguments."""
-
-    def splitter(side: Side) -> Any:
-        return digit_item(side) if side.kind == "digits" else float_item(side)
-
-    first = _strip(left, splitter(left))
-    same = left == right
-    second = first if same else _strip(right, splitter(right))
+    first, same = _strip(left), left == right
+    second = first if same else _strip(right)
 
     def kernel(
         a, a_slices, a_scales, a_flags, a_outliers,
@@ -87,22 +75,9 @@ def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
         )  # fmt: skip
         lengths = k, block, padded, blocks, spans, steps, share, cached, threads_log
         if same:
-            # One by one: of a choice between tuples the compiler forgets that they are in global
-            # memory.
-            if index < a_grid:
-                x, slices, scales, flags = a, a_slices, a_scales, a_flags
-                outliers, rows, batch_stride = a_outliers, a_rows, a_batch
-                row_stride, k_stride, mapping = a_row, a_k, a_mapping
-                height, strips = a_height, a_strips
-            else:
-                index -= a_grid
-                x, slices, scales, flags = b, b_slices, b_scales, b_flags
-                outliers, rows, batch_stride = b_outliers, b_rows, b_batch
-                row_stride, k_stride, mapping = b_row, b_k, b_mapping
-                height, strips = b_height, b_strips
-            pointers = x, slices, scales, flags, outliers
-            numbers = rows, batch_stride, row_stride, k_stride, mapping, height, strips
-            first(index, (*pointers, *numbers), lengths, scratch, partials)
+            is_a = index < a_grid
+            index -= 0 if is_a else a_grid
+            first(index, chosen(is_a, of_a, of_b), lengths, scratch, partials)
         elif index < a_grid:
             first(index, of_a, lengths, scratch, partials)
         else:
@@ -114,33 +89,29 @@ def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
     return found, signature
 
 
-def _strip(side: Side, item: Any) -> Any:
-    """The device function that packs one strip. item: cuts eight elements and stores them."""
+def _strip(side: Side) -> Any:
+    """The device function that packs one strip."""
     assert side.group == 1 or not side.fitted
-    COUNT, GROUP, SHIFT = side.slices, side.group, side.shift
-    DIGITS = side.kind == "digits"
-    FITTED, SCALED, RANGE = side.fitted, side.scaled, side.range
-    SPAN, SCALED_TO = side.span, side.highest
-    BITS_HELD = side.held  # by two digits of bare powers of two
-    LOSS, LOWER = side.loss, side.lower * 4.0**-SHIFT
+    COUNT, GROUP, SIZE, WORDS = side.slices, side.group, side.size, words_made(side)
+    DIGITS, FITTED, SPANS = side.kind == "digits", side.fitted, side.span >= 0
+    LOSS, LOWER = side.loss, side.lower * 4.0**-side.shift
     SINGLE = side.memory == "float32"
     it, memory = facts(side), FORMATS[side.memory]
     MEMORY, WIDE, BITS, MAGNITUDE, INFINITE = it.memory, it.wide, it.bits, it.magnitude, it.infinite
     IN_SHARED = memory.in_shared  # the simulator wants this one's size
     FRACTION = memory.fraction
-    LEADING = BITS(1 << FRACTION)
-    # Bit i of a number of exponent field E is 2^(E + i − LOWEST).
-    LOWEST = memory.bias + FRACTION
+    # A row whose fineness and largest exponent field come to less is held by two digits.
+    HELD_BELOW = FINEST + memory.bias + side.held
     bits_of, float_of = memory.bits_of, memory.float_of
     # A tile's segment of K gives a thread no more than one item.
     ITEMS = 1 if GROUP > 1 else DEPTH
     HELD = ITEM * ITEMS
     CACHE_LANES_LOG = CACHE_LANES.bit_length() - 1
     # Sums of squares: of the row, of what it loses, and of digits past the first if they count.
-    SUMS = 1 + COUNT if side.lower < math.inf else 2
-    load = load_strip(HELD)
-    finest_entry, leaves, large = finest_of(side), leaves_by_span(side), is_large(side)
-    unit, factors = unit_of(side), factors_of(side)
+    CROWDED = side.lower < math.inf
+    SUMS = 1 + COUNT if CROWDED else 2
+    load, finer, finest_entry = load_strip(HELD), finer_of(side), finest_of(side)
+    units, split = units_of(side), slow_path(side)
     inf = math.inf
 
     def strip(index, operand, lengths, scratch, partials):
@@ -151,8 +122,10 @@ def _strip(side: Side, item: Any) -> Any:
         values = cuda.local.array(HELD, MEMORY)
         sums = cuda.local.array(SUMS, np.float64)  # of the row
         parts = cuda.local.array(SUMS, np.float64)  # of the block in hand
-        words = cuda.local.array(ITEM, np.uint32)
-        rest = cuda.local.array(ITEM, WIDE)
+        words = cuda.local.array(WORDS, np.uint32)
+        item = cuda.local.array(ITEM, MEMORY)
+        norms = cuda.local.array(2, WIDE)
+        squares = cuda.local.array(COUNT, np.int32)
 
         # What counts elements along K fits 32 bits; what counts elements of an operand does not.
         block, padded, blocks = np.int32(block), np.int32(padded), np.int32(blocks)
@@ -209,7 +182,7 @@ def _strip(side: Side, item: Any) -> Any:
 
                 top = BITS(0)
                 least = MAGNITUDE
-                lowest = np.int32(-NONE)
+                fine = np.int32(0)
                 bare = FITTED  # whether two digits may hold what this thread has seen
                 if live:
                     for turn in range(0, turns, ITEMS):
@@ -218,17 +191,13 @@ def _strip(side: Side, item: Any) -> Any:
                         for j in range(HELD):
                             size = BITS(bits_of(values[j]) & MAGNITUDE)
                             top = BITS(size if size > top else top)
-                            if SPAN >= 0:
+                            if SPANS:
                                 least = BITS(size if 0 < size < least else least)
                         if bare:
                             for j in range(HELD):
-                                size = BITS(bits_of(values[j]) & MAGNITUDE)
-                                if size != 0:
-                                    field = max(np.int32(size >> BITS(FRACTION)), 1)
-                                    bit = np.int32(field + trailing_zeros(BITS(size | LEADING)))
-                                    lowest = min(lowest, bit)
-                            most = np.int32(top >> BITS(FRACTION))
-                            bare = most == 0 or lowest + BITS_HELD > most + FRACTION
+                                fine = np.int32(finer(values[j], fine))
+                            field = np.int32(top >> BITS(FRACTION))
+                            bare = field == 0 or fine + field < HELD_BELOW
                         if turn < cached:
                             cell = np.uint32(
                                 own_place + ((turn * ITEM) << (CACHE_LANES_LOG + cache_log))
@@ -248,42 +217,23 @@ def _strip(side: Side, item: Any) -> Any:
                             if partials[other + j] < inf:
                                 largest = max(largest, partials[other + j])
                 out = (dead & OUTLIER) != 0
-                finest = 0
-                if FITTED:
-                    bit = -np.float64(lowest)
-                    bit = highest(scratch, partials, bit, slot, place, lanes, strand)
-                    finest = np.int32(-bit) - LOWEST
-
-                spans_too_much = False
-                if SPAN >= 0:
-                    fine = np.float64(finest_entry(least))
-                    fine = np.int32(highest(scratch, partials, fine, slot, place, lanes, strand))
-                    spans_too_much = own < inf and leaves(own, fine, k)
-
+                if SPANS:
+                    fine = finest_entry(least)
+                if FITTED or SPANS:
+                    finest = np.float64(fine)
+                    finest = highest(scratch, partials, finest, slot, place, lanes, strand)
+                    fine = np.int32(finest)
+                size = bits_of(MEMORY(largest))
+                word, one, two, ratio, worth, flag, _ = units(size, fine, np.float32(0), k)
                 if own == inf:
                     found = NONFINITE_CODE
-                elif not DIGITS and (own > RANGE or spans_too_much):
+                elif flag & OUTLIER:
                     found = max(found, OUTLIER_CODE)
-                exponent = 0
-                significand = WHOLE
-                if 0.0 < largest < inf:
-                    exponent, significand = unit(largest, finest)
-                if 0.0 < largest < inf and large(exponent, k):
-                    may_overflow = np.int32(LARGE)
-                stays = own <= RANGE and own < inf and not spans_too_much
-                alive = live and stays and largest > 0.0 and not out
-                if DIGITS:
-                    shift = SHIFT - exponent
-                    low = -FIRST_DIGIT
-                else:
-                    shift = SCALED_TO - exponent if SCALED else 0
-                    low = -WHOLE_LOG - SCALED_TO if SCALED else -WHOLE_LOG - exponent
+                may_overflow |= np.int32(flag & LARGE)
+                alive = live and own < inf and flag & LEAVES == 0 and largest > 0.0 and not out
+                exponent = np.int64(word >> SIGNIFICAND_BITS) + FIRST_DIGIT  # of digits
                 if place == 0 and present and t < blocks:
-                    scale = ((exponent + low) << SIGNIFICAND_BITS) | significand
-                    scales[(batch * blocks + t) * rows + row] = scale
-                one, two = factors(shift)
-                worth = WIDE(significand) * WIDE(2.0**-WHOLE_LOG)
-                ratio = WIDE(WHOLE) / WIDE(significand)
+                    scales[(batch * blocks + t) * rows + row] = word
 
                 for i in range(SUMS):
                     parts[i] = 0.0
@@ -303,15 +253,25 @@ def _strip(side: Side, item: Any) -> Any:
                     for d in range(ITEMS):
                         at = np.int32((turn + d) * between + place * ITEM)
                         if at < padded and t < spans and present:
-                            if at + ITEM - 1 > last:
-                                for j in range(ITEM):
-                                    if at + j > last:
-                                        values[d * ITEM + j] = MEMORY(0)
-                            item(
-                                values, d * ITEM, alive, one, two, ratio, worth,
-                                parts, words, rest,
-                                slices, base, np.int32(t * padded + at), slice_words, swizzle,
+                            for j in range(ITEM):
+                                inside = alive and at + j <= last
+                                item[j] = values[d * ITEM + j] if inside else MEMORY(0)
+                            norms[0] = WIDE(0)
+                            norms[1] = WIDE(0)
+                            for p in range(COUNT):
+                                squares[p] = np.int32(0)
+                            to = np.int32(t * padded + at)
+                            to = place_of(to, SIZE, swizzle, COUNT, slice_words)
+                            split(
+                                item, one, two, ratio, worth, norms, squares,
+                                words, slices, base + to, slice_words,
                             )  # fmt: skip
+                            parts[0] += norms[0]
+                            parts[1] += norms[1]
+                            if CROWDED:
+                                square = np.float64(worth) * np.float64(worth)
+                                for p in range(1, COUNT):
+                                    parts[1 + p] += np.float64(squares[p]) * square
 
                 if GROUP > 1:
                     excess = parts[1] - LOSS * parts[0]
@@ -323,13 +283,16 @@ def _strip(side: Side, item: Any) -> Any:
                             excess += partials[other + j]
                     if excess > 0.0:
                         out = True
+                        for j in range(ITEM):
+                            item[j] = MEMORY(0)
                         for turn in range(turns):
                             at = np.int32(turn * between + place * ITEM)
                             if at < padded and t < spans and present:
-                                item(
-                                    values, 0, False, one, two, ratio, worth,
-                                    parts, words, rest,
-                                    slices, base, np.int32(t * padded + at), slice_words, swizzle,
+                                to = np.int32(t * padded + at)
+                                to = place_of(to, SIZE, swizzle, COUNT, slice_words)
+                                split(
+                                    item, one, two, ratio, worth, norms, squares,
+                                    words, slices, base + to, slice_words,
                                 )  # fmt: skip
                 spread = spread or out
                 if place == 0 and present and t < blocks and blocks > 1:

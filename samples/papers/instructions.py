@@ -114,7 +114,7 @@ def _constants(ptx: str, form: int, element: str) -> dict[str, int | str]:
 def _warpgroup_wide() -> Iterator[Spec]:
     """A from shared memory comes first, as the GEMM kernels have most of it."""
     threads = CONSUMERS * WARPGROUP
-    for element, (number, itemsize) in ELEMENTS.items():
+    for element, (number, itemsize, _) in ELEMENTS.items():
         k = K_BYTES // itemsize
         for in_registers in (0, 1):
             for width in WIDTHS:

@@ -119,8 +119,8 @@ class ExactProducts:
             kind, size = (np.float32, 4) if self._of["SINGLE"] else (np.float64, 8)
             assert paired == ((c | leading * size) % (2 * size) == 0)
             bytes_of = {'"s8"': np.int8, '"u8"': np.uint8}
-            x = left[:, :m].view(bytes_of[self._of["A_BYTES"]]).astype(np.int64)
-            y = right[:, :n].view(bytes_of[self._of["B_BYTES"]]).astype(np.int64)
+            x = left[:, :m].view(bytes_of[self._of["A_TYPE"]]).astype(np.int64)
+            y = right[:, :n].view(bytes_of[self._of["B_TYPE"]]).astype(np.int64)
             whole, carried = np.zeros((m, n), np.int64), np.zeros((m, n), np.int64)
             for order in range(last := counts[0] + counts[1] - 1):
                 for i, j in product(*map(range, counts)):

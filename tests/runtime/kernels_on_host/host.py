@@ -16,7 +16,9 @@ HEADER = Path(__file__).with_name("cuda.h")
 # Of Hopper's instructions, whole functions: what begins them, and what they do here.
 BODIES = {
     "void multiply(Sum (&d)[REGISTERS], const u32 (&a)[4], u64 b, int keep)": "",
-    "void multiply(Sum (&d)[REGISTERS], u64 a, u64 b, int keep)": "",
+    "void multiply(Sum (&d)[REGISTERS], u64 a, u64 b, int keep)": (
+        "multiply_in_group(d, REGISTERS, a, b);"
+    ),
     "void load_fragment(u32 (&f)[4], u32 address)": "",
     "u64 describe(u32 address)": "return address;",
     "void wait(u32 barrier, int parity)": "wait_at(barrier, parity);",
@@ -24,9 +26,6 @@ BODIES = {
     "void expect(u32 barrier, int bytes)": "arrive_at(barrier, 1, bytes);",
     "void copy(u32 to, const unsigned char *from, int bytes, u32 barrier)": (
         "copy_bulk(to, from, bytes, barrier);"
-    ),
-    "void multiply_bytes(Sum (&d)[REGISTERS], u64 a, u64 b)": (
-        "multiply_in_group(d, REGISTERS, a, b);"
     ),
 }
 REPLACED = (
@@ -54,15 +53,18 @@ REPLACED = (
         r"extern __shared__ __align__\(16\) double2 held\[\];",
         "double2 *held = (double2 *)dynamic_shared.data();",
     ),
-    (r"extern __shared__ __align__\(1024\) unsigned char memory\[\];", ""),
+    (
+        r"extern __shared__ __align__\(1024\) unsigned char memory\[\];",
+        "unsigned char *memory = nullptr;",
+    ),
     (r"\(u32\)__cvta_generic_to_shared\(memory\)", "0"),  # of dynamic shared memory
     (r'asm volatile\("cp\.async\.cg[^;]*;"[^;]*;', "copy_async(to, from);"),
     (r'asm volatile\("cp\.async\.commit_group;"[^;]*;', "commit_copies();"),
     (r'asm volatile\("cp\.async\.wait_group[^;]*;"[^;]*;', "wait_for_copies(PENDING);"),
     (r'asm volatile\("ldmatrix[^;]*;"[^;]*;', "load_four(to, from);"),
     (
-        r'asm volatile\("mma\.sync\.aligned\.m16n8k32[^;]*;"[^;]*;',
-        "multiply_in_warp(sum, a, b, A_BYTES, B_BYTES);",
+        r'asm volatile\("mma\.sync\.aligned\.m16n8k[^;]*;"[^;]*;',
+        "multiply_in_warp(sum, a, b, A_TYPE, B_TYPE);",
     ),
 )
 EXACT = "-ffp-contract=off", "-frounding-math", "-mfma"
