@@ -159,21 +159,17 @@ struct BlockScales {  // of floating-point slices: one block, scaled in the end
 };
 
 // Multiplies HALVES of a step into accumulator GROUP and adds that to the total, then the next
-// accumulator: one is enough, and leaves registers for a wide tile.
+// accumulator: one is enough, and leaves registers for a wide tile. No slice goes through registers.
 template <int GROUP, int HALVES>
 __device__ __forceinline__ void consume_groups(const Multiplier &multiplier, u32 a, int half,
                                                Partial (&total)[REGISTERS]) {
     Sum acc[1][REGISTERS];
-    u32 f[2][IN_REGISTERS + 1][4];
-    multiplier.load(f[0], a, half);
-    if (HALVES == 2) multiplier.load(f[1], a, 1);
+    u32 none[IN_REGISTERS + 1][4];
     wait_turn(multiplier.group);
-    multiplier.issue<GROUP>(acc, f[0], a, half, 0);
-    if (HALVES == 2) multiplier.issue<GROUP>(acc, f[1], a, 1, 1);
+    multiplier.issue<GROUP>(acc, none, a, half, 0);
+    if (HALVES == 2) multiplier.issue<GROUP>(acc, none, a, 1, 1);
     pass_turn(multiplier.group);
     wait_products<0>();
-    keep_until_here(f[0]);
-    if (HALVES == 2) keep_until_here(f[1]);
 #pragma unroll
     for (int i = 0; i < REGISTERS; i++)
         total[i] = weight(GROUP) ? rounded::multiply_add(

@@ -34,7 +34,7 @@ from mixpert_py.runtime.kernels.intrinsics import (
     thread_anew,
     wait,
 )
-from mixpert_py.runtime.packing.digits import facts, place_of
+from mixpert_py.runtime.packing.digits import FORMATS, place_of
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD, Side
 from mixpert_py.runtime.packing.panel_kernels import resident_threads
 from mixpert_py.runtime.packing.parts import (
@@ -42,7 +42,6 @@ from mixpert_py.runtime.packing.parts import (
     FACTORS,
     NUMBERS,
     argument_types,
-    fast_path,
     findings,
     load_panel,
     panel_splits,
@@ -62,9 +61,9 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
 
     Launches must say how much shared memory blocks take besides: see `readers.cluster_config`.
     """
-    it = facts(side)
-    MEMORY, WIDE, BITS = it.memory, it.wide, it.bits
-    WIDE_SHARED, BITS_SHARED, SUMS = it.in_shared, it.bits_in_shared, it.sums
+    it, wide = FORMATS[side.memory], FORMATS[side.wide]
+    MEMORY, WIDE, BITS, SUMS = it.number, wide.number, it.bits, side.sums
+    WIDE_SHARED, BITS_SHARED = wide.in_shared, it.bits_in_shared
     COUNT, SIZE, WORDS = side.slices, side.size, words_made(side)
     BLOCKS = blocks
     ROOM, HELD, ALL = threads // ACROSS * APART, QUAD * ITEM, blocks * PANEL
@@ -74,8 +73,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
     reduce_warp, send_seen, reduce_seen, send_lost, reduce_lost = cluster_exchange(
         side, threads, blocks
     )
-    make_units, split_slow_rows = panel_splits(side)
-    split_fast = fast_path(side)
+    make_units, split_safe_rows, split_slow_rows = panel_splits(side)
 
     def kernel(
         a, a_slices, a_scales, a_flags, a_rows, a_batch, a_stride, a_vector, a_panels,
@@ -185,13 +183,10 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
             place = base + place_of(at, SIZE, swizzle, COUNT, slice_words)
             # Rows 2 and 3 of the thread's four have the next chunk's place.
             flipped = base + place_of(at, SIZE, np.int32(swizzle ^ 1), COUNT, slice_words)
-            for i in range(QUAD):
-                r = np.int32(QUAD * lane + i)
-                if i < last and numbers[PANEL + r] & 1:
-                    split_fast(
-                        values, i, QUAD, factors[r], factors[2 * PANEL + r], cut, squares,
-                        slices, (place if i < 2 else flipped) + 16 * i, slice_words,
-                    )  # fmt: skip
+            split_safe_rows(
+                values, lane, last, factors, numbers, cut, squares,
+                slices, place, flipped, slice_words,
+            )  # fmt: skip
         if any_slow == 0:
             return
 
@@ -265,7 +260,8 @@ def cluster_exchange(side: Side, threads: int, blocks: int) -> list[Any]:
     one row. `send_lost` sends what a block's parts lose of rows to the first block, and
     `reduce_lost` says whether a row has lost too much in all.
     """
-    BLOCKS, SUMS, FINENESS, BITS = blocks, side.sums, side.fineness, facts(side).bits
+    BLOCKS, SUMS, FINENESS = blocks, side.sums, side.fineness
+    BITS = FORMATS[side.memory].bits
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     ROOM, ALL = PARTS * APART, blocks * PANEL
     reduce_tops, reduce_fines, reduce_powers = reductions(side)

@@ -135,6 +135,11 @@ class NumberFormat(NamedTuple):
         """The bits of infinity."""
         return self.bits((2 * self.bias + 1) << self.fraction)
 
+    @property
+    def magnitude(self) -> Any:
+        """The bits of a number but its sign."""
+        return self.bits((1 << (8 * self.bits().itemsize - 1)) - 1)
+
 
 FORMATS = {
     "float32": NumberFormat(
@@ -144,34 +149,6 @@ FORMATS = {
         *(np.float64, np.uint64, types.float64, types.uint64, 52, 1023, bits64, float64_of)
     ),
 }
-
-
-class Facts(NamedTuple):
-    """The types and numbers that kernels derive from a side: types of memory and of computing, of
-    either and of an element's bits in shared memory; the bits but the sign, and those of infinity;
-    the number of sums that decide a row's flag, and their limit.
-    """
-
-    memory: Any
-    wide: Any
-    in_shared: Any
-    bits: Any
-    bits_in_shared: Any
-    magnitude: Any
-    infinite: Any
-    sums: int
-    lower: float
-
-
-def facts(side: Side) -> Facts:
-    memory, wide = FORMATS[side.memory], FORMATS[side.wide]
-    return Facts(
-        *(memory.number, wide.number, wide.in_shared, memory.bits, memory.bits_in_shared),
-        memory.bits((1 << (8 * memory.bits().itemsize - 1)) - 1),
-        memory.infinite,
-        side.sums,
-        side.lower * 4.0**-side.shift if side.lower < math.inf else 0.0,
-    )
 
 
 @device
@@ -192,14 +169,13 @@ def row_units(side: Side) -> Any:
     most 2^14: a row that is large beside those neither loses too much nor is crowded.
     """
     SHIFT = side.shift
-    it = facts(side)
-    WIDE, INFINITE, SUMS = it.wide, it.infinite, it.sums
+    it = FORMATS[side.memory]
+    WIDE, INFINITE, SUMS = FORMATS[side.wide].number, it.infinite, side.sums
     unit, factors = unit_of(side), factors_of(side)
     MARGIN = 1.05  # for what sums in single precision are off, and g / 256, which is at most 258
     LOSSLESS = MARGIN * 1.26**2 / side.loss if SUMS > 0 else 0.0
-    UNCROWDED = MARGIN * 2.0**14 / it.lower if SUMS > 1 else 0.0
-    FINITE, large = 1e38, is_large(side)
-    float_of = FORMATS[side.memory].float_of
+    UNCROWDED = MARGIN * 2.0**14 / side.lower if SUMS > 1 else 0.0
+    FINITE, large, float_of = 1e38, is_large(side), it.float_of
 
     def units(top, fine, power, k):
         exponent = 0
@@ -233,7 +209,7 @@ def unit_of(side: Side) -> Any:
     """
     DIGITS, FITTED, THRESHOLD = side.kind == "digits", side.fitted, side.threshold
     HELD = side.held
-    WIDE = facts(side).wide
+    WIDE = FORMATS[side.wide].number
 
     def unit(largest, finest):
         significand = WHOLE
@@ -250,7 +226,7 @@ def unit_of(side: Side) -> Any:
 
 def factors_of(side: Side) -> Any:
     """The device function for 2^shift as two factors, neither of which overflows."""
-    WIDE, HIGHEST_POWER = facts(side).wide, 127 if side.wide == "float32" else 1023
+    WIDE, HIGHEST_POWER = FORMATS[side.wide].number, 127 if side.wide == "float32" else 1023
 
     def factors(shift):
         power = min(shift, HIGHEST_POWER)
@@ -336,9 +312,9 @@ def row_octet(side: Side) -> Any:
     It adds to sums of squares: of the row and of what it loses, in units of 4^(e − shift); of
     digits past the first as integers, where they may crowd the row out.
     """
-    COUNT, FITTED, CROWDED = side.slices, side.fitted, side.lower < math.inf
+    COUNT, FITTED, CROWDED = side.slices, side.fitted, side.crowded
     WIDTH, SHIFT = side.width, side.shift
-    WIDE = np.float32 if side.wide == "float32" else np.float64
+    WIDE = FORMATS[side.wide].number
     nearest = nearest32 if side.wide == "float32" else nearest64
     product = product32 if side.wide == "float32" else product64
     BIAS = 0x80808080 & (256**COUNT - 1)
@@ -394,7 +370,7 @@ def safe_octet(side: Side) -> Any:
     A power of two changes no rounding: the integers are those that `row_octet` finds.
     """
     COUNT = side.slices
-    WIDE = np.float32 if side.wide == "float32" else np.float64
+    WIDE = FORMATS[side.wide].number
     integer = nearest_integer32 if side.wide == "float32" else nearest_integer64
     BIAS = np.uint32(0x80808080 & (256**COUNT - 1))
 

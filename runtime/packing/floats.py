@@ -27,7 +27,7 @@ from mixpert_py.runtime.kernels.intrinsics import (
     second_half,
     store_four,
 )
-from mixpert_py.runtime.packing.digits import FORMATS, factors_of, facts, is_large
+from mixpert_py.runtime.packing.digits import FORMATS, factors_of, is_large
 from mixpert_py.runtime.packing.operand import Side
 
 
@@ -82,7 +82,7 @@ def finest_of(side: Side) -> Any:
     more the smaller it is, and 0 if there is none, or none that is finite. Floats of 64 bits go by
     their upper half.
     """
-    SINGLE, NONE = side.memory == "float32", facts(side).magnitude
+    SINGLE, NONE = side.memory == "float32", FORMATS[side.memory].magnitude
     INFINITE = 0x7F800000 if SINGLE else 0x7FF00000
 
     def fineness(least):
@@ -126,10 +126,9 @@ def float_units(side: Side) -> Any:
     the row holds.
     """
     SCALED = side.scaled
-    it = facts(side)
-    WIDE, BITS, INFINITE = it.wide, it.bits, it.infinite
-    float_of, kind = FORMATS[side.memory].float_of, it.memory
-    LIMIT = BITS(kind(side.range).view(BITS))  # the bits of numbers are in the numbers' order
+    it = FORMATS[side.memory]
+    WIDE, BITS, INFINITE, float_of = FORMATS[side.wide].number, it.bits, it.infinite, it.float_of
+    LIMIT = BITS(it.number(side.range).view(BITS))  # the bits of numbers are in the numbers' order
     SCALED_TO, SPAN, leaves = side.highest, side.span, leaves_by_span(side)
     large, factors = is_large(side), factors_of(side)
 
@@ -162,7 +161,7 @@ def float_octet(side: Side) -> Any:
     below 2^-126, and that is zero in every slice. The machine rounds those, two at a time.
     """
     COUNT, STEP, SCALED, SHORT = side.slices, side.step, side.scaled, side.size == 2
-    WIDE = np.float32 if side.wide == "float32" else np.float64
+    WIDE = FORMATS[side.wide].number
     HALVES = side.element == "float16" and side.wide == "float32"
     WORDS = 2 * side.size
     NEXT = WIDE(2.0**STEP)

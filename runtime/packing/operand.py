@@ -110,8 +110,9 @@ def _form(
 class Side(NamedTuple):
     """One operand: its splitter and its type in memory. Plain values only.
 
-    loss: how much of its 2-norm a row may lose, squared; lower: see `reference.slices`, infinite
-    where it does not apply. size: bytes of an element. wide: the type that slices are computed in.
+    loss: how much of its 2-norm a row may lose, squared; lower: see `reference.slices`, times
+    4^-shift, infinite where it does not apply. size: bytes of an element. wide: the type that
+    slices are computed in.
     """
 
     kind: str
@@ -163,7 +164,12 @@ class Side(NamedTuple):
         """
         if self.kind == "floats":
             return 0
-        return self.slices if self.lower < math.inf else 1
+        return self.slices if self.crowded else 1
+
+    @property
+    def crowded(self) -> bool:
+        """Whether digits past the first may crowd a row out."""
+        return self.lower < math.inf
 
     @property
     def single(self) -> bool:
@@ -190,7 +196,7 @@ def side(splitter: Splitter, memory: str, result: str) -> Side:
             fitted=splitter.fitted,
             held=splitter.held,
             loss=splitter.loss_limit**2,
-            lower=splitter.lower_limit if splitter.group == 1 else math.inf,
+            lower=splitter.lower_limit * 4.0**-splitter.shift if splitter.group == 1 else math.inf,
         )
     assert isinstance(splitter, FloatSlices)  # of residues there are no kernels
     element = splitter.element

@@ -26,14 +26,13 @@ from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import OUTLIER, STEP
 from mixpert_py.runtime.kernels.intrinsics import chosen, count, launched, quotient
-from mixpert_py.runtime.packing.digits import facts, place_of
+from mixpert_py.runtime.packing.digits import FORMATS, place_of
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD, Side
 from mixpert_py.runtime.packing.parts import (
     DECIDED,
     FACTORS,
     NUMBERS,
     argument_types,
-    fast_path,
     findings,
     load_panel,
     panel_splits,
@@ -54,16 +53,15 @@ def panel_kernel(side: Side, threads: int) -> tuple[Any, tuple[Any, ...]]:
     """The kernel, to be compiled, and the Numba types of its arguments; for one operand, or two
     that are split alike.
     """
-    it = facts(side)
-    MEMORY, WIDE, BITS = it.memory, it.wide, it.bits
-    WIDE_SHARED, BITS_SHARED, SUMS = it.in_shared, it.bits_in_shared, it.sums
+    it, wide = FORMATS[side.memory], FORMATS[side.wide]
+    MEMORY, WIDE, BITS, SUMS = it.number, wide.number, it.bits, side.sums
+    WIDE_SHARED, BITS_SHARED = wide.in_shared, it.bits_in_shared
     COUNT = side.slices
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     ROOM, HELD, LEFT = PARTS * APART, QUAD * ITEM, max(SUMS, 1) * PARTS * APART
     SIZE, WORDS = side.size, words_made(side)
     scan_run, store_run, load_runs = run_scans(side, threads)
-    make_units, split_slow_rows = panel_splits(side)
-    split_fast = fast_path(side)
+    make_units, split_safe_rows, split_slow_rows = panel_splits(side)
 
     unite, leave = findings(side)
 
@@ -184,13 +182,10 @@ def panel_kernel(side: Side, threads: int) -> tuple[Any, tuple[Any, ...]]:
             place = base + place_of(at, SIZE, swizzle, COUNT, slice_words)
             # Rows 2 and 3 of the thread's four have the next chunk's place.
             flipped = base + place_of(at, SIZE, np.int32(swizzle ^ 1), COUNT, slice_words)
-            for i in range(QUAD):
-                r = np.int32(QUAD * lane + i)
-                if i < last and numbers[PANEL + r] & 1:
-                    split_fast(
-                        values, i, QUAD, factors[r], factors[2 * PANEL + r], cut, squares,
-                        slices, (place if i < 2 else flipped) + 16 * i, slice_words,
-                    )  # fmt: skip
+            split_safe_rows(
+                values, lane, last, factors, numbers, cut, squares,
+                slices, place, flipped, slice_words,
+            )  # fmt: skip
             if any_slow != 0:
                 split_slow_rows(
                     values, x, source, stride, np.int32(k - at), k, lane, last,

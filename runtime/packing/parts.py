@@ -21,7 +21,6 @@ from mixpert_py.runtime.kernels.intrinsics import device, fused, read_four
 from mixpert_py.runtime.packing.digits import (
     FORMATS,
     TOO_FINE,
-    facts,
     finer_of,
     row_coarse,
     row_fineness,
@@ -146,24 +145,26 @@ def fast_path(side: Side) -> Any:
 
 
 def slow_path(side: Side) -> Any:
-    """The device function that splits values[0 … 7] of any other row, and adds to what it loses."""
+    """The device function that splits values[at … at + 7] of any other row, and adds to what it
+    loses.
+    """
     FLOATS = side.kind == "floats"
     # 2^(shift − e) may be too large to be one factor. A second of 0 clears what is no number.
     TWICE = FLOATS or side.memory == side.wide
-    MEMORY = facts(side).memory
+    MEMORY = FORMATS[side.memory].number
     octet = fast_path(side) if FLOATS else row_octet(side)
 
     def cut(
-        values, one, two, ratio, worth, norms, squares, words, slices, index, slice_words,
+        values, at, one, two, ratio, worth, norms, squares, words, slices, index, slice_words,
     ):  # fmt: skip
         if TWICE and two != 1:
-            for j in range(ITEM):
+            for j in range(at, at + ITEM):
                 values[j] = MEMORY(values[j] * two) if two > 0 else MEMORY(0)
         if FLOATS:
-            octet(values, 0, 1, one, ratio, words, squares, slices, index, slice_words)
+            octet(values, at, 1, one, ratio, words, squares, slices, index, slice_words)
         else:
             octet(
-                values, 0, 1, one, ratio, worth, norms, squares, words, slices, index, slice_words
+                values, at, 1, one, ratio, worth, norms, squares, words, slices, index, slice_words
             )
 
     return device(cut)
@@ -181,16 +182,16 @@ FACTORS, NUMBERS = 4 * PANEL, 2 * PANEL
 DECIDED = 2 * LEAVES + 1
 
 
-def panel_splits(side: Side) -> tuple[Any, Any]:
-    """Two device functions. `make_units` finds the unit of one row. `split_slow_rows` splits those
-    of a thread's four rows that are not safe. It reads them again, since they would take too many
-    registers, and adds what they lose, and have, to left[at + row + plane · sum]. The first two
-    rows are stored at `place`, the others, which have the next chunk's, at `flipped`.
+def panel_splits(side: Side) -> tuple[Any, Any, Any]:
+    """Three device functions. `make_units` finds the unit of one row. `split_safe_rows` splits
+    those of a thread's four rows that are safe, `split_slow_rows` the others. It reads them again,
+    since they would take too many registers, and adds what they lose, and have, to
+    left[at + row + plane · sum]. The first two rows are stored at `place`, the others, which have
+    the next chunk's, at `flipped`.
     """
-    it = facts(side)
-    WIDE, SUMS, LOWER = it.wide, it.sums, it.lower
-    COUNT, LOSS = side.slices, side.loss
-    units, split_slow = units_of(side), slow_path(side)
+    WIDE, SUMS, COUNT = FORMATS[side.wide].number, side.sums, side.slices
+    LOSS, LOWER = side.loss, side.lower
+    units, split_fast, split_slow = units_of(side), fast_path(side), slow_path(side)
 
     def make_units(own, top, fine, power, k, factors, numbers):
         word, one, two, ratio, worth, flag, is_safe = units(top, fine, power, k)
@@ -200,6 +201,17 @@ def panel_splits(side: Side) -> tuple[Any, Any]:
         factors[PANEL + own] = two
         factors[2 * PANEL + own] = ratio
         factors[3 * PANEL + own] = worth
+
+    def split_safe_rows(
+        values, lane, last, factors, numbers, cut, squares, slices, place, flipped, slice_words,
+    ):  # fmt: skip
+        for i in range(QUAD):
+            r = np.int32(QUAD * lane + i)
+            if i < last and numbers[PANEL + r] & 1:
+                split_fast(
+                    values, i, QUAD, factors[r], factors[2 * PANEL + r], cut, squares,
+                    slices, (place if i < 2 else flipped) + 16 * i, slice_words,
+                )  # fmt: skip
 
     def split_slow_rows(
         values, x, source, stride, count, k, lane, last, factors, numbers, norms, cut, squares,
@@ -215,7 +227,7 @@ def panel_splits(side: Side) -> tuple[Any, Any]:
                     squares[p] = np.int32(0)
                 worth = factors[3 * PANEL + r]
                 split_slow(
-                    values, factors[r], factors[PANEL + r], factors[2 * PANEL + r],
+                    values, 0, factors[r], factors[PANEL + r], factors[2 * PANEL + r],
                     worth, norms, squares, cut, slices,
                     (place if i < 2 else flipped) + 16 * i, slice_words,
                 )  # fmt: skip
@@ -227,7 +239,7 @@ def panel_splits(side: Side) -> tuple[Any, Any]:
                     for p in range(1, SUMS):
                         left[plane * p + at + i] += np.float32(squares[p]) * unit - limit
 
-    return device(make_units), device(split_slow_rows)
+    return device(make_units), device(split_safe_rows), device(split_slow_rows)
 
 
 @device
@@ -245,10 +257,9 @@ def thread_scan(side: Side, held: bool) -> tuple[Any, Any, Any]:
     held: whether a thread still holds what it has scanned when it publishes it.
     """
     HOLDS = held
-    it = facts(side)
-    BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
-    SPANS, finest_entry = side.span >= 0, finest_of(side)
-    bits_of = FORMATS[side.memory].bits_of
+    it = FORMATS[side.memory]
+    BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, side.sums, side.fitted
+    SPANS, finest_entry, bits_of = side.span >= 0, finest_of(side), it.bits_of
     coarse, fineness, finer = row_coarse(side), row_fineness(side), finer_of(side)
 
     def clear(either, most, power):
@@ -310,7 +321,7 @@ def reductions(side: Side) -> tuple[Any, Any, Any]:
     """Device functions that reduce `count` values, `between` apart, to the largest magnitude, the
     finest, or the sum of squares.
     """
-    BITS = facts(side).bits
+    BITS = FORMATS[side.memory].bits
 
     def reduction(nothing: Any, combine: Any) -> Any:
         NOTHING, combined = nothing, device(combine)
@@ -334,7 +345,7 @@ def findings(side: Side) -> tuple[Any, Any]:
     """Device functions for what is found of a row: largest magnitude, fineness, sum of squares.
     `unite` takes what lies at a place of three arrays as well; `leave` writes it there.
     """
-    BITS, SUMS, FINENESS = facts(side).bits, side.sums, side.fineness
+    BITS, SUMS, FINENESS = FORMATS[side.memory].bits, side.sums, side.fineness
 
     def unite(top, fine, power, tops, fines, powers, place):
         size = tops[place]
@@ -360,8 +371,8 @@ def run_scans(side: Side, threads: int) -> tuple[Any, Any, Any]:
     one by a block's threads; `store_run` reduces what they found and leaves it in memory;
     `load_runs` reduces what all blocks left, a share of it by each thread.
     """
-    it = facts(side)
-    BITS, SUMS, FINENESS, GROUPS = it.bits, it.sums, side.fineness, threads // PANEL
+    BITS, SUMS = FORMATS[side.memory].bits, side.sums
+    FINENESS, GROUPS = side.fineness, threads // PANEL
     clear, scan, publish = thread_scan(side, False)
     reduce_tops, reduce_fines, reduce_powers = reductions(side)
     unite, _ = findings(side)

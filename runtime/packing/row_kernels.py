@@ -28,7 +28,6 @@ from mixpert_py.runtime.kernels.intrinsics import device, launched
 from mixpert_py.runtime.packing.digits import (
     FORMATS,
     TOO_FINE,
-    facts,
     place_of,
     row_coarse,
     row_fineness,
@@ -88,15 +87,16 @@ def row_kernel(
 
 def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any:
     """The device function that packs the rows of a block, K contiguous."""
-    it = facts(side)
-    MEMORY, WIDE, BITS, MAGNITUDE = it.memory, it.wide, it.bits, it.magnitude
-    WIDE_SHARED, BITS_SHARED, SUMS, LOWER = it.in_shared, it.bits_in_shared, it.sums, it.lower
+    it, wide = FORMATS[side.memory], FORMATS[side.wide]
+    MEMORY, WIDE, BITS, MAGNITUDE = it.number, wide.number, it.bits, it.magnitude
+    WIDE_SHARED, BITS_SHARED = wide.in_shared, it.bits_in_shared
+    SUMS, LOWER = side.sums, side.lower
     HELD, COUNT, LOSS = items * ITEM, side.slices, side.loss
     ROOM, FACTORS, LEFT = threads // 8, threads // 2, max(SUMS, 1) * threads
     TURN_LOG = (threads * HELD).bit_length() - 1
     FITTED, SPANS = side.fitted, side.span >= 0
     AGAIN, ALONE = again, alone
-    bits_of = FORMATS[side.memory].bits_of
+    bits_of = it.bits_of
     load, coarse, fineness = load_items(items), row_coarse(side), row_fineness(side)
     units, split_fast, split_slow = units_of(side), fast_path(side), slow_path(side)
     finest, (unite, leave) = finest_of(side), findings(side)
@@ -224,7 +224,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
                         )
                     else:
                         split_slow(
-                            values, one, two, ratio, worth,
+                            values, 0, one, two, ratio, worth,
                             norms, squares, cut, slices, place, slice_words,
                         )  # fmt: skip
                     place += advance

@@ -35,7 +35,7 @@ from mixpert_py.runtime.kernels.abi import (
     SIGNIFICAND_BITS,
 )
 from mixpert_py.runtime.kernels.intrinsics import chosen, device, launched, power_of_two
-from mixpert_py.runtime.packing.digits import FINEST, FORMATS, facts, finer_of, place_of
+from mixpert_py.runtime.packing.digits import FINEST, FORMATS, finer_of, place_of
 from mixpert_py.runtime.packing.floats import finest_of
 from mixpert_py.runtime.packing.operand import CACHE_LANES, DEPTH, ITEM, MOST_THREADS, Side
 from mixpert_py.runtime.packing.parts import (
@@ -94,21 +94,19 @@ def _strip(side: Side) -> Any:
     assert side.group == 1 or not side.fitted
     COUNT, GROUP, SIZE, WORDS = side.slices, side.group, side.size, words_made(side)
     DIGITS, FITTED, SPANS = side.kind == "digits", side.fitted, side.span >= 0
-    LOSS, LOWER = side.loss, side.lower * 4.0**-side.shift
+    LOSS, LOWER, CROWDED = side.loss, side.lower, side.crowded
     SINGLE = side.memory == "float32"
-    it, memory = facts(side), FORMATS[side.memory]
-    MEMORY, WIDE, BITS, MAGNITUDE, INFINITE = it.memory, it.wide, it.bits, it.magnitude, it.infinite
-    IN_SHARED = memory.in_shared  # the simulator wants this one's size
-    FRACTION = memory.fraction
+    it, WIDE = FORMATS[side.memory], FORMATS[side.wide].number
+    MEMORY, BITS, MAGNITUDE, INFINITE = it.number, it.bits, it.magnitude, it.infinite
+    IN_SHARED, FRACTION = it.in_shared, it.fraction  # the simulator wants this one's size
     # A row whose fineness and largest exponent field come to less is held by two digits.
-    HELD_BELOW = FINEST + memory.bias + side.held
-    bits_of, float_of = memory.bits_of, memory.float_of
+    HELD_BELOW = FINEST + it.bias + side.held
+    bits_of, float_of = it.bits_of, it.float_of
     # A tile's segment of K gives a thread no more than one item.
     ITEMS = 1 if GROUP > 1 else DEPTH
     HELD = ITEM * ITEMS
     CACHE_LANES_LOG = CACHE_LANES.bit_length() - 1
     # Sums of squares: of the row, of what it loses, and of digits past the first if they count.
-    CROWDED = side.lower < math.inf
     SUMS = 1 + COUNT if CROWDED else 2
     load, finer, finest_entry = load_strip(HELD), finer_of(side), finest_of(side)
     units, split = units_of(side), slow_path(side)
@@ -123,7 +121,6 @@ def _strip(side: Side) -> Any:
         sums = cuda.local.array(SUMS, np.float64)  # of the row
         parts = cuda.local.array(SUMS, np.float64)  # of the block in hand
         words = cuda.local.array(WORDS, np.uint32)
-        item = cuda.local.array(ITEM, MEMORY)
         norms = cuda.local.array(2, WIDE)
         squares = cuda.local.array(COUNT, np.int32)
 
@@ -253,9 +250,10 @@ def _strip(side: Side) -> Any:
                     for d in range(ITEMS):
                         at = np.int32((turn + d) * between + place * ITEM)
                         if at < padded and t < spans and present:
-                            for j in range(ITEM):
-                                inside = alive and at + j <= last
-                                item[j] = values[d * ITEM + j] if inside else MEMORY(0)
+                            if not alive or at + ITEM - 1 > last:
+                                for j in range(ITEM):
+                                    if not alive or at + j > last:
+                                        values[d * ITEM + j] = MEMORY(0)
                             norms[0] = WIDE(0)
                             norms[1] = WIDE(0)
                             for p in range(COUNT):
@@ -263,7 +261,7 @@ def _strip(side: Side) -> Any:
                             to = np.int32(t * padded + at)
                             to = place_of(to, SIZE, swizzle, COUNT, slice_words)
                             split(
-                                item, one, two, ratio, worth, norms, squares,
+                                values, d * ITEM, one, two, ratio, worth, norms, squares,
                                 words, slices, base + to, slice_words,
                             )  # fmt: skip
                             parts[0] += norms[0]
@@ -284,14 +282,14 @@ def _strip(side: Side) -> Any:
                     if excess > 0.0:
                         out = True
                         for j in range(ITEM):
-                            item[j] = MEMORY(0)
+                            values[j] = MEMORY(0)
                         for turn in range(turns):
                             at = np.int32(turn * between + place * ITEM)
                             if at < padded and t < spans and present:
                                 to = np.int32(t * padded + at)
                                 to = place_of(to, SIZE, swizzle, COUNT, slice_words)
                                 split(
-                                    item, one, two, ratio, worth, norms, squares,
+                                    values, 0, one, two, ratio, worth, norms, squares,
                                     words, slices, base + to, slice_words,
                                 )  # fmt: skip
                 spread = spread or out
