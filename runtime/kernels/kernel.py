@@ -161,8 +161,6 @@ def cuda_driver() -> Any:
         "cuGraphCreate": (pointer, ctypes.c_uint),
         "cuGraphDestroy": (pointer,),
         "cuGraphExecDestroy": (pointer,),
-        "cuGraphExecKernelNodeSetParams_v2": (pointer, pointer, pointer),
-        "cuGraphExecMemsetNodeSetParams": (pointer, pointer, pointer, pointer),
         "cuGraphInstantiateWithFlags": (pointer, pointer, ctypes.c_ulonglong),
         "cuGraphLaunch": (pointer, pointer),
     }.items():

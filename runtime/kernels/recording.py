@@ -32,38 +32,21 @@ KERNEL_NODE: Final = Struct("P7I4xPPPP")  # CUDA_KERNEL_NODE_PARAMS_v2
 MEMSET_NODE: Final = Struct("QQIIQQ")  # CUDA_MEMSET_NODE_PARAMS
 
 
-class KernelNode(NamedTuple):
-    """A launch. parameters: CUDA_KERNEL_NODE_PARAMS; they point to the arguments in memory."""
-
-    parameters: bytes
-
-    def add(self, driver: ctypes.CDLL, graph: Pointer, before: Pointer, node: Pointer) -> int:
-        """Add the launch to a graph, after the node `before` if any; return the status."""
-        given = ctypes.byref(node), graph, *_list_of(before)
-        return int(driver.cuGraphAddKernelNode_v2(*given, self.parameters))
+# A launch: its KERNEL_NODE, which points to the arguments in memory. Or bytes that are set to a value:
+# the cell that holds the address of the first one, their number, and the value.
+Node = bytes | tuple[ctypes.c_uint64, int, int]
 
 
-class MemsetNode(NamedTuple):
-    """Bytes that are set to a value. address: the cell that holds the address of the first one."""
-
-    address: ctypes.c_uint64
-    size: int
-    value: int
-
-    def add(self, driver: ctypes.CDLL, graph: Pointer, before: Pointer, node: Pointer) -> int:
-        """Add this node to a graph, as `KernelNode.add` does."""
-        context = ctypes.c_void_p()
-        driver.cuCtxGetCurrent(ctypes.byref(context))
-        parameters = MEMSET_NODE.pack(self.address.value, 0, self.value, 1, self.size, 1)
-        given = ctypes.byref(node), graph, *_list_of(before)
-        return int(driver.cuGraphAddMemsetNode(*given, parameters, context))
-
-
-Node = KernelNode | MemsetNode
-
-
-def _list_of(node: ctypes.c_void_p) -> tuple[Any, int]:
-    return (ctypes.byref(node), 1) if node.value else (None, 0)
+def _add(driver: ctypes.CDLL, graph: Pointer, before: Pointer, node: Pointer, what: Node) -> int:
+    """Add a node to a graph, after the node `before` if any; return the status."""
+    given = ctypes.byref(node), graph, *((ctypes.byref(before), 1) if before.value else (None, 0))
+    if isinstance(what, bytes):
+        return int(driver.cuGraphAddKernelNode_v2(*given, what))
+    cell, size, value = what
+    context = ctypes.c_void_p()
+    driver.cuCtxGetCurrent(ctypes.byref(context))
+    parameters = MEMSET_NODE.pack(cell.value, 0, value, 1, size, 1)
+    return int(driver.cuGraphAddMemsetNode(*given, parameters, context))
 
 
 class LaunchGraph:
@@ -118,7 +101,7 @@ def built(driver: ctypes.CDLL, nodes: Sequence[Node]) -> LaunchGraph | None:
             return None
         for each in nodes:
             node = ctypes.c_void_p()
-            if each.add(driver, graph, last, node):
+            if _add(driver, graph, last, node, each):
                 break
             last = node
         else:
@@ -269,7 +252,7 @@ class _Bound:
                 size = ctypes.c_size_t(step.bytes)
                 value = ctypes.c_ubyte(step.value)
                 self.calls.append((driver.cuMemsetD8Async, (target, value, size, stream)))
-                self.nodes.append(MemsetNode(target, step.bytes, step.value))
+                self.nodes.append((target, step.bytes, step.value))
                 continue
             arguments = step.kernel.filled(step.layout, step.shape, step.values)
             self.keep.append(arguments)
@@ -281,7 +264,7 @@ class _Bound:
             self.calls.append((driver.cuLaunchKernelEx, call))
             (grid, block, shared), where = step.shape, arguments.where
             values = step.kernel.handle, grid, 1, 1, block, 1, 1, shared, where, 0, 0, 0
-            self.nodes.append(KernelNode(KERNEL_NODE.pack(*values)))
+            self.nodes.append(KERNEL_NODE.pack(*values))
         self.cells = tuple(tuple(found[base]) for base in (*BASES, 0))
         self.addresses = [-1] * len(self.cells)
 

@@ -268,7 +268,8 @@ def find(name: str) -> DeviceModel:
     """
     known = _files()
     wanted = slug(name)
-    matching = [wanted] if wanted in known else _having(wanted, list(known))
+    having = [it for it in known if wanted and f"-{wanted}-" in f"-{it}-"]
+    matching = [wanted] if wanted in known else having
     if len(matching) != 1:
         what = "several device models match" if matching else "no device model is known for"
         listed = ", ".join(sorted(matching or known))
@@ -317,10 +318,6 @@ def keep(model: DeviceModel) -> Path:
 def slug(device: str) -> str:
     """A device's name as its file has it: "NVIDIA H200" is nvidia-h200."""
     return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-
-
-def _having(wanted: str, known: list[str]) -> list[str]:
-    return [name for name in known if wanted and f"-{wanted}-" in f"-{name}-"]
 
 
 def _files() -> dict[str, Traversable]:

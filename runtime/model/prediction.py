@@ -10,7 +10,7 @@ from functools import lru_cache
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels import LEAST_CAPABILITY
 from mixpert_py.runtime.kernels.abi import ELEMENTS
-from mixpert_py.runtime.model.device_model import DeviceModel, PackingCost
+from mixpert_py.runtime.model.device_model import PackingCost
 from mixpert_py.runtime.model.kernel_times import CORE_RATE, Depth, KernelTimes
 from mixpert_py.runtime.packing import LARGE
 from mixpert_py.runtime.packing.operand import layout
@@ -132,7 +132,10 @@ def native(
     By waves of tiles, cut along K where they are too few to fill the device; but no less than it
     takes to read A and B and to write C, which is what products with vectors take.
     """
-    count, rate = times.chip.multiprocessors, _vendor_rate(times.model, wide)
+    model, count, name = times.model, times.chip.multiprocessors, "float64" if wide else "float32"
+    # Of large products: measured, else what the device's cores could do.
+    known = getattr(model.vendor, name) or getattr(model.rates, name)
+    rate: float = known or model.chip.multiprocessors * model.chip.clock * CORE_RATE / (1 + wide)
 
     def tiles(height: int, width: int) -> int:
         return min(-(-m // h) * -(-n // w) for h, w in ((height, width), (width, height))) * batch
@@ -176,13 +179,6 @@ def require(times: KernelTimes) -> None:
             f"{model.device} has compute capability {model.capability / 10}; the kernels need "
             f"{LEAST_CAPABILITY / 10} or later"
         )
-
-
-def _vendor_rate(model: DeviceModel, wide: bool) -> float:
-    """Operations/s of large products: measured, else what the device's cores could do."""
-    name = "float64" if wide else "float32"
-    rate: float | None = getattr(model.vendor, name) or getattr(model.rates, name)
-    return rate or model.chip.multiprocessors * model.chip.clock * CORE_RATE / (2 if wide else 1)
 
 
 def _packing(times: KernelTimes, scheme: Scheme, elements: int, k: int, size: int) -> float:

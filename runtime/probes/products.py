@@ -30,18 +30,11 @@ from mixpert_py.runtime.model.device_model import KernelCost, PackingCost, Vendo
 from mixpert_py.runtime.model.kernel_times import Tile, candidates
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.packing import by_columns, by_rows, pack
-from mixpert_py.runtime.probes.gpu import (
-    EventClock,
-    Gpu,
-    Sample,
-    SampleClock,
-    Tables,
-    in_turn,
-)
+from mixpert_py.runtime.probes.gpu import EventClock, Gpu, SampleClock, Tables, in_turn
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Request
-from mixpert_py.runtime.scheme import Alternative, Scheme
-from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import emulation_of, get
 from mixpert_py.runtime.schemes import schemes as all_schemes
 
 ROUNDS = 5
@@ -62,7 +55,11 @@ def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Tables:
     schemes: names, all that the kernels make where there are none. Kernels are compiled first, by
     several processes.
     """
-    names = list(schemes) or [n for n in all_schemes() if _has_tiles(get(n))]
+    entries = {name: get(name) for name in all_schemes()}
+    # Kernels of several tiles make a scheme's products; those of residues have one.
+    names = list(schemes) or [
+        n for n, it in entries.items() if isinstance(it, Scheme) and not it.moduli
+    ]
     compile_kernels(names)
     clock = EventClock(gpu.cupy)
     kernels: list[KernelCost] = []
@@ -80,26 +77,16 @@ def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Tables:
     }
 
 
-def _has_tiles(entry: Scheme | Alternative) -> bool:
-    """Whether kernels of several tiles make a scheme's products; those of residues have one."""
-    return isinstance(entry, Scheme) and not entry.moduli
-
-
 def rates(kernels: list[KernelCost], multiprocessors: int) -> dict[str, float]:
     """Element → operations/s of the whole chip in the steps of its quickest kernel."""
     found: dict[str, float] = {}
     for row in kernels:
-        element, rate = _rate(row)
-        found[element] = max(found.get(element, 0.0), multiprocessors * rate)
+        scheme = emulation_of(row.scheme)
+        element = scheme.element.name
+        operations = 2 * row.m * row.n * STEP // ELEMENTS[element].size * scheme.products
+        rate = multiprocessors * (operations / row.step)
+        found[element] = max(found.get(element, 0.0), rate)
     return found
-
-
-def _rate(row: KernelCost) -> tuple[str, float]:
-    """The element of a kernel's slices, and its operations/s on one multiprocessor, all terms."""
-    scheme = get(row.scheme)
-    assert isinstance(scheme, Scheme)
-    element = scheme.element.name
-    return element, 2 * row.m * row.n * STEP // ELEMENTS[element].size * scheme.products / row.step
 
 
 def line(x: tuple[float, float], y: tuple[float, float]) -> tuple[float, float]:
@@ -118,8 +105,7 @@ def kernel_row(scheme: str, tile: Tile, steps: tuple[int, int], times: list[floa
 def _scheme(
     cupy: ModuleType, clock: SampleClock, name: str
 ) -> tuple[list[KernelCost], PackingCost]:
-    scheme = get(name)
-    assert isinstance(scheme, Scheme)
+    scheme = emulation_of(name)
     device = cupy.cuda.Device().id
     tiles = candidates(scheme, depth_of(scheme, SHORT), wide=False, chip=chip(device))
     kernels = [_kernel(cupy, clock, scheme, tile) for tile in tiles]
@@ -178,11 +164,8 @@ def _vendor(cupy: ModuleType, clock: SampleClock) -> Vendor:
 
 
 def _times(clock: SampleClock, calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
-    return {key: _device(samples) for key, samples in in_turn(clock, calls, ROUNDS).items()}
-
-
-def _device(samples: list[Sample]) -> float:
-    return median(sample.device for sample in samples)
+    samples = in_turn(clock, calls, ROUNDS)
+    return {key: median(sample.device for sample in some) for key, some in samples.items()}
 
 
 def _random(cupy: ModuleType, rows: int, columns: int) -> Any:
@@ -204,8 +187,7 @@ def compile_kernels(schemes: list[str]) -> None:
 def _compile_one(name: str) -> None:
     import cupy
 
-    scheme = get(name)
-    assert isinstance(scheme, Scheme)
+    scheme = emulation_of(name)
     for n in (*SMALL, *LARGE):
         pack(by_rows(_random(cupy, n, n)), by_columns(_random(cupy, n, n)), scheme)
     left, right = _packed(cupy, scheme, TINY, SHORT, TINY)
