@@ -81,12 +81,7 @@ class Kernel:
         )
 
     def launch_words(
-        self,
-        grid: int,
-        block: int,
-        words: tuple[int, ...],
-        shared: int,
-        stream: Stream,
+        self, grid: int, block: int, words: tuple[int, ...], shared: int, stream: Stream
     ) -> None:
         """The same for a kernel that takes addresses and 64-bit integers only."""
         self.launch(grid, block, words_of(len(words)), words, shared, stream)

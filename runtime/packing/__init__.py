@@ -25,12 +25,7 @@ from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing import operand, residues
 from mixpert_py.runtime.packing.launch import PackingLaunch, PackingTask, prepare
-from mixpert_py.runtime.packing.operand import (
-    DevicePacked,
-    Form,
-    Operand,
-    up,
-)
+from mixpert_py.runtime.packing.operand import DevicePacked, Form, Operand, up
 from mixpert_py.runtime.packing.readers import Reader, config_of, reader_of
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Residues

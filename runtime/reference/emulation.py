@@ -208,11 +208,7 @@ def _reference(request: Request) -> Product | Reason:
         product = reference.multiply(rows[index], columns[index], scheme, like=request.accumulation)
         value[index] = product.value
         outliers += product.outliers
-    return Product(
-        _shaped(value, a, b),
-        name,
-        lambda: outliers / max(math.prod(stack), 1),
-    )
+    return Product(_shaped(value, a, b), name, lambda: outliers / max(math.prod(stack), 1))
 
 
 def _joined(request: Request, a: Array, b: Array) -> Product | Reason | None:

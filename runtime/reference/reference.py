@@ -34,11 +34,7 @@ class ReferenceProduct(NamedTuple):
 
 
 def multiply(
-    a: Array,
-    b: Array,
-    scheme: Scheme,
-    *,
-    like: Accumulations | None = None,
+    a: Array, b: Array, scheme: Scheme, *, like: Accumulations | None = None
 ) -> ReferenceProduct:
     """C = A·B as the scheme computes it.
 

@@ -26,12 +26,7 @@ ALTERNATIVES = (
 Entry = Scheme | Alternative
 Rung = tuple[str, ...]
 
-_ENTRIES: tuple[Entry, ...] = (
-    *ALTERNATIVES,
-    *int8.SCHEMES,
-    *residues.SCHEMES,
-    *floats.SCHEMES,
-)
+_ENTRIES: tuple[Entry, ...] = (*ALTERNATIVES, *int8.SCHEMES, *residues.SCHEMES, *floats.SCHEMES)
 
 SCHEMES: dict[str, Entry] = {
     entry.name: entry for entry in sorted(_ENTRIES, key=lambda entry: entry.error)

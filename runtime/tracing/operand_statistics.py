@@ -59,8 +59,7 @@ def operand_statistics(
         return None  # an array in name only: being traced, batched, deleted …
     left, right = widened(left), widened(right)
     return OperandStatistics(
-        errors,
-        max(exponent_spread(left, -1), exponent_spread(right, -2 if right.ndim > 1 else -1)),
+        errors, max(exponent_spread(left, -1), exponent_spread(right, -2 if right.ndim > 1 else -1))
     )
 
 
