@@ -128,7 +128,7 @@ def gemm(
     return parts
 
 
-def prepare(left: KernelOperand, right: KernelOperand, scheme: Scheme, out: Any) -> None:
+def prepare(left: KernelOperand, right: KernelOperand, scheme: Scheme, out: GpuArray) -> None:
     """Get ready what may fail in `gemm`, and launch nothing."""
     if scheme.moduli:
         residues.prepare(scheme, out.dtype.name, out.data.device_id, None)
@@ -137,7 +137,7 @@ def prepare(left: KernelOperand, right: KernelOperand, scheme: Scheme, out: Any)
 
 
 def _prepared_for(
-    left: KernelOperand, right: KernelOperand, scheme: Scheme, out: Any, choice: KernelChoice
+    left: KernelOperand, right: KernelOperand, scheme: Scheme, out: GpuArray, choice: KernelChoice
 ) -> "GemmLaunch":
     result = ResultForm(out.shape, out.strides, out.itemsize)
     symmetric, device = left.slices == right.slices, out.data.device_id
