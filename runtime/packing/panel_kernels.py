@@ -25,7 +25,7 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import OUTLIER, STEP
-from mixpert_py.runtime.kernels.intrinsics import chosen, count, launched, quotient
+from mixpert_py.runtime.kernels.intrinsics import count, launched, quotient
 from mixpert_py.runtime.packing.digits import FORMATS, place_of
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD, Side
 from mixpert_py.runtime.packing.parts import (
@@ -107,21 +107,19 @@ def panel_kernel(side: Side, threads: int) -> tuple[Any, tuple[Any, ...]]:
         index = np.int32(cuda.blockIdx.x)
         run = quotient(index, np.int32(total))
         which = np.int32(index - run * total)
-        of_a = (
-            a, a_slices, a_scales, a_flags, a_tops, a_fines, a_powers, a_partials, a_counters,
-            a_rows, a_batch, a_stride, a_vector, a_panels,
-        )  # fmt: skip
-        of_b = (
-            b, b_slices, b_scales, b_flags, b_tops, b_fines, b_powers, b_partials, b_counters,
-            b_rows, b_batch, b_stride, b_vector, b_panels,
-        )  # fmt: skip
-        is_a = which < a_total
-        which -= np.int32(0 if is_a else a_total)
-        (
-            x, slices, scales, flags, tops, fines, powers, partials, counters,
-            rows, batch_stride, stride, vector, panels_,
-        ) = chosen(is_a, of_a, of_b)  # fmt: skip
-        panels = np.int32(panels_)
+        if which < a_total:
+            x, slices, scales, flags = a, a_slices, a_scales, a_flags
+            tops, fines, powers, partials = a_tops, a_fines, a_powers, a_partials
+            counters = a_counters
+            rows, batch_stride, stride, vector = a_rows, a_batch, a_stride, a_vector
+            panels = np.int32(a_panels)
+        else:
+            which -= np.int32(a_total)
+            x, slices, scales, flags = b, b_slices, b_scales, b_flags
+            tops, fines, powers, partials = b_tops, b_fines, b_powers, b_partials
+            counters = b_counters
+            rows, batch_stride, stride, vector = b_rows, b_batch, b_stride, b_vector
+            panels = np.int32(b_panels)
         k = np.int32(k_)
         batch = quotient(which, panels)
         panel_row = np.int64((which - batch * panels) * PANEL)
