@@ -117,34 +117,55 @@ __device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int g
     const int m = p.a.rows, n = p.b.rows;
     const long long below = 8 * p.c_leading;
     Value *c = (Value *)p.c + tile.product * p.c_stride + row * p.c_leading + tile.column + side;
-    // Of a symmetric C what is on or below the diagonal is stored twice, the rest not at all.
-    Value *image = (Value *)p.c + tile.product * p.c_stride + (tile.column + side) * p.c_leading + row;
-    const int top = tile.row + group * 64, right = tile.column + TILE_N;
-    const Value *added = last && p.row ? (const Value *)p.row + tile.column + side : nullptr;
-    const bool paired[2] = {is_paired(c), is_paired(c + below)};
-    auto store_all = [&](bool both_paired) {
+#if SYMMETRIC  // what is on or below the diagonal is stored twice, the rest not at all
+    Value *image = (Value *)p.c + tile.product * p.c_stride +
+                   (tile.column + side) * p.c_leading + row;
+    const int to_diagonal = row - tile.column - side, top = tile.row + group * 64;
+    auto store_both = [&](bool whole, bool paired) {
 #pragma unroll
         for (int i = 0; i < REGISTERS; i += 4, c += 8, image += 8 * p.c_leading) {
             Unit b[2];
             load_units(b, units + 2 * i);
 #pragma unroll
             for (int low = 0; low < 2; low++) {
-                const Value x = value(i + 2 * low, b[0]), y = value(i + 2 * low + 1, b[1]);
-                store_two(c + low * below, x, y, both_paired || paired[low]);
-                if (SYMMETRIC && last) store_apart(image + 8 * low, p.c_leading, x, y, 0, 2);
+                Value x[2], *to = c + low * below;
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    if (!whole && (row + 8 * low >= m || 2 * i + e > to_diagonal + 8 * low)) continue;
+                    x[e] = value(i + 2 * low + e, b[e]);
+                    if (!first) x[e] = rounded::add(x[e], to[e]);
+                    if (!paired) to[e] = x[e];
+                    if (last) image[e * p.c_leading + 8 * low] = x[e];
+                }
+                if (paired) store_two(to, x[0], x[1], true);
             }
         }
     };
+    if (top + 64 > m || tile.column + TILE_N > top + 1) store_both(false, false);
+    else if (is_paired(c) && is_paired(c + below)) store_both(true, true);
+    else store_both(true, false);
+#else
+    const Value *added = last && p.row ? (const Value *)p.row + tile.column + side : nullptr;
+    const bool paired[2] = {is_paired(c), is_paired(c + below)};
+    auto store_all = [&](bool both_paired) {
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i += 4, c += 8) {
+            Unit b[2];
+            load_units(b, units + 2 * i);
+#pragma unroll
+            for (int low = 0; low < 2; low++)
+                store_two(c + low * below, value(i + 2 * low, b[0]), value(i + 2 * low + 1, b[1]),
+                          both_paired || paired[low]);
+        }
+    };
     // The usual case before anything else is looked at, and free of tests.
-    if (first && !added && top + 64 <= m && right <= (SYMMETRIC ? top + 1 : n)) {
+    if (first && !added && tile.row + (group + 1) * 64 <= m && tile.column + TILE_N <= n) {
         if (paired[0] && paired[1]) store_all(true);
         else store_all(false);
         return;
     }
     const bool rows[2] = {row < m, row + 8 < m}, together = paired[0] && paired[1];
-    // The columns of either row, from its first one on.
-    int ends[2] = {n - tile.column - side, n - tile.column - side};
-    if (SYMMETRIC) ends[0] = row - tile.column - side + 1, ends[1] = ends[0] + 8;
+    const int columns = n - tile.column - side;
     // A load must not stand behind a store, which it would wait for: many are asked for at once.
 #pragma unroll
     for (int from = 0; from < REGISTERS; from += AT_ONCE) {
@@ -155,11 +176,11 @@ __device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int g
             const Value *sum = c + column + low * below;
             before[i] = before[i + 1] = 0;
             if (first || !rows[low]) continue;
-            if (together && column + 1 < ends[low]) {
+            if (together && column + 1 < columns) {
                 load_two(before[i], before[i + 1], sum);
             } else {
-                if (column < ends[low]) before[i] = sum[0];
-                if (column + 1 < ends[low]) before[i + 1] = sum[1];
+                if (column < columns) before[i] = sum[0];
+                if (column + 1 < columns) before[i + 1] = sum[1];
             }
         }
 #pragma unroll
@@ -170,19 +191,16 @@ __device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int g
 #pragma unroll
             for (int low = 0; low < 2; low++) {
                 if (!rows[low]) continue;
-                const int end = ends[low];
                 Value x[2];
 #pragma unroll
                 for (int e = 0; e < 2; e++) {
                     x[e] = value(from + i + 2 * low + e, b[e]);
                     if (!first) x[e] = rounded::add(x[e], before[i + 2 * low + e]);
-                    if (added && column + e < end) x[e] = rounded::add(x[e], added[column + e]);
+                    if (added && column + e < columns) x[e] = rounded::add(x[e], added[column + e]);
                 }
-                store_some(c + column + low * below, x[0], x[1], column, end, together);
-                if (SYMMETRIC && last)
-                    store_apart(image + column * p.c_leading + 8 * low, p.c_leading, x[0], x[1], column,
-                                end);
+                store_some(c + column + low * below, x[0], x[1], column, columns, together);
             }
         }
     }
+#endif
 }
