@@ -32,8 +32,8 @@ KERNEL_NODE: Final = Struct("P7I4xPPPP")  # CUDA_KERNEL_NODE_PARAMS_v2
 MEMSET_NODE: Final = Struct("QQIIQQ")  # CUDA_MEMSET_NODE_PARAMS
 
 
-# A launch: its KERNEL_NODE, which points to the arguments in memory. Or bytes that are set to a value:
-# the cell that holds the address of the first one, their number, and the value.
+# A launch: its KERNEL_NODE, which points to the arguments in memory. Or bytes that are set: the
+# cell that holds the address of the first one, their number, and their value.
 Node = bytes | tuple[ctypes.c_uint64, int, int]
 
 
