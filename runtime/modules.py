@@ -127,7 +127,10 @@ class _State:
             ):
                 self.put_in_place()
                 return
+            from mixpert_py.runtime.products.below_autograd import skip
+
             watched = _watched_call(torch)
+            skip(watched, below=False)  # as PyTorch's own: else all share one limit of graphs
             self.code = watched.__code__
             self.call, module.__call__ = module.__call__, watched
 
@@ -241,20 +244,21 @@ def _watched_call(torch: ModuleType) -> Callable[..., Any]:
     so small that no product of it gains.
     """
     tensor, float32, is_grad_enabled = torch.Tensor, torch.float32, torch.is_grad_enabled
-    encoder, is_compiling = torch.nn.TransformerEncoderLayer, torch.compiler.is_compiling
-    native = _state.native
+    encoder, native = torch.nn.TransformerEncoderLayer, _state.native
+    is_compiling, is_traced = torch.compiler.is_compiling, torch.jit.is_tracing
 
     def called_module(self: Module, *operands: Tensor, **named: object) -> object:
         if (
             operands
             and type(x := operands[0]) is tensor
-            and (x.numel() > MOST_SMALL or x.dtype is not float32 or _state.hook is not None)
             and (self._parameters or type(self) is encoder)
+            # What follows would be traced: sizes become part of the program's graph.
+            and not (is_compiling() or is_traced())
+            and (x.numel() > MOST_SMALL or x.dtype is not float32 or _state.hook is not None)
+            and not x.is_nested  # then it has no shape
         ):
             call = x.shape, x.dtype, is_grad_enabled()
-            # A compiler would trace what this cannot let be traced.
-            is_unseen = _state.hook is not None or call not in native.get(id(self), ())
-            if is_unseen and not is_compiling():
+            if _state.hook is not None or call not in native.get(id(self), ()):
                 _state.see_call(self, x, call)
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*operands, **named)

@@ -268,12 +268,13 @@ def _sum(product: Tensor, c: Tensor, beta: float = 1, alpha: float = 1) -> Any:
     return product if beta == 0 else product.add_(c, alpha=beta)
 
 
-def skip(function: Callable[..., object]) -> None:
-    """Make Dynamo skip calls of a function, and all calls below them."""
+def skip(function: Callable[..., object], *, below: bool = True) -> None:
+    """Make Dynamo skip calls of a function, and, unless told otherwise, all calls below them."""
     try:
         dynamo: Any = import_module("torch._C._dynamo.eval_frame")
-        skip = dynamo._FrameExecStrategy(dynamo._FrameAction.SKIP, dynamo._FrameAction.SKIP)
+        action = dynamo._FrameAction
+        strategy = dynamo._FrameExecStrategy(action.SKIP, action.SKIP if below else action.DEFAULT)
         set_strategy = dynamo.set_code_exec_strategy
     except (AttributeError, ImportError):
         return
-    set_strategy(function.__code__, skip)
+    set_strategy(function.__code__, strategy)

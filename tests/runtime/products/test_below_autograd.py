@@ -329,6 +329,35 @@ def covered(program: str, folder: Path, *options: str) -> str:
     return done.stdout
 
 
+WATCHED = """
+import warnings
+import torch
+from torch._dynamo.testing import CompileCounter
+layer, x = torch.nn.Linear(1024, 1024), torch.zeros(64, 1024)
+nested = torch.nested.nested_tensor([x, x[:8]])
+with warnings.catch_warnings():
+    warnings.simplefilter("error", torch.jit.TracerWarning)
+    print(layer(nested).size(0), torch.jit.trace(layer, x)(x[:8]).shape)
+counter = CompileCounter()
+def compile(model, **options):
+    return torch.compile(model, backend=counter, fullgraph=True, **options)
+model = compile(layer, dynamic=True)
+for rows in 64, 8, 9:
+    model(torch.zeros(rows, 1024))
+print(counter.frame_count)
+for number in range(9):
+    class Model(torch.nn.Sequential):
+        pass
+    Model.forward = eval(f"lambda self, x: self[0](x) + {number}")
+    compile(Model(layer))(x)
+print(counter.frame_count)
+"""
+
+
+def test_watched_calls_are_traced_and_compiled_as_pytorchs_own_are(tmp_path: Path) -> None:
+    assert covered(WATCHED, tmp_path) == "2 torch.Size([8, 1024])\n1\n10\n"
+
+
 DECODED = f"""
 import torch
 from mixpert_py.runtime.modules import is_in_place
