@@ -122,8 +122,8 @@ def test_a_native_product_with_an_out_is_not_decided_again(
     monkeypatch.setattr(worth, "SMALL_ELEMENTS", 16)
     a, out = array(n, n), array(n, n)
     with use(replace(current(), plan=Plan(site=[Site("m:f:1", "native")]))):
-        for _ in range(2):  # the first array of its type is not kept yet
-            matmul(a, a, site="m:f:1")
+        matmul(array(64, 64), array(64, 64), site="s")  # from which on arrays of this type are known
+        matmul(a, a, site="m:f:1")
         monkeypatch.setattr(api, "carry_out", None)
         assert matmul(a, a, site="m:f:1", out=out) is out
     assert (np.asarray(out) == n).all()
