@@ -122,7 +122,7 @@ def test_a_native_product_with_an_out_is_not_decided_again(
     monkeypatch.setattr(worth, "SMALL_ELEMENTS", 16)
     a, out = array(n, n), array(n, n)
     with use(replace(current(), plan=Plan(site=[Site("m:f:1", "native")]))):
-        matmul(array(64, 64), array(64, 64), site="s")  # from which on arrays of this type are known
+        matmul(array(64, 64), array(64, 64), site="s")  # makes this type known
         matmul(a, a, site="m:f:1")
         monkeypatch.setattr(api, "carry_out", None)
         assert matmul(a, a, site="m:f:1", out=out) is out
