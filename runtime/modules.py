@@ -47,8 +47,8 @@ class _State:
     users: of each, whether it takes small products, too. call: PyTorch's own call of a module,
     while `see_call` sees them, and the code in its place; None: it does not. native: by the number
     of a module, its calls that do not need the hook: the operand's shape and type, and whether
-    gradients are recorded. trials: how often the hook may still be removed because no product
-    needs it.
+    gradients are recorded; and the numbers of rows with which no call inside it needs the hook.
+    trials: how often the hook may still be removed because no product needs it.
     """
 
     def __init__(self) -> None:
@@ -144,10 +144,7 @@ class _State:
             if self.hook.natives > MOST_NATIVE:
                 self.rest(self.hook)
             return
-        torch, known = sys.modules[TORCH], self.native.get(id(module))
-        if known is None:
-            known = self.native[id(module)] = set()
-            finalize(module, self.native.pop, id(module), None).atexit = False
+        torch, known = sys.modules[TORCH], self.known(module)
         try:
             if torch.is_autocast_enabled("cuda") or not torch_is_full():
                 return
@@ -159,6 +156,13 @@ class _State:
         if len(known) >= MOST_SHAPES:
             known.clear()
         known.add(call)
+
+    def known(self, module: Module) -> set[object]:
+        """What is known of a module, as in `native`, for as long as it lives."""
+        if id(module) not in self.native:
+            self.native[id(module)] = set()
+            finalize(module, self.native.pop, id(module), None).atexit = False
+        return self.native[id(module)]
 
     def pays(self, torch: ModuleType, module: Module, x: Tensor) -> bool:
         """Whether a product of a called module may take a scheme, in a model whose products take
@@ -179,11 +183,18 @@ class _State:
         own = [w for w in own if k in w.shape[-2:] and max(x.numel(), w.numel()) > SMALL_FLOAT32]
         if not any(layer(w)[0] for w in own):
             return False
-        embedding, parts = torch.nn.Embedding, _outermost(module, self.code).modules()
+        model = _outermost(module, self.code)
+        rows, known = (m, device, dtype, is_trained), self.known(model)
+        if rows in known:
+            return False  # to look at all weights takes milliseconds
+        embedding, parts = torch.nn.Embedding, model.modules()
         layers = [layer(w) for it in parts if type(it) is not embedding for w in _weights(it)]
         gain, native = map(sum, zip(*layers, strict=True))
         products, least = (3, worth.LAYER_TRAINED) if is_trained else (1, worth.LAYER)
-        return bool(min(native / least, gain / (worth.HOOK * products)) > len(layers))
+        if min(native / least, gain / (worth.HOOK * products)) > len(layers):
+            return True
+        known.add(rows)
+        return False
 
     def rest(self, hook: "Hook") -> None:
         """Remove the hook if no training needs it, and no thread can be looking kernels up."""

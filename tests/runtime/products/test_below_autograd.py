@@ -358,6 +358,24 @@ def test_watched_calls_are_traced_and_compiled_as_pytorchs_own_are(tmp_path: Pat
     assert covered(WATCHED, tmp_path) == "2 torch.Size([8, 1024])\n1\n10\n"
 
 
+LOOKED_THROUGH = f"""
+import torch
+class Model(torch.nn.Sequential):
+    looks = 0
+    def modules(self):
+        self.looks += 1
+        return super().modules()
+model = Model({MANY_LAYERS})
+for rows in 1024, 1025, 1026:
+    model(torch.zeros(rows, 1024))
+print(model.looks)
+"""
+
+
+def test_a_model_that_does_not_gain_is_looked_through_once(tmp_path: Path) -> None:
+    assert covered(LOOKED_THROUGH, tmp_path) == "1\n"
+
+
 DECODED = f"""
 import torch
 from mixpert_py.runtime.modules import is_in_place
