@@ -131,6 +131,7 @@ class _State:
 
             watched = _watched_call(torch)
             skip(watched, below=False)  # as PyTorch's own: else all share one limit of graphs
+            skip(_State.see_call)
             self.code = watched.__code__
             self.call, module.__call__ = module.__call__, watched
 

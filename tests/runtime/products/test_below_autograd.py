@@ -346,10 +346,10 @@ for rows in 64, 8, 9:
     model(torch.zeros(rows, 1024))
 print(counter.frame_count)
 for number in range(9):
-    class Model(torch.nn.Sequential):
+    class Model(torch.nn.Linear):
         pass
-    Model.forward = eval(f"lambda self, x: self[0](x) + {number}")
-    compile(Model(layer))(x)
+    Model.forward = eval(f"lambda self, x: x @ self.weight + {number}")
+    compile(Model(1024, 1024))(x)
 print(counter.frame_count)
 """
 
