@@ -62,9 +62,10 @@ def run(options: RunOptions) -> int:
         from mixpert_py.runtime.tracing.trace import Trace
 
         trace = Trace(())
-    json_file = options.json_path and Path(os.path.abspath(options.json_path))
-    if json_file:  # absolute: the program may change the folder
+    json_file = None
+    if options.json_path is not None:
         with writing(options.json_path):
+            json_file = Path(os.path.abspath(options.json_path))  # programs change folders
             files.require_place(json_file)
     process = os.getpid()
     config.check_scheme(options.scheme)

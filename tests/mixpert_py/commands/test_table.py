@@ -58,6 +58,7 @@ run s.py | 0 |
 run open.py | 1 | open.py: line 1: '(' was never closed
 run folder | 2 | folder: is a directory
 run --json nowhere/x.json s.py | 2 | nowhere/x.json: cannot write
+run --json "" s.py | 2 | : cannot write: is a directory
 run --backend abacus s.py | 2 | unknown backend 'abacus'
 run --profle s.py | 2 | Did you mean '--profile'
 run -m no.such | 2 | -m no.such: no such module
