@@ -91,7 +91,7 @@ class CellRewriter(ast.NodeTransformer):
         return lines
 
     def visit(self, tree: Any) -> Any:
-        """The rewritten tree of a cell, or the tree itself if it is not the text's."""
+        """The rewritten tree of a cell, or the tree itself if the last text is not its text."""
         if self.text and _is_tree_of(tree, self.text):
             name = _name_of(self.text)
             return self.magics._rewritten(tree, self.text, name, self.plan, self.scheme)
@@ -395,7 +395,7 @@ class MixPertMagics(Magics):
 
 
 def _settings(line: str) -> "TuningOptions":
-    """The tuning options in a magic's line, as `mixpert tune` takes them."""
+    """The tuning options in a magic's line; raises MixPertError, or SourceError of a project."""
     from mixpert_py.commands import tune
 
     words = [word for word in shlex.split(line) if word not in ("--tune", "--profile")]

@@ -13,7 +13,7 @@ MAX_BYTES = 1 << 20
 
 
 def decoded(raw: bytes) -> str:
-    """A file's text, of MAX_BYTES + 1 bytes at most. Raises ValueError, in words of a message."""
+    """A file's text, of its first MAX_BYTES + 1 bytes. ValueError if too large or not UTF-8."""
     if len(raw) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
     try:

@@ -102,7 +102,7 @@ class Source:
 
 
 def decode(raw: bytes, module: str) -> Source:
-    """Decode a file as Python would. Raises SourceError if it is too large or not the same back."""
+    """Decode a file as Python would. Raises SourceError if it is too large, or if that fails."""
     if len(raw) > MAX_BYTES:
         raise SourceError(f"{module}: larger than {MAX_BYTES >> 20} MiB; such a file is skipped")
     bom = BOM if raw.startswith(BOM) else b""
@@ -140,7 +140,7 @@ def parse(text: str, module: str) -> ast.Module:
 
 
 def parse_with_warnings(text: str, module: str) -> tuple[ast.Module, bool]:
-    """The syntax tree, and whether the parser gave warnings. Raises SourceError."""
+    """The syntax tree, and whether the parser warned. Raises SourceError if it does not parse."""
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -1,13 +1,13 @@
 """`precision`: one scheme for all products of a block, and the cover of PyTorch's own products.
 
-`modules_covered` keeps the hook in place while it is entered. What the hook does is in
-`products.below_autograd`, which is imported when PyTorch is there and somebody wants its products
-covered. Each product then takes the host up to 20 µs more, small ones too. So where only large
-products are to be covered and PyTorch is not imported yet, the hook is in place only while it is
-needed: from the first product that may gain on, of a parameter of a module that is called, or of
-rewritten code that PyTorch makes itself. In a program that trains nothing it is removed after
-MOST_NATIVE products that were all native, until the next one that may gain. Calls of modules are
-looked at in any case, so whether such a product takes a scheme does not depend on earlier ones.
+The *hook* (`products.below_autograd`) replaces the kernels by which PyTorch makes matrix products.
+`modules_covered` keeps it in place while its block runs. Each product then takes the host up to
+20 µs more, small ones too. So where only large products are to be covered, and PyTorch is not
+imported yet, the hook is put in place late: before the first product that may gain, in a call of a
+module with parameters, or in a rewritten call that PyTorch carries out. In a program that trains
+nothing it is removed after more than MOST_NATIVE native products in a row, until the next one that
+may gain. Calls of modules are watched all the time, so whether a product takes a scheme does not
+depend on earlier products.
 """
 
 import sys
@@ -35,20 +35,21 @@ if TYPE_CHECKING:
 Module = Any  # of PyTorch's
 TORCH = "torch"
 MOST_TRIALS = 1 << 5  # of calls in rewritten code: to replace the kernels takes some 0.3 ms
-MOST_NATIVE: Final = 1 << 8  # products in a row, which together lose more than that
-MOST_SMALL: Final = 1 << 15  # elements of float32; decoding multiplies fewer, as rows of a few
+MOST_NATIVE: Final = 1 << 8  # in a row, after which the hook is removed: they lose more than 0.3 ms
+MOST_SMALL: Final = 1 << 15  # float32 elements: calls with fewer, as in decoding, are not watched
 MOST_SHAPES: Final = 1 << 6  # of a module's operands
-DIGITS: Final = 4  # leading bits of the number of rows by which a module's products are judged
+DIGITS: Final = 4  # leading bits of a number of rows that count; the others are taken to be 0
 
 
 class _State:
-    """The users of the hook, and the hook; one for the process.
+    """The hook, and the users that want it in place. There is one such object in the process.
 
-    users: of each, whether it takes small products, too. call: PyTorch's own call of a module,
-    while `see_call` sees them, and the code in its place; None: it does not. native: by the number
-    of a module, its calls that do not need the hook: the operand's shape and type, and whether
-    gradients are recorded; and the numbers of rows with which no call inside it needs the hook.
-    trials: how often the hook may still be removed because no product needs it.
+    users: for each user, whether small products are to be covered, too. call: PyTorch's own
+    `Module.__call__` while `_watched_call` replaces it, else None; code: that of the replacement.
+    native: id of a module → what does not need the hook: single calls (shape and type of the
+    operand, whether gradients are recorded), and all calls inside the module (rows, device, type,
+    whether gradients are recorded). trials: how often the hook may still be removed because no
+    product needs it.
     """
 
     def __init__(self) -> None:
@@ -159,16 +160,16 @@ class _State:
         known.add(call)
 
     def known(self, module: Module) -> set[object]:
-        """What is known of a module, as in `native`, for as long as it lives."""
+        """The entry of a module in `native`, which is dropped when the module is."""
         if id(module) not in self.native:
             self.native[id(module)] = set()
             finalize(module, self.native.pop, id(module), None).atexit = False
         return self.native[id(module)]
 
     def pays(self, torch: ModuleType, module: Module, x: Tensor) -> bool:
-        """Whether a product of a called module may take a scheme, in a model whose products take
-        the device longer than PyTorch takes the host, and gain more than the hook costs: by the
-        rows of the operand and the shapes of all weights alone.
+        """Whether the hook pays for a call: a product of the module may take a scheme, and all
+        products of its model take the device longer than PyTorch takes the host, and save more
+        than the hook costs. Only rows, types and the shapes of weights decide, on a device.
         """
         device = torch.cuda.get_device_name(x.device) if x.is_cuda else SHIPPED
         dtype, is_trained, k = name_of(x.dtype), torch.is_grad_enabled(), x.shape[-1]
@@ -230,7 +231,7 @@ class _State:
 
 
 def is_alone() -> bool:
-    """Whether no other thread of Python's runs, but that of tqdm, which only looks at the clock."""
+    """Whether no other Python thread runs. That of tqdm does not count: it only reads the clock."""
     return all(
         it is threading.current_thread() or type(it).__module__.startswith("tqdm")
         for it in threading.enumerate()
@@ -243,7 +244,7 @@ def _weights(module: Module) -> list[Tensor]:
 
 
 def _outermost(module: Module, code: CodeType) -> Module:
-    """The module whose call is the first of those that the program is in. code: that of calls."""
+    """The outermost module whose call is running. code: that of the function that watches it."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_locals["self"] if frame.f_code is code else module
@@ -367,8 +368,8 @@ select.cover_torch = stay_covered
 
 
 def leave_unneeded() -> bool:
-    """After a first call that `stay_covered` was called for: whether its products are native from
-    now on, all of them. Then PyTorch has its own kernels back.
+    """Whether no product has needed the hook since `stay_covered` put it in place for a call. Then
+    it is removed, unless other threads run or this has happened MOST_TRIALS times.
     """
     return _state.leave_unneeded()
 

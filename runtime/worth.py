@@ -83,34 +83,33 @@ BOOLEAN_RESULT = 5e-9  # for each element of the result
 # PyTorch's loops on a CPU, in one thread, for each multiplication and for each byte of it.
 TENSOR_LOOP = 0.02e-9
 TENSOR_BYTE = 0.006e-9
-# The same of products by floating point.
+# Seconds of the parts of a product of integers that is made by floating point.
 EXACT_START = 60e-6
 EXACT_MATRIX = 0.4e-6  # for each matrix of a stack
 EXACT_CAST = 1.5e-9  # for each element of an operand: its range is read, and it is cast
 EXACT_RESULT = 1.5e-9  # for each element of a result, or of a partial sum
-# What can gain, quickly told: multiplications, and so many more for each element of the operands,
-# which may be read in vain; of booleans; the shortest edge of matrices, and of those of a stack;
-# and for an einsum elements of one operand times bytes of the other.
-MIN_INTEGERS: Final = 72**3
-MIN_BOOLEANS: Final = 240**3
-READ_IN_VAIN: Final = 8
-MIN_EDGE: Final = 8
-MIN_EDGE_OF_STACK: Final = 20
-# The same in elements of one operand times elements of the other, and so quicker still to tell.
+# The smallest products of integers that floating point may make faster. Smaller ones stay native
+# without a look at their elements.
+MIN_INTEGERS: Final = 72**3  # multiplications
+MIN_BOOLEANS: Final = 240**3  # multiplications, if both operands are boolean
+READ_IN_VAIN: Final = 8  # so many more for each element of an operand: it may be read in vain
+MIN_EDGE: Final = 8  # the shortest side of two matrices
+MIN_EDGE_OF_STACK: Final = 20  # the same if an operand is a stack of matrices
+# A quicker test: elements of one operand times elements (of an einsum: bytes) of the other.
 MIN_PAIRS: Final = MIN_EDGE * MIN_INTEGERS
 MIN_IN_EINSUM: Final = 1 << 31
-# To look at integers in vain takes some 40 µs: of products of fewer multiplications, so many are
-# native at a site after one that NumPy makes sooner.
+# To find that NumPy is faster takes some 40 µs. If it is, for a product of MAX_WORK_TO_REST
+# multiplications or fewer, the next RESTED products of that site are native at once.
 MAX_WORK_TO_REST: Final = 1 << 26
 RESTED: Final = 8
-# Multiplications of an einsum of integers in one loop, more than STEPS_GAIN times those of its
-# contractions in pairs, from which pairs are quicker: each takes some 0.1 ms more than its product.
+# An einsum of integers is made pair by pair if one loop over all indices needs at least MIN_LOOP
+# multiplications more than STEPS_GAIN times those of the pairs: each pair costs 0.1 ms besides.
 MIN_LOOP: Final = 1 << 20
 STEPS_GAIN: Final = 4
 LAST_INTEGER: Final = np.dtype(np.ulonglong).num  # `num` of booleans and integers goes up to this
 
-# Multiplications, and K by bytes of the result, from which a GPU makes CuPy's integers of digits; K
-# from which sums of four products of digits for each of K may not be below 2^31.
+# A GPU multiplies CuPy's integers as digits from MIN_DIGITS multiplications on, and from a K that
+# depends on the bytes of an element; 64-bit ones below TOO_LONG_FOR_DIGITS, where sums reach 2^31.
 MIN_DIGITS: Final = 1 << 20
 MIN_K_OF_DIGITS: Final = {1: 256, 2: 256, 4: 256, 8: 512}
 TOO_LONG_FOR_DIGITS: Final = 1 << 15
@@ -124,7 +123,7 @@ MIN_GUARDED: Final = (1 << 30) + 1
 # NumPy emulates smaller products in less than a second or so, and takes minutes for large ones.
 MIN_SAMPLE_TO_MOVE = 1 << 27
 
-SHIPPED = STANDS_IN  # its figures say whether a GPU is worth looking for
+SHIPPED = STANDS_IN  # the device whose figures are used before a GPU has been looked for
 # Seconds that a GPU would have saved, from which CUDA starts in a thread. Beside an H200 that takes
 # 0.6 to 1 s, 2.5 s with files from the disk, and 0.2 s more at the end of the process.
 STARTING = 0.5
@@ -138,18 +137,18 @@ PART = 0.19e-3
 # Seconds that launches take which split complex operands and join products of their parts, besides
 # what they move: `faithful` of 512³ takes 46 µs on an H200, of 1024³ 92.
 JOINING = 25e-6
-# Seconds by which the device must be faster where nobody chose a scheme; where it also watches the
-# operands, for which the host makes nine launches; and in training: there the host takes longer for
-# what it has not just done. A step of LoRA with 113 products by `faithful` took it 12 ms longer
-# than natively, the same product in a loop some 10 to 30 µs. A product of NMF by nine launches took
-# it 80 µs longer, of which the device saved 15 to 31.
+# Seconds by which the device must be faster for a scheme that nobody chose. GUARDED_GAIN: where the
+# device also watches the operands, which takes nine launches. These took the host 80 µs longer for
+# a product of NMF, of which the device saved 15 to 31. TRAINED_GAIN: in training, where the host is
+# slower than in a loop of one product: a step of LoRA with 113 products by `faithful` took it 12 ms
+# longer than natively, one of these products in a loop 10 to 30 µs.
 LEAST_GAIN = 5e-6
 GUARDED_GAIN = 6e-5
 TRAINED_GAIN = 1e-4
-# Seconds that PyTorch's host takes for a layer, its passes and its step in training, and without:
-# a layer of a GPT took it 0.45e-3 and 40e-6 beside an H200. Products of a model that take less on
-# the device, by the mean of its weights, cannot shorten a step. HOOK: what each of PyTorch's
-# products takes longer while some of them may take a scheme.
+# Seconds that PyTorch takes on the host for one layer, in training (both passes and the step) and
+# without: 0.45e-3 and 40e-6 for a layer of a GPT, beside an H200. If products take the device less,
+# by the mean over a model's weights, then the host sets the pace, and no scheme helps. HOOK: by how
+# much each of PyTorch's products takes the host longer while the hook is in place.
 LAYER_TRAINED = 4e-4
 LAYER = 5e-5
 HOOK = 1e-5
@@ -224,12 +223,12 @@ def integer_seconds(
 
 
 def tensor_seconds(multiplications: int, dtype: "np.dtype[Any]") -> float:
-    """The same of a product of tensors by PyTorch on a CPU."""
+    """Predicted seconds of a product of integer tensors by PyTorch on a CPU."""
     return multiplications * (TENSOR_LOOP + TENSOR_BYTE * dtype.itemsize)
 
 
 def boolean_seconds(results: int, length: float) -> float:
-    """The same of booleans. length: the mean number of pairs up to the first pair of trues."""
+    """NumPy's seconds for booleans. length: mean number of pairs up to the first pair of trues."""
     return results * (BOOLEAN_RESULT + length * INTEGER_LOOP)
 
 

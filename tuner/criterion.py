@@ -104,7 +104,11 @@ def errors(
     value: Mapping[str, npt.ArrayLike],
     criteria: Mapping[str, ErrorMeasure],
 ) -> dict[str, float]:
-    """The error of each reference value, by its criterion. Raises ProgramError or ShapeError."""
+    """The error of each reference value, by its criterion; other values are ignored.
+
+    Raises ProgramError if there is nothing to compare or a value is missing, ShapeError, naming the
+    value, if one has another shape.
+    """
     if not reference:
         raise ProgramError("nothing to compare: the program observes no value")
     found = {}

@@ -142,7 +142,7 @@ class SearchState:
         return [scheme, *(x for x in self.below(operator) if x not in operator.excluded)]
 
     def below(self, operator: Operator, scheme: str | None = None) -> list[str]:
-        """The schemes below one, by default the start's; those that take no call only if all do."""
+        """Schemes below one, or the start's; those that take no call only if no other is left."""
         scheme = scheme or self.start.plan[operator.id]
         lower = [x for rung in self.ladder.below(operator.id, scheme) for x in rung]
         return [x for x in lower if operator.excluded.get(x) is not StopReason.NOT_TAKEN] or lower

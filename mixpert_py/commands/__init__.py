@@ -223,7 +223,7 @@ class PlanCommand(ProgramCommand):
 
 
 def program_of(module: str | None, script: str | None, arguments: tuple[str, ...]) -> "Program":
-    """The program to run; names cells that are not Python on stderr. Raises UsageError."""
+    """The program; names cells that are not Python on stderr. UsageError if no program is given."""
     from mixpert_py import sources
     from mixpert_py.launch import program as programs
 

@@ -233,7 +233,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _write(result: Rewritten, options: RewriteOptions) -> Path:
-    """Write a file with its source's permissions. Raises SourceError for one that is not ours."""
+    """Write a file with its source's permissions. Raises SourceError if another one is there."""
     source = Path(result.path)
     if options.write:
         sources.write_back(result.path, result.before, result.after)

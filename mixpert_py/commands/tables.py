@@ -232,7 +232,7 @@ def _line(record: Mapping[str, Any], several: bool) -> str:
 
 
 def place_text(path: str, line: int | None) -> str:
-    """A file, as short as tells it from others, and a line; the line alone without a path."""
+    """`file:line`, the file as `shown_path` has it, else its name; without a path the line."""
     number = str(line) if line else "–"
     if not path:
         return number

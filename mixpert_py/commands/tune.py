@@ -216,7 +216,7 @@ def tune(options: TuneOptions) -> int:
 
 
 def settings_of(options: TuneOptions, taken: list[str]) -> "TuningOptions":
-    """The options as the tuning takes them. taken: the project's, as words."""
+    """A tuning's options. Raises MixPertError for bad ones. taken: words that the project gave."""
     from mixpert_py.runtime.backends import emulates, require_backend
     from mixpert_py.tuning.options import (
         MARGIN,

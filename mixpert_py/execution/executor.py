@@ -39,7 +39,7 @@ STILL_RUNNING = "still running after"  # in the problem of a run that took longe
 
 
 def is_timeout(problem: str) -> bool:
-    """Whether a run, by its problem as made or stored, took longer than its limit."""
+    """Whether a failed run took longer than its limit. problem: its message, new or stored."""
     return STILL_RUNNING in problem.partition("; its last lines")[0]
 
 

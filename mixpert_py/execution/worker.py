@@ -275,7 +275,7 @@ def warm_up_gpu(products: Iterable[WarmUp], *, moved: bool) -> None:
     """Make each product on the GPU, if there is one, so that no call site pays for its first call.
 
     That begins CUDA, loads kernels, and allocates memory that CuPy's pool then keeps: the driver
-    takes longer for that than many a product. moved: whether of NumPy arrays, else of CuPy's.
+    may take longer for that than for a product. moved: whether of NumPy arrays, else of CuPy's.
     """
     from mixpert_py.runtime.gpu import device
 

@@ -130,7 +130,7 @@ def files_of_projects(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[
 
 
 def read(path: str) -> bytes:
-    """A source file's bytes; of one that is too large, one byte too many. Raises SourceError."""
+    """A source file's bytes, at most one more than is accepted; SourceError if unreadable."""
     return read_whole(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
 
 

@@ -76,7 +76,7 @@ def rewritten(
 
 
 def name_everywhere(names: Iterable[str]) -> None:
-    """Make these names builtins, for code that runs with other globals or deletes them."""
+    """Make these names builtins, for code that deletes them or has other globals."""
     vars(builtins).update(dict.fromkeys(names, mixpert_py))
 
 

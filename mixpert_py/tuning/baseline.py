@@ -46,7 +46,7 @@ class Baseline:
 
 
 def first_run(experiment: Experiment) -> ProgramRun | None:
-    """The first native run; None without a product. Raises ProgramError if others make all."""
+    """The first native run; None without products. ProgramError if only its children make any."""
     first = experiment.native()
     if first.result.sites:
         return first

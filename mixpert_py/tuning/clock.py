@@ -238,7 +238,7 @@ class DeviceCost:
 
     @classmethod
     def of(cls, name: str) -> "DeviceCost":
-        """The cost on a device, by words of its name. Raises DeviceError if it has no model."""
+        """The cost on a device, by words of its name. DeviceError without a model or kernels."""
         from mixpert_py.runtime.model import device_model, prediction
         from mixpert_py.runtime.model.kernel_times import KernelTimes
 

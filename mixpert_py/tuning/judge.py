@@ -205,7 +205,7 @@ class Comparison:
 
     @classmethod
     def of(cls, program: Program, options: TuningOptions, flow: Dependencies) -> "Comparison":
-        """The values that the user named, else those that products reach."""
+        """The named values, else those that products reach. MixPertError for unknown criteria."""
         for name in options.limits.metrics:
             resolve(name, program.path)
         compare = options.compare

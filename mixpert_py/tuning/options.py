@@ -147,7 +147,7 @@ def listed(names: Iterable[str], most: int = 8) -> str:
 
 
 def limits_from(budgets: Mapping[str | None, float], metrics: Mapping[str | None, str]) -> Limits:
-    """Limits by value; those under None are for all others. Raises MixPertError."""
+    """Limits by value; None: of all others. Raises MixPertError for a criterion without budget."""
     other, metric = budgets.get(None), metrics.get(None, DEFAULT_CRITERION)
     named = {}
     for name in dict.fromkeys((*budgets, *metrics)):
@@ -162,7 +162,7 @@ def limits_from(budgets: Mapping[str | None, float], metrics: Mapping[str | None
 
 
 def parse_named(option: str, texts: Sequence[str]) -> dict[str | None, str]:
-    """Texts `NAME=VALUE` by name, `VALUE` by None. Raises MixPertError if one stands twice."""
+    """`NAME=VALUE` by name, `VALUE` by None. Raises MixPertError if one is empty or repeated."""
     found: dict[str | None, str] = {}
     for text in texts:
         before, equals, value = text.rpartition("=")

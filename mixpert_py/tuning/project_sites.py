@@ -113,7 +113,7 @@ def with_called(
     """Return the sites of a program, and the other sites that a run has called: sites of libraries,
     and products that PyTorch makes itself.
 
-    rewritten: path and module of these. torch: as `places` of `torch_places`. called: its sites.
+    rewritten: path and module of library files. torch: `places` of `torch_places`. called: sites.
     """
     names = set(map(module_of, called)) - set(project.modules)
     known = {site: (project.files[site], found) for site, found in project.sites.items()}

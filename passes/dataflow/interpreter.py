@@ -544,7 +544,7 @@ class Interpreter:
         return result | views | receiver | self.facts.load(lists)
 
     def callbacks(self, node: ast.AST, values: Objects) -> Objects:
-        """Call functions among other code's arguments, with the others and with results."""
+        """Call functions among a library's arguments with its other arguments, or with results."""
         functions = frozenset(one for one in values if one.is_function)
         returned = NOTHING
         for function in functions:

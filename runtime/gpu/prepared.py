@@ -55,7 +55,7 @@ START = ~ALIGNED
 NUMBERS = "fdFDbBhHiIlLqQ"
 MOST_KEPT = 1 << 26  # bytes of a workspace that is kept: to allocate it takes as long as to launch
 
-# Strides of both operands, the bits of their addresses that matter, and whether they begin at one.
+# Strides of A and B, the low bits of both addresses, and whether both addresses are the same.
 Layouts = tuple[tuple[int, ...], tuple[int, ...], int, int, bool]
 
 
@@ -77,8 +77,8 @@ class Ready(NamedTuple):
     """The launches for one pair of layouts. sum: those that add a row to every row of the product,
     as `F.linear` does; None: there are none.
 
-    rest: the launches of residues after those that tell the host which scheme the operands need;
-    None: `replay` has all of them. scheme: which they are expected to need, by their outlook.
+    Where operands decide the scheme, `replay` ends with the launch that tells the host what they
+    need, and `rest` has the others; scheme: that of these launches; outlook: of the layouts.
     """
 
     replay: Replay
@@ -103,7 +103,7 @@ class PreparedProducts:
         self._device, self._k = request.a.data.device_id, request.a.shape[-1]
         self._shape = result_shape(request.a, request.b)
         self._dtype = np.result_type(request.a.dtype, request.b.dtype)
-        # By the scheme, too, that operands are expected to need, where that decides.
+        # The second key is the scheme that operands are expected to need, where they decide it.
         self._ready: dict[tuple[Layouts, Scheme | None], Ready] = {}
         self._outlooks: dict[Layouts, Outlook] = {}
 
@@ -148,8 +148,8 @@ class PreparedProducts:
         as_graph: bool = True,
     ) -> bool:
         """Enqueue a product at the addresses of the operands, the result, the workspace and a row;
-        return whether its scheme is right for the operands. If these decide, the host waits until
-        they are packed.
+        return whether its scheme is right for the operands; if not, the result must not be used.
+        Where operands decide the scheme, the host waits until they are packed.
         """
         rest, outlook, expected = ready.rest, ready.outlook, ready.scheme
         if rest is None or outlook is None:
@@ -244,8 +244,8 @@ class PreparedTensors(PreparedProducts):
             return None
 
     def below_autograd(self, a: Any, b: Any, row: Any = None) -> Any:
-        """The same of tensors that are plain memory, without derivatives. row: a vector of the
-        product's type and device that is added to each of its rows.
+        """A·B of tensors in plain memory, without derivatives; None if it cannot be made so. row: a
+        vector of the product's type and device that is added to each of its rows.
         """
         torch: Any = sys.modules["torch"]
         core = torch._C
@@ -340,9 +340,9 @@ def prepared_tensors(scheme: str, a: Any, b: Any, *, is_chosen: bool) -> Prepare
 
 
 def _record(request: Request, expected: Scheme | None, *, with_row: bool) -> Ready | None:
-    """The launches of a product, without addresses, also with a row where wanted; None if launches
-    alone cannot make it. expected: the scheme that the operands are expected to need, where that
-    decides.
+    """The launches of a product, without addresses; None if launches alone cannot make it.
+    expected: the scheme that the operands are expected to need, where operands decide it. with_row:
+    whether the launches of a product with a row are wanted, too.
     """
     a = request.a[np.newaxis, :] if request.a.ndim == 1 else request.a
     b = request.b[:, np.newaxis] if request.b.ndim == 1 else request.b
@@ -380,8 +380,8 @@ def _record(request: Request, expected: Scheme | None, *, with_row: bool) -> Rea
 def _replays(
     request: Request, row: int = 0, part: Scheme | None = None
 ) -> tuple[Replay, Replay | None] | None:
-    """Record the launches of a product of placeholders, and those after the host is told what the
-    operands need; None if it stays native.
+    """Record the launches of a product of placeholders: those until the host is told what the
+    operands need, and the rest, if any. None if the product stays native.
 
     row: the base address of the row that is added, as in `Recording`; 0 for none. part: as for
     `multiply`, where the operands decide.

@@ -40,18 +40,18 @@ from mixpert_py.runtime.schemes.crt import BYTE, FEWEST, RECORD, Rows, moduli_fo
 from mixpert_py.runtime.schemes.integers import Bounds, Integers, is_exact, scheme_for
 
 STEADY, MAX_STEADY = 1, 64
-SAMPLED_ROWS, ALL_ROWS = 128, 1 << 62  # of each operand, that a look reads at most
-WORD: Final = 2 * RECORD  # where the device's judgement lies behind both records
+SAMPLED_ROWS, ALL_ROWS = 128, 1 << 62  # of each operand; a look reads no more
+WORD: Final = 2 * RECORD  # offset in bytes of the device's judgement, after both records
 BYTES: Final = WORD + 4
 CONJUGATE = KernelChoice(hermitian=True)
 
 
 class Findings:
-    """Both operands' records in page-locked memory of the host, at `address`, and the event on the
-    current device after which they are there.
+    """The records of both operands in page-locked memory of the host, at `address`, and an event of
+    the current device: once it has happened, the records are there.
 
-    is_complex: whether operands are. Then they are never taken for integers, also zeros, of which
-    kernels record nothing that says so.
+    is_complex: whether operands are complex. Such operands are never treated as integers, not even
+    zeros, whose records do not show that they are complex.
     """
 
     is_complex = False
@@ -66,7 +66,7 @@ class Findings:
         self._bounds: tuple[Bounds | None, Bounds | None] = None, None
 
     def follow(self, stream: int) -> None:
-        """Let the records be there when all is done that was enqueued on a stream."""
+        """Record the event: the records are there once all work on the stream so far is done."""
         import cupy
 
         cupy.cuda.runtime.eventRecord(self._event.ptr, stream)
@@ -74,8 +74,8 @@ class Findings:
     def scheme(self, k: int, made: Scheme | None = None) -> Scheme | None:
         """The scheme that is right for the recorded entries; None: the native product. Waits.
 
-        made: the scheme by which the product has been made. It is right also for integers that take
-        fewer products by another scheme, if its product is exact.
+        made: the scheme by which the product was enqueued. If that is one of integers, and exact
+        for these, it is returned even if another scheme needs fewer INT8 products.
         """
         self._event.synchronize()
         left, right = self._numbers.reshape(2, -1).tolist()
@@ -89,15 +89,13 @@ class Findings:
         return needed if is_right else scheme_for(*bounds, k) or needed
 
     def quickest(self, k: int, made: Scheme) -> Scheme:
-        """The scheme of the fewest products that is right for operands that `made` is right for, by
-        the answer of `scheme`.
-        """
+        """The right scheme with the fewest products. made: what `scheme` has just returned."""
         return scheme_for(*self._bounds, k) or made
 
 
 def findings_from(idle: list[Findings], *, is_complex: bool) -> Findings:
-    """Idle findings of the current device, or new ones. Whoever has waited for them appends them
-    again.
+    """Idle findings of the current device, or new ones. The caller appends them to `idle`
+    after it has waited for them.
     """
     try:
         found = idle.pop()
@@ -148,7 +146,7 @@ class Watch:
             self.ways = ((CONJUGATE, (self._word, HERMITIAN)), *self.ways)
 
     def _records(self, *, is_both: bool) -> tuple[int, int]:
-        """Those of A and B: one if they are the same."""
+        """The addresses of the records of A and B: twice the same one if A is B."""
         return self.records[:1] * 2 if is_both else self.records
 
     def _judge(self, records: tuple[int, int], count: int, enough: int) -> None:

@@ -31,7 +31,6 @@ RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 KERNEL_NODE: Final = Struct("P7I4xPPPP")  # CUDA_KERNEL_NODE_PARAMS_v2
 MEMSET_NODE: Final = Struct("QQIIQQ")  # CUDA_MEMSET_NODE_PARAMS
 
-
 # A launch: its KERNEL_NODE, which points to the arguments in memory. Or bytes that are set: the
 # cell that holds the address of the first one, their number, and their value.
 Node = bytes | tuple[ctypes.c_uint64, int, int]
@@ -121,9 +120,8 @@ LEFT, RIGHT, RESULT, WORKSPACE, ROW, HOST = BASES = tuple(base << SHIFT for base
 UNIT: Final = 512  # bytes: the alignment of allocations, as in CuPy's memory pool
 STREAM_OFFSET: Final = 32  # bytes, to the stream in the driver's launch configuration
 
-
 MOST: Final = 64  # graphs of one recording
-USES: Final = 128  # of the same addresses, from which a graph is worth its building
+USES: Final = 128  # the calls with the same addresses after which a graph is built
 
 Addresses = tuple[int, ...]
 
@@ -329,8 +327,8 @@ class Replay:
     def _keep(self, addresses: Addresses, graph: LaunchGraph | None) -> None:
         """Keep a graph. Where there are MOST already, the least recently used one goes.
 
-        Its addresses get no other soon: where more take turns, each graph would be built anew
-        every USES calls, which takes longer than graphs save.
+        Its addresses get no other graph until `_uses` is cleared: if more than MOST addresses
+        took turns, each graph would be built anew after USES calls, at a loss.
         """
         kept = list(self._graphs)
         if len(kept) >= MOST:

@@ -1,9 +1,9 @@
 """The products that PyTorch makes itself: those of modules, of `F.linear`, of backward passes.
 
 All of them end in the operators mm, addmm, bmm and baddbmm of PyTorch's dispatcher. While anybody
-wants these covered (see `covered`), the operators' CUDA kernels are functions of this file. They
-run below autograd: PyTorch has recorded the product by then, and makes that of the backward pass
-by the same operators. A product that takes no scheme is made by the kernel that was there before.
+wants these covered (`modules_covered`), functions of this file are these operators' CUDA kernels.
+They run below autograd: PyTorch has recorded the product by then, and the backward pass makes its
+products by the same operators. A product that takes no scheme is made by the kernel from before.
 
 The context of the calling thread says whether its products are covered (`Context.modules`). A
 backward pass runs in a thread of PyTorch's own, which has no context and no Python frames: its
@@ -39,9 +39,9 @@ class Hook:
 
     key: "CUDA", or "CPU", whose tensors are lent to the reference backend as NumPy arrays; that is
     for tests on machines without a GPU. is_needed: whether it has made a product that may take a
-    scheme in later calls, or that may have a backward pass. is_trained: the same of a training.
-    natives: products in a row that were native. Raises RuntimeError where a kernel has been
-    replaced.
+    scheme in later calls, or that may have a backward pass. is_trained: whether it has made
+    such a product in training. natives: the number of native products since the last other one.
+    Raises RuntimeError where a kernel has been replaced.
     """
 
     def __init__(self, torch: ModuleType, key: str = CUDA) -> None:
