@@ -130,6 +130,9 @@ class _State:
                 return
             from mixpert_py.runtime.products.below_autograd import skip
 
+            # The first use makes code, and frees it: not in a profiled call, since torch.profiler
+            # keeps pointers to the names of all code that it sees.
+            worth.layer_gains(SHIPPED, "float32", (1, 1, 1), is_trained=False)
             watched = _watched_call(torch)
             skip(watched, below=False)  # as PyTorch's own: else all share one limit of graphs
             skip(_State.see_call)

@@ -358,6 +358,20 @@ def test_watched_calls_are_traced_and_compiled_as_pytorchs_own_are(tmp_path: Pat
     assert covered(WATCHED, tmp_path) == "2 torch.Size([8, 1024])\n1\n10\n"
 
 
+PROFILED = """
+import torch
+from torch.profiler import ProfilerActivity, profile
+layer = torch.nn.Linear(1024, 1024)
+with profile(activities=[ProfilerActivity.CPU], with_modules=True, with_stack=True) as profiled:
+    layer(torch.zeros(64, 1024))
+print(any("Linear" in event.key for event in profiled.key_averages()))
+"""
+
+
+def test_the_first_call_of_a_module_can_be_profiled(tmp_path: Path) -> None:
+    assert covered(PROFILED, tmp_path) == "True\n"
+
+
 LOOKED_THROUGH = f"""
 import torch
 class Model(torch.nn.Sequential):
