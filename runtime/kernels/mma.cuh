@@ -8,7 +8,7 @@ __device__ __forceinline__ void copy16(unsigned to, const unsigned char *from) {
 
 __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Until all groups of copies but the last so many have arrived.
+// Waits until all groups of copies but the last PENDING ones have arrived.
 template <int PENDING> __device__ __forceinline__ void wait_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
@@ -20,7 +20,7 @@ __device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned from) 
                  : "memory");
 }
 
-// 16 rows, 8 columns and 32 bytes of K. sum: of a row two neighbours, then of the row 8 below.
+// Multiplies 16 rows by 8 columns over 32 bytes of K. sum: two neighbours in a row, two 8 rows below.
 __device__ __forceinline__ void multiply(Sum *sum, const unsigned (&a)[4], const unsigned *b) {
     asm volatile("mma.sync.aligned.m16n8k" PRODUCT_K ".row.col." SUM_TYPE "." A_TYPE "." B_TYPE
                  "." SUM_TYPE " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"

@@ -1,9 +1,9 @@
-// What both GEMMs of residues have in common: the problem, the tasks of blocks, and what becomes of
-// sums, which a thread holds as wgmma and mma.sync leave them: of each row and that 8 below, two
-// neighbours in each 8 columns.
+// What both GEMMs of residues share: the problem, the tasks of blocks, and what becomes of the sums.
+// A thread holds them as wgmma and mma.sync leave them: two neighbours of every 8 columns, in one row
+// and in the row 8 below it.
 //
-// BLOCK_M, BLOCK_N: of a task, a part of a tile. PARTS: of PART_ROWS rows each, of which a thread holds
-// REGISTERS sums.
+// BLOCK_M, BLOCK_N: rows and columns of a task, which is a part of a tile. PARTS: how many parts a
+// task has, of PART_ROWS rows each. REGISTERS: the sums of a part that a thread holds.
 
 #include "residue_tiles.cuh"
 #include "values.cuh"
@@ -19,10 +19,10 @@ constexpr int SEGMENT = 65536 / STEP;
 constexpr int A_SLICES = A_DIGITS ? A_DIGITS : COUNT, B_SLICES = B_DIGITS ? B_DIGITS : COUNT;
 constexpr int PART_BYTES = PART_ROWS == 64 ? UNITS * 128 * UNIT : PART_ROWS * 2 * UNIT;
 
-// a, b: (rows / 64, slices, steps, 64, 64) bytes, rows those of whole tiles. out: see
-// `residue_tiles.cuh`. c: of digits, (m, n) values, rows `leading` apart; paired: two can be written at
-// once. triangle: 0, or the tasks of a symmetric C: what is on or below its diagonal is written twice,
-// the rest not at all.
+// a, b: (rows / 64, slices, steps, 64, 64) bytes, where rows fill whole tiles. out: see
+// `residue_tiles.cuh`. c: for digits, (m, n) values, rows `leading` apart; paired: whether two values
+// can be written at once. triangle: 0, or the number of tasks of a symmetric C. Then elements on and
+// below its diagonal are computed, and written to both places.
 struct Problem {
     const unsigned char *a, *b;
     unsigned char *out;
@@ -63,7 +63,7 @@ struct Task {
     }
 };
 
-// The products of digits of an order. Of residues there is one.
+// The products of digits i and j have the order i + j. Residues have one order.
 constexpr int MOST_A = A_DIGITS ? A_DIGITS - 1 : 0, MOST_B = B_DIGITS ? B_DIGITS - 1 : 0;
 constexpr int ORDERS = MOST_A + MOST_B + 1;
 __device__ __forceinline__ int least_digit(int order) { return max(order - MOST_B, 0); }
@@ -147,8 +147,8 @@ __device__ __forceinline__ void carry(unsigned char *bytes, int (&sum)[REGISTERS
     }
 }
 
-// C, from a thread's first row and column on, of the last order's sums. bytes: those of the first
-// order; those of each following one are `apart` bytes further.
+// Writes C from the last order's sums, and from the bytes that lower orders put aside. row, column:
+// the thread's first ones. bytes: those of the first order; each next order's are `apart` further.
 __device__ __forceinline__ void store_values(const Problem &p, int row, int column,
                                              const int (&sum)[REGISTERS], const unsigned char *bytes,
                                              long long apart) {
@@ -197,8 +197,8 @@ struct Corner {
     int row, column, thread;
 };
 
-// Makes a task. add(sum, steps) adds products of that many steps. where(part): the corner, found anew
-// each time, so that no register holds it meanwhile.
+// Computes a task. add(sum, steps) adds the products of that many steps. where(part) finds the corner
+// anew at each call, so that it occupies no register meanwhile.
 template <typename Add, typename Where>
 __device__ __forceinline__ void make(const Problem &p, const Task &task, Add add, Where where) {
     // This thread's bytes of the first part modulo a number, or of an order.
@@ -236,7 +236,7 @@ __device__ __forceinline__ void make(const Problem &p, const Task &task, Add add
             clear(sum);
             add(sum, end - begin);
             unsigned char *to = bytes(where(task.part), task.modulus);
-            // Known to the compiler, since what adds to earlier sums takes half as long again.
+            // The compiler knows `first`: code that adds to earlier sums takes half as long again.
             auto store_all = [&](bool first) {
                 const Reduction reduced(task.modulus);
 #pragma unroll

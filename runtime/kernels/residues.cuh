@@ -131,7 +131,7 @@ struct Bounds {
 struct Dense {
     u32 sum = 0, clipped = 0, squares = 0;
 
-    // Adds what it has of an entry, if that is recorded, and returns y².
+    // Adds an entry's facts to the record, if there is one, and returns y².
     __device__ __forceinline__ double take(double x, const Square &square) {
         if (!RECORD) return square(x);
         const double steps = square.steps(x);

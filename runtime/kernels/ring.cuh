@@ -1,4 +1,4 @@
-// A block of Hopper's: a producer, which fills a ring of STAGES buffers, and CONSUMERS warpgroups.
+// A block on Hopper has one producer, which fills a ring of STAGES buffers, and CONSUMERS warpgroups.
 
 // The ring, of STAGE bytes each, and where the producer, or a consumer, stands in it.
 struct Ring {
@@ -25,7 +25,7 @@ struct Ring {
     }
     __device__ __forceinline__ u32 buffer() const { return buffers + stage * STAGE; }
     __device__ __forceinline__ u32 barrier() const { return full + 8 * stage; }
-    // The producer's wait, before it fills the stage, and consumers', before they read it.
+    // The producer waits for room before it fills a stage, a consumer for data before it reads it.
     __device__ __forceinline__ void wait_for_room() const {
         wait(empty + 8 * stage, parity ^ 1);
         expect(barrier(), STAGE);
@@ -37,11 +37,11 @@ struct Ring {
     }
 };
 
-// Calls `produce` of one thread, and `consume` of the others' warpgroups with their number.
+// One thread calls `produce`; the other warpgroups call `consume` with their number.
 template <typename Produce, typename Consume>
 __device__ __forceinline__ void divide(Produce produce, Consume consume) {
     const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // known to be uniform
-    // 168 registers a thread at launch are 24 and 240: a block has no more to hand out.
+    // The block's registers, 168 a thread at launch, are dealt anew: 24 and 240 a thread.
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
         if (threadIdx.x == 0) produce();

@@ -30,7 +30,7 @@ __device__ __forceinline__ void store_two(Value *to, Value x, Value y, bool pair
     if (paired) *(Pair *)to = {x, y};
     else to[0] = x, to[1] = y;
 }
-// Of places from `at` on, those before `end`; side by side, or so far apart.
+// Stores x and y at places `at` and `at` + 1, as far as these lie before `end`.
 __device__ __forceinline__ void store_apart(Value *to, long long apart, Value x, Value y, int at,
                                             int end) {
     if (at < end) to[0] = x;
