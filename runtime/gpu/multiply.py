@@ -190,6 +190,7 @@ def _as_fp64(xp: ModuleType, request: Request, chosen: Scheme | None = None) -> 
     while scheme is not None and (chosen is None or scheme is first):
         product = multiply(request, watch=watch, part=chosen or scheme)
         if isinstance(product, Reason):
+            xp.cuda.get_current_stream().synchronize()  # it may still write to `findings`
             return product
         made, scheme = scheme, findings.scheme(k, scheme)
         if scheme is made:
