@@ -162,7 +162,7 @@ def _is_reproducible() -> bool:
 
 @cache
 def has_plans() -> bool:
-    """Whether there may be a plan: MIXPERT_PLAN, or a plan file beside the running program."""
+    """Return whether MIXPERT_PLAN is set or a plan file lies beside the running program."""
     folder = _running_folder()
     return bool(os.environ.get("MIXPERT_PLAN")) or any(folder.glob(f"*{SUFFIX}"))
 

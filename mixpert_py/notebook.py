@@ -105,7 +105,7 @@ def _name_of(text: str) -> str:
 
 
 def _is_tree_of(tree: ast.AST, text: str) -> bool:
-    """Whether a text parses to a tree: not that of a cell that `%%mixpert` has rewritten."""
+    """Return whether a text parses to a tree; a cell that `%%mixpert` has rewritten does not."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # IPython has let Python warn of them

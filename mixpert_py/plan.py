@@ -117,7 +117,7 @@ def module_of(site: str) -> str:
 
 
 def is_in_source(site: str) -> bool:
-    """Whether the source shows a call site's product: PyTorch makes others itself."""
+    """Return whether a call site is a product in the source, not one inside PyTorch."""
     return "/torch_" not in site and ".backward#" not in site
 
 

@@ -23,7 +23,11 @@ def decoded(raw: bytes) -> str:
 
 
 def tables(text: str) -> dict[str, Any]:
-    """The tables of a TOML text. Raises ValueError, in words that follow the file's name."""
+    """Return the tables of a TOML text.
+
+    Raises ValueError, in words that follow the file's name, for a text that is not TOML, is larger
+    than MAX_BYTES or too deeply nested.
+    """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
     try:

@@ -81,7 +81,7 @@ EDGES = range(384, 8192, 128)  # sizes at which defaults are compared with nativ
 
 
 def _on_gpu(gpu: "Device") -> dict[str, str]:
-    """What runs, and how each library makes its own products: by settings and versions."""
+    """Return doctor's rows on a GPU: the default schemes, and how libraries make their products."""
     from mixpert_py.runtime.worth import LEAST_GAIN, figures
 
     faster = figures(gpu.name).faster

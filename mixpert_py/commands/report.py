@@ -25,10 +25,10 @@ def report(folder: str | None, as_json: bool, plan: str) -> None:
     if folder is not None and as_json:
         raise click.UsageError("give one of --html DIR and --json")
     schemes = config.load_plan(plan).schemes()
-    found = trials.latest(Path(plan))
-    if found is None:
+    saved = trials.latest(Path(plan))
+    if saved is None:
         raise MixPertError(f"{plan}: no tuning is kept beside it; `mixpert tune` keeps one there")
-    record = tuning_record.read(found, str(trials.beside(Path(plan))))
+    record = tuning_record.read(saved, str(trials.beside(Path(plan))))
     if as_json:
         import msgspec
 

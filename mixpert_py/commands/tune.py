@@ -286,18 +286,18 @@ def _tune(
                 announce = (lambda line: None) if quiet else say
                 runs = RunSettings(on_run, say, announce, trials)
                 prepared = prepare(program, settings, existing, runs)
-                found = prepared if isinstance(prepared, str) else tune_each(prepared)
+                outcome = prepared if isinstance(prepared, str) else tune_each(prepared)
         except KeyboardInterrupt:  # before there was any plan; the bar is gone
             return _interrupted(trials)
-        if isinstance(found, str):
-            click.echo(f"{program.argv[0]}: {found}; no plan was written", err=True)
+        if isinstance(outcome, str):
+            click.echo(f"{program.argv[0]}: {outcome}; no plan was written", err=True)
             if options.as_json:
                 click.echo("null")
             return 1
         records: dict[Path, TuningRecord] = {}
         written: list[Path] = []
         problems: list[MixPertError] = []
-        for path, result in zip(paths, found, strict=False):  # fewer, if interrupted
+        for path, result in zip(paths, outcome, strict=False):  # fewer, if interrupted
             if isinstance(result, BudgetError):
                 problems.append(result)
                 continue

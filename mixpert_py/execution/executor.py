@@ -39,7 +39,7 @@ STILL_RUNNING = "still running after"  # in the problem of a run that took longe
 
 
 def is_timeout(problem: str) -> bool:
-    """Whether a failed run took longer than its limit. problem: its message, new or stored."""
+    """Return whether a run failed because it exceeded its limit. problem: the run's message."""
     return STILL_RUNNING in problem.partition("; its last lines")[0]
 
 
@@ -98,15 +98,15 @@ class RunFolder:
                 raise ProgramError(f"{program}: has no numeric value for {names}")
             return result
         if ended.code is None:
-            how = f"{STILL_RUNNING} {limit:g} s, and was stopped"
+            end = f"{STILL_RUNNING} {limit:g} s, and was stopped"
         elif ended.code < 0:
-            how = f"killed by signal {-ended.code}"
+            end = f"killed by signal {-ended.code}"
         elif ended.code > 0:
-            how = f"ended with exit code {ended.code}"
+            end = f"ended with exit code {ended.code}"
         else:
-            how = "left before its end (os._exit?)"
+            end = "left before its end (os._exit?)"
         output = ended.last_lines()
-        raise ProgramError(f"{program}: {how}" + (f"; its last lines:\n{output}" if output else ""))
+        raise ProgramError(f"{program}: {end}" + (f"; its last lines:\n{output}" if output else ""))
 
     def values(self, result: Result) -> dict[str, np.ndarray[Any, Any]]:
         """The variables, observed values and results of sinks that the run ended with."""

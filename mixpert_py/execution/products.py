@@ -83,9 +83,9 @@ def measure(
     """Make each product under each scheme, those that take most of the program's time first.
 
     timed: schemes whose times are measured; levels: those whose errors are. First come all times,
-    then the errors of casts, which take no time to speak of, then those of emulations; what is not
+    then the errors of casts, which take almost no time, then those of emulations; what is not
     begun within the seconds is missing. But a product that was timed has the errors of casts, too,
-    and the longest one those of emulations: times are of no use without errors. patience: seconds
+    and the longest one those of emulations: a time is useless without an error. patience: seconds
     for one product under one scheme. No trace may be in force.
     """
     end = perf_counter() + seconds
@@ -95,13 +95,15 @@ def measure(
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         until = perf_counter() + (FOR_TIMES * seconds if levels else seconds)
-        left = len(timed) * sum(product.taken for product in products)
+        remaining = len(timed) * sum(product.taken for product in products)
         for product, scheme in itertools.product(products, timed):
             if (now := perf_counter()) >= until:
                 break
             # At least as large a part of the seconds as it takes of the products' time in the run.
-            stop = now + min(patience, (until - now) * (product.taken / left if left else 1.0))
-            left -= product.taken
+            stop = now + min(
+                patience, (until - now) * (product.taken / remaining if remaining else 1)
+            )
+            remaining -= product.taken
             with suppress(Exception), _blas_threads(product.call.threads):  # no memory, say
                 product.measured.times[scheme] = _times(product, scheme, stop)
                 if get(scheme).kind in AS_ACCURATE and product.measured.times[scheme] is not None:

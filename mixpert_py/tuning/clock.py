@@ -40,8 +40,8 @@ class Clock:
 
     On a machine without tensor cores the time of an emulated product means nothing: the number of
     slice products stands for it, or the time on a device. And times in pairs are known better than
-    those of single runs. cost: gives a site's time; None: times are as measured. native: the native
-    runs as one. noise: site → the smallest gain that counts.
+    those of single runs. cost: predicts a site's time; None keeps measured ones. native: the native
+    runs as one, by their medians. noise: site → the smallest gain that counts.
     """
 
     def __init__(

@@ -139,10 +139,9 @@ def prepare(
     existing: an earlier plan, whose locked sites keep their schemes, and whose packages are
     rewritten as well. settings: the caller ends their trials once the plan is written. cost:
     predicts times, by default on the options' device, or by INT8 products where their backend
-    emulates. given: the call sites, by default those of the program's source. make: makes the
+    emulates. given: the call sites, by default read from the program. make: the constructor of the
     experiment. Raises ProgramError if the program fails natively, BudgetError if it is too noisy
-    for the budget, MixPertError for an unknown criterion or a trials file that is not ours to
-    write.
+    for the budget, MixPertError for an unknown criterion or a trials file of others.
     """
     known = [package.name for package in existing.package] if existing else []
     options = replace(options, packages=tuple(dict.fromkeys([*options.packages, *known])))

@@ -380,8 +380,8 @@ def _record(request: Request, expected: Scheme | None, *, with_row: bool) -> Rea
 def _replays(
     request: Request, row: int = 0, part: Scheme | None = None
 ) -> tuple[Replay, Replay | None] | None:
-    """Record the launches of a product of placeholders: those until the host is told what the
-    operands need, and the rest, if any. None if the product stays native.
+    """Record the launches of a product of placeholders. Return those up to the point where the host
+    learns which scheme the operands need, and the later ones, if any; None for a native product.
 
     row: the base address of the row that is added, as in `Recording`; 0 for none. part: as for
     `multiply`, where the operands decide.

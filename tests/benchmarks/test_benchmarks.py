@@ -319,7 +319,7 @@ def test_equal_times_are_seldom_called_faster_and_tenths_are_found() -> None:
     assert "| quiet, 1 % | 100.0/0.0/0.0 |" in text
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="chooses cores")
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no choice of cores here")
 def test_a_program_that_is_tuned_again(tmp_path: Path) -> None:
     script = tmp_path / "s.py"
     script.write_text("import numpy as np\na = np.ones((9, 9), int) @ np.ones((9, 9), int)\n")

@@ -115,7 +115,7 @@ def test_a_scheme_that_takes_no_call_is_not_kept(chain: Path) -> None:
     assert {verdict.reason for verdict in found.outcome.verdicts} == {StopReason.NOT_TAKEN}
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_childs_values_are_not_the_programs(tmp_path: Path) -> None:
     (tmp_path / "s.py").write_text(
         f"{CHAIN}import os\nif os.fork():\n    os.wait()\n    os._exit(0)\n"

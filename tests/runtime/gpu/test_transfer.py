@@ -124,7 +124,7 @@ assert right()
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="nobody forks here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_has_helpers_of_its_own_and_the_end_waits_for_none() -> None:
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKING], cwd=ROOT, check=True, timeout=60
