@@ -55,8 +55,8 @@ RESIDUES = (
 )
 OF_COMPLEX = [emulation_of(f"crt{crt.FEWEST}").left]  # by which most complex products are made
 DTYPE = "float32"  # of products by SCHEMES; those of float64 are made by RESIDUES
-# Of square products: powers of two, and lengths of K that are common elsewhere.
-SIDES = (512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 32768)
+# Of square products: with these lengths of K, the kernels that pack any length of up to 2^18.
+SIDES = (256, 512, 768, 1024, 1280, 1536, 1600, 2048, 2560, 3072, 3328, 4096, 8192, 16384, 32768)
 # Bytes of shared memory that a block may have, of devices for which there is PTX, and cubins.
 PTX_SHARED = {shipped.HOPPER: 227 * 1024, shipped.PORTABLE: 99 * 1024}
 CUBIN_SHARED = {

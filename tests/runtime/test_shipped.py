@@ -63,7 +63,7 @@ def test_packing_of_float32_is_shipped(
     """Of sizes that are none of those that were listed, too."""
     monkeypatch.setattr(readers, "has_clusters", lambda device: capability == "90")
     monkeypatch.setattr(readers, "shared_memory", lambda device: 99 * 1024)
-    sides = (500, 1000, 1500, 2000, 4096, 10_000)
+    sides = (64, 200, 500, 1000, 1100, 1500, 1700, 2000, 2500, 3300, 3500, 4096, 10_000)
     for n, a, b in product(sides, (False, True), (False, True)):
         task = launch.PackingTask(scheme_of(name), "both", forms(n, a, b), "float32")
         for kernel, part in packing.choices(task):
