@@ -261,7 +261,7 @@ def _watched_call(torch: ModuleType) -> Callable[..., Any]:
     """
     tensor, float32, is_grad_enabled = torch.Tensor, torch.float32, torch.is_grad_enabled
     encoder, native = torch.nn.TransformerEncoderLayer, _state.native
-    is_compiling, is_traced = torch.compiler.is_compiling, torch.jit.is_tracing
+    is_compiling, is_traced = torch.compiler.is_compiling, torch._C._is_tracing
 
     def called_module(self: Module, *operands: Tensor, **named: object) -> object:
         if (

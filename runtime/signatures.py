@@ -161,8 +161,6 @@ def kept_product(
                 and b.numel() <= worth.SMALL_ELEMENTS
             ):
                 return NATIVE
-            if passes and left + right > 4 and worth.is_thin(a, b):
-                known = NATIVE  # a cache of keys grows: each call would have its own signature
         if known is None:
             key = site, shape_of, native is None, a.shape, b.shape, a.dtype, b.dtype, ask(a)
             known = context.known.get(key)
@@ -171,7 +169,8 @@ def kept_product(
                 if not (is_native and site in context.passing):
                     return None
                 known = NATIVE
-                keep(context, key, NATIVE)
+                if len(context.known) < MOST // 2:  # each call of a growing cache has its own
+                    keep(context, key, NATIVE)
     except (AttributeError, RuntimeError, TypeError):
         return None  # arrays in name only, types that cannot be hashed
     value = NATIVE if known is NATIVE else known(a, b)
