@@ -1,5 +1,6 @@
 """The command that runs a program rewritten in memory: `mixpert run`."""
 
+import gc
 import json
 import os
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ def run(options: RunOptions) -> int:
     """Run a program with its products rewritten in memory."""
     from mixpert_py import config
 
+    gc.disable()  # until the program begins, all that is made stays
     config.let_idle_threads_sleep()  # what is imported next imports NumPy
     from mixpert_py import files
     from mixpert_py.launch import profile, running

@@ -6,6 +6,7 @@ the syntax tree is rewritten and not the text.
 """
 
 import atexit
+import gc
 import importlib
 import linecache
 import os
@@ -109,6 +110,10 @@ def run_to_end(
     """Run a program's rewritten code until its last thread ends, and return its exit code."""
     code = 0
     torch_compiled.follow()
+    # What is imported by now lives as long as the process: no collection need look at it, above all
+    # not the last ones, when the interpreter ends.
+    gc.freeze()
+    gc.enable()  # `mixpert run` has disabled it
     with covered_for(context.backend, takes_small=takes_small):
         try:
             _execute(program, rewritten, context, hook, insert_path)

@@ -13,13 +13,13 @@ from tests.mixpert_py.command import IMPORTABLE, Mixpert, Said, Shell
 from tests.mixpert_py.commands.run_program import PRODUCT, python
 
 WORLD = """\
-import sys, numpy as np
+import gc, sys, numpy as np
 class Point:
     pass
 print(sys.argv, __name__, __file__, sys.path[0], __spec__, __package__, __doc__)
 print(sys.modules["__main__"].__dict__ is globals(), Point.__module__)
 print(np.eye(2) @ np.ones(2))
-print(globals().get("__annotations__"))
+print(globals().get("__annotations__"), gc.isenabled(), gc.get_threshold())
 import pickle
 pickle.loads(pickle.dumps(Point()))
 """
