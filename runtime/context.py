@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.backends import is_on_gpu
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.tracing.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The scheme that was chosen for a call site; None: nobody chose one.
 
     guard: the check of the products of a site whose scheme a plan chose.
@@ -38,8 +37,7 @@ class Choice:
 UNCHOSEN = Choice()
 
 
-@dataclass(frozen=True, slots=True)
-class Modules:
+class Modules(NamedTuple):
     """Products that PyTorch makes itself take schemes, see `products.below_autograd`.
 
     plan, scheme: arguments of a decorator, which override those that are in force. The plan

@@ -3,9 +3,9 @@ result.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mixpert_py.runtime.splitter import (
     INT8_RATE,
@@ -30,8 +30,7 @@ RESIDUE_CHUNK = 1024
 RESIDUE_SEGMENT = 1 << 17
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """A slice product: slice `left` of A times slice `right` of B, times 2^weight.
 
     Terms of one accumulator have one weight and are added unscaled, in the order listed.
@@ -43,8 +42,7 @@ class Term:
     accumulator: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TermRun:
+class TermRun(NamedTuple):
     """Terms (left, right), (left + 1, right − 1), …: one product of slices laid side by side."""
 
     left: int
@@ -141,8 +139,7 @@ class Scheme:
 AS_ACCURATE = ("exact", "own")  # kinds of alternatives in the operands' own precision
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(NamedTuple):
     """An entry of the registry that is no emulation.
 
     kind: "native", the original call; "cast", operands cast to `dtype`, multiplied natively and
@@ -174,7 +171,7 @@ def _runs(terms: Sequence[Term]) -> tuple[int, tuple[TermRun, ...]]:
     for term in terms:
         last = runs[-1] if runs else None
         if last and (term.left, term.right) == (last.left + last.length, last.right - last.length):
-            runs[-1] = replace(last, length=last.length + 1)
+            runs[-1] = last._replace(length=last.length + 1)
         else:
             runs.append(TermRun(term.left, term.right, 1))
     return terms[0].weight, tuple(runs)

@@ -10,9 +10,8 @@ import math
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy import ndarray
@@ -400,8 +399,7 @@ class Times(Protocol):
     ) -> tuple[float, float]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(NamedTuple):
     """The break-even figures of one device.
 
     staging: bytes/s between NumPy arrays and the device. latency: seconds for the smallest product

@@ -3,9 +3,9 @@
 import gc
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 import click
 
@@ -14,8 +14,7 @@ from mixpert_py.commands import FILE, say
 from mixpert_py.errors import writing
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(NamedTuple):
     packages: tuple[str, ...]
     plan_path: str | None
     scheme: str | None

@@ -2,10 +2,10 @@
 
 import os
 import sys
-from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType
+from typing import NamedTuple
 
 from mixpert_py import config, sources
 from mixpert_py.errors import RefusedProgramError, SourceError, named
@@ -13,8 +13,7 @@ from mixpert_py.sources import in_memory
 from mixpert_py.sources.modules import spec_without_imports
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """A program to run: its source, and the facts about it that `python` would have set.
 
     argv: sys.argv. module: the first part of its site ids. path: the future sys.path[0]; for a

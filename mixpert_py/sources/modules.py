@@ -11,11 +11,11 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
 from pathlib import Path
+from typing import NamedTuple
 
 from mixpert_py import sources
 from mixpert_py.errors import SourceError, short
@@ -90,8 +90,7 @@ def relative(path: str, module: str) -> str:
     return "/".join(parts[-below - 1 :])
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectFile:
+class ProjectFile(NamedTuple):
     """A file of the project. module: the first part of its site ids. imports: what the file itself
     writes for a module of the project, such as "lib" or ".lib" → that module's file.
     """
@@ -99,7 +98,7 @@ class ProjectFile:
     path: str
     module: str
     source: bytes
-    imports: Mapping[str, str] = field(default_factory=dict)
+    imports: Mapping[str, str] = {}
 
 
 def project_files(

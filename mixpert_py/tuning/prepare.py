@@ -266,7 +266,7 @@ def _hold_outs(
     """The program with the hold-outs' arguments; None where the options have none."""
     program, others = experiment.program, []
     for arguments in options.hold_outs:
-        it = replace(program, argv=(program.argv[0], *arguments))
+        it = program._replace(argv=(program.argv[0], *arguments))
         other = Experiment(it, options, flow, experiment.settings)
         other.comparison = replace(experiment.comparison, limits=other.comparison.limits)
         others.append(other)

@@ -10,7 +10,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mixpert_py.runtime.kernels import HOPPER, LEAST_CAPABILITY
 from mixpert_py.runtime.reasons import Reason
@@ -19,8 +19,7 @@ NOT_INITIALIZED: Final = 3
 OLD_DRIVER: Final = 35
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(NamedTuple):
     """A usable GPU. capability: major · 10 + minor."""
 
     id: int
@@ -33,8 +32,7 @@ class Device:
         return "sm_90a" if self.capability == HOPPER else "portable"
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(NamedTuple):
     """The reason why there is no usable GPU, with a sentence for people."""
 
     reason: Reason

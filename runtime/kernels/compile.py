@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
 from threading import RLock
@@ -207,6 +206,8 @@ def cached(place: bytes, make: Callable[[], bytes]) -> bytes:
 
 def place_of(*parts: str) -> bytes:
     """Names what is compiled, by which Numba, and in which installation of ours."""
+    from importlib import metadata  # not above: most processes find all kernels shipped
+
     texts = [str(files("mixpert_py.runtime")), metadata.version("numba-cuda"), *parts]
     return "\0".join(texts).encode("utf-8", "surrogatepass")
 

@@ -6,7 +6,6 @@ tiles of an uneven last wave are cut along K where `cut` says so, and meet in me
 """
 
 import math
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
@@ -25,8 +24,7 @@ LEAST_PART: Final = 8  # steps
 MOST_STEPS: Final = EXACT_SEGMENT // STEP  # that INT32 accumulators hold the sum of
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(NamedTuple):
     """The limits of the kernels in one file, for any scheme.
 
     heights, widths: of tiles, the largest first. values: of accumulators and totals that a block's
@@ -51,8 +49,7 @@ HOPPER: Final = Family(
 PORTABLE: Final = Family("gemm_sm80.cu", 256, (128, 64), (128, 64), 384 * 128, False, 4, False)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetChip:
+class TargetChip(NamedTuple):
     """The figures of a GPU that decide on tiles.
 
     shared: bytes of shared memory that one thread block may have.
@@ -63,8 +60,7 @@ class TargetChip:
     shared: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(NamedTuple):
     """m × n of C, from a ring of stages of 64 bytes of K each, `shared` bytes in all.
 
     promote: whether sums leave their accumulators as K goes by, rather than once a segment of K.

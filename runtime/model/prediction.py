@@ -4,8 +4,8 @@ Times are those of a product among others, not of a minute of them: a chip that 
 for long lowers its clock.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels import LEAST_CAPABILITY
@@ -33,8 +33,7 @@ THIN_TILE = (128, 8, 0.35)  # of those for vectors and what is not much wider
 LEAST_DEPTH = 1024  # elements of K that a tile's part has where tiles are cut along it
 
 
-@dataclass(frozen=True, slots=True)
-class Predicted:
+class Predicted(NamedTuple):
     """Seconds. packing: of both operands, and all else beside the kernel."""
 
     packing: float

@@ -6,10 +6,9 @@ rows are contiguous, `cluster_config` is for K that the registers of a thread bl
 devices of compute capability 9.0, and `panel_config` for any other.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask
@@ -98,8 +97,7 @@ def _log(power: int) -> int:
     return power.bit_length() - 1
 
 
-@dataclass(frozen=True, slots=True)
-class StripThreads:
+class StripThreads(NamedTuple):
     """Threads share a strip. share_log: log2 of those of a row's that a block of K can use. cached:
     items of a thread that shared memory holds; shared: its bytes.
     """

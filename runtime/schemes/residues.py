@@ -65,9 +65,8 @@ parts have 41 bits, and sums and differences of residues twice the size: 18 modu
 """
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from mixpert_py.runtime.scheme import Scheme, Term
 from mixpert_py.runtime.splitter import INT8, Residues
@@ -151,8 +150,7 @@ PART_BITS = {"real": 42, "sum": 41, "difference": 41}
 Kind = Literal["real", "sum", "difference"]
 
 
-@dataclass(frozen=True, slots=True)
-class Theorem:
+class Theorem(NamedTuple):
     """weights[l][j]: part j of modulus l's weight, the highest first. product: P's parts. units:
     what parts are multiples of.
     """

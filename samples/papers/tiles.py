@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from functools import cache, partial
 from multiprocessing import get_context
 from statistics import geometric_mean, median
@@ -187,7 +186,7 @@ def by_stages(place: Place, n: int) -> tuple[Tile, dict[int, TimedCall]]:
     size = tile.shared // tile.stages
     call = partial(gemm, left, right, scheme, place.xp.empty((n, n), "float32"))
     return tile, {
-        few: partial(call, choice=KernelChoice(tile=replace(tile, stages=few, shared=few * size)))
+        few: partial(call, choice=KernelChoice(tile=tile._replace(stages=few, shared=few * size)))
         for few in STAGE
         if few <= tile.stages
     }

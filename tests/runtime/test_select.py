@@ -1,7 +1,6 @@
 """Who multiplies arrays of a GPU, and NumPy's where there is one: on a GPU that is not there."""
 
 import sys
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -107,7 +106,7 @@ def test_float64_takes_residues_unasked_where_15_moduli_are_faster(
 ) -> None:
     a = ndarray(normal(EDGE, EDGE).x.astype(float))
     for native, wanted in ((1.0, "native"), (1.05, "native"), (1.1, "crt")):
-        figures = replace(pays_from(1), times=lambda *_, native=native: (1.0, native))
+        figures = pays_from(1)._replace(times=lambda *_, native=native: (1.0, native))
         monkeypatch.setattr(worth, "figures", lambda name, figures=figures: figures)
         assert ran(a, a) == (wanted, None)
         assert ran(a, a, scheme="crt")[0] == ("crt" if native > 1.0 else "native")
