@@ -294,16 +294,18 @@ class Pair:
         size = dict(zip(found.left + found.right, a.shape + b.shape, strict=True))
         m, k, n = (prod(size[i] for i in part) for part in (found.rows, found.sum, found.columns))
         stack = tuple(size[index] for index in found.stack)
-        self._rows = a.shape, found.stack + found.rows + found.sum, (*stack, m, k)
-        self._columns = b.shape, found.stack + found.sum + found.columns, (*stack, k, n)
-        self._found, self._letters = found, found.stack + found.rows + found.columns
-        self._shape = tuple(size[index] for index in self._letters)
+        rows = _axes(found.left, found.stack + found.rows + found.sum)
+        columns = _axes(found.right, found.stack + found.sum + found.columns)
+        letters = found.stack + found.rows + found.columns
+        self._rows = a.shape, rows, (*stack, m, k)
+        self._columns = b.shape, columns, (*stack, k, n)
+        self._result = tuple(size[i] for i in letters), _axes(letters, found.output), None
+        self._back = _axes(found.output, letters)
         self.native_result: Any = None
 
     def matrices(self, a: AnyArray, b: AnyArray) -> tuple[Any, Any]:
         """The operands as matrices. They may have more axes of length 1 than the contraction."""
-        found = self._found
-        return _arranged(a, found.left, *self._rows), _arranged(b, found.right, *self._columns)
+        return _arranged(a, *self._rows), _arranged(b, *self._columns)
 
     def call(self, arrays: Sequence[AnyArray], run: Callable[[], Any], *, is_loop: bool) -> Call:
         """The call of the product. run: makes the contraction as the program does, which for CuPy's
@@ -315,8 +317,8 @@ class Pair:
 
         def native() -> Any:
             self.native_result = run()
-            moved = _moved(self.native_result, self._found.output, self._letters)
-            return moved.reshape(*rows.shape[:-1], columns.shape[-1])
+            shape = *rows.shape[:-1], columns.shape[-1]
+            return _arranged(self.native_result, self.native_result.shape, self._back, shape)
 
         return rearranged(native, rows, columns)._replace(is_loop=is_loop)
 
@@ -324,21 +326,22 @@ class Pair:
         """The contraction's result, from the product of the matrices unless `run` has made it."""
         if self.native_result is not None:
             return self.native_result
-        return _arranged(product, self._letters, self._shape, self._found.output, None)
+        return _arranged(product, *self._result)
 
     def by(self, multiply: Native) -> Callable[..., Any]:
         """The contraction of two arrays of these shapes, by a function that multiplies matrices."""
         return lambda a, b: self.result(multiply(*self.matrices(a, b)))
 
 
-def _arranged(x: AnyArray, indices: str, shape: Dims, order: str, last: Dims | None) -> Any:
-    """An array of a shape, its indices in another order, and then of the last shape."""
+def _axes(indices: str, order: str) -> Dims | None:
+    """The places of indices in another order; None where it is the same."""
+    return None if indices == order else tuple(indices.index(index) for index in order)
+
+
+def _arranged(x: AnyArray, shape: Dims, axes: Dims | None, last: Dims | None) -> Any:
+    """An array of a shape, its axes in another order, and then of the last shape."""
     if x.shape != shape:
         x = x.reshape(shape)
-    if indices != order:
-        x = _moved(x, indices, order)
+    if axes is not None:
+        x = x.transpose(axes)
     return x if last is None or x.shape == last else x.reshape(last)
-
-
-def _moved(x: AnyArray, indices: str, order: str) -> Any:
-    return x.transpose(*(indices.index(index) for index in order))
