@@ -98,16 +98,15 @@ def matmul(
             try:
                 if type(a) is type(b) is ndarray:
                     if (
-                        a.size < MIN_ELEMENTS_TO_MOVE
-                        and (
-                            a.size * b.size < MIN_PAIRS
-                            or not may_be_exact(a, b)
-                            or next(context.resting.get(site, NONE), False)
+                        a.size * b.size < MIN_PAIRS
+                        or (
+                            a.size < MIN_ELEMENTS_TO_MOVE
+                            and (
+                                not may_be_exact(a, b)
+                                or next(context.resting.get(site, NONE), False)
+                            )
                         )
-                        and (
-                            site in context.passing or next(context.counted.get(site, NONE), False)
-                        )
-                    ):
+                    ) and (site in context.passing or next(context.counted.get(site, NONE), False)):
                         return a @ b if native is None else native(a, b)
                 else:
                     value = kept_product(context, site, matmul_shape, native, a, b)
@@ -157,16 +156,15 @@ def dot(
             try:
                 if type(a) is type(b) is ndarray:
                     if (
-                        a.size < MIN_ELEMENTS_TO_MOVE
-                        and (
-                            a.size * b.size < MIN_PAIRS
-                            or not may_be_exact(a, b)
-                            or next(context.resting.get(site, NONE), False)
+                        a.size * b.size < MIN_PAIRS
+                        or (
+                            a.size < MIN_ELEMENTS_TO_MOVE
+                            and (
+                                not may_be_exact(a, b)
+                                or next(context.resting.get(site, NONE), False)
+                            )
                         )
-                        and (
-                            site in context.passing or next(context.counted.get(site, NONE), False)
-                        )
-                    ):
+                    ) and (site in context.passing or next(context.counted.get(site, NONE), False)):
                         return native(a, b)
                 else:
                     value = kept_product(context, site, dot_shape, native, a, b)
@@ -204,16 +202,15 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
             try:
                 if type(a) is type(b) is ndarray:
                     if (
-                        a.size < MIN_ELEMENTS_TO_MOVE
-                        and (
-                            a.size * b.size < MIN_PAIRS
-                            or not may_be_exact(a, b)
-                            or next(context.resting.get(site, NONE), False)
+                        a.size * b.size < MIN_PAIRS
+                        or (
+                            a.size < MIN_ELEMENTS_TO_MOVE
+                            and (
+                                not may_be_exact(a, b)
+                                or next(context.resting.get(site, NONE), False)
+                            )
                         )
-                        and (
-                            site in context.passing or next(context.counted.get(site, NONE), False)
-                        )
-                    ):
+                    ) and (site in context.passing or next(context.counted.get(site, NONE), False)):
                         return a.dot(b)
                 else:
                     value = kept_product(context, site, dot_shape, warned.call_method, a, b)
