@@ -110,9 +110,10 @@ def run_to_end(
     """Run a program's rewritten code until its last thread ends, and return its exit code."""
     code = 0
     torch_compiled.follow()
-    # What is imported by now lives as long as the process: no collection need look at it, above all
-    # not the last ones, when the interpreter ends.
+    # What is imported by now lives as long as the program: only the last collection looks at it,
+    # because it may refer to functions of the program, and those to files that are still open.
     gc.freeze()
+    atexit.register(gc.unfreeze)
     gc.enable()  # `mixpert run` has disabled it
     with covered_for(context.backend, takes_small=takes_small):
         try:

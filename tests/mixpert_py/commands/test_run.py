@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py.runtime.gpu import device
-from tests.mixpert_py.command import IMPORTABLE, Mixpert, Said, Shell
+from tests.mixpert_py.command import IMPORTABLE, Mixpert, Said, Shell, called
 from tests.mixpert_py.commands.run_program import PRODUCT, python
 
 WORLD = """\
@@ -121,6 +121,20 @@ def test_the_exit_code_and_last_words_are_the_scripts(sh: Shell, text: str) -> N
     ours, theirs = sh.mixpert("run", "s.py"), python(sh.folder, "s.py")
     assert (ours.code, ours.out) == (theirs.code, theirs.out)
     assert ours.err == theirs.err or ("stdout" in text and "mixpert" not in ours.err)
+
+
+UNCLOSED = """\
+import json
+json.JSONEncoder.default = lambda self, value: 0
+file = open(1, "w", closefd=False)
+file.write("bye")
+"""
+
+
+def test_a_file_that_the_program_leaves_open_is_written(sh: Shell) -> None:
+    """Where a library refers to the program, too: by Python's last collection."""
+    sh.write({"s.py": UNCLOSED})
+    assert called("mixpert_py", "run", "s.py", folder=sh.folder) == python(sh.folder, "s.py")
 
 
 IDLE = """\
