@@ -55,7 +55,7 @@ RESIDUES = (
 )
 OF_COMPLEX = [emulation_of(f"crt{crt.FEWEST}").left]  # by which most complex products are made
 DTYPE = "float32"  # of products by SCHEMES; those of float64 are made by RESIDUES
-# Of square products: with these lengths of K, the kernels that pack any length of up to 2^18.
+# Of square products: by these lengths of K, the kernels that pack any length.
 SIDES = (256, 512, 768, 1024, 1280, 1536, 1600, 2048, 2560, 3072, 3328, 4096, 8192, 16384, 32768)
 # Bytes of shared memory that a block may have, of devices for which there is PTX, and cubins.
 PTX_SHARED = {shipped.HOPPER: 227 * 1024, shipped.PORTABLE: 99 * 1024}
@@ -175,13 +175,15 @@ def _form(n: int, *, turned: bool) -> Form:
 
 
 def _cuda_kernels() -> Iterator[tuple[str, CudaKernel]]:
-    """The GEMM kernels with all their tiles, and the guard of large products."""
+    """The GEMM kernels with all their tiles, the guard of large products, complex64 in parts."""
     for architecture, scheme in product(CUBIN_SHARED, SCHEMES):
         member = f"{architecture}-{scheme.name}.cubin"
         for text in gemm_texts(scheme, architecture):
             yield member, CudaKernel(text, architecture)
         if scheme.wider is not None:
             yield member, CudaKernel(source_text("guard.cu", ()), architecture)
+            parts = source_text("complex_parts.cu", (("SINGLE", 1),))
+            yield member, CudaKernel(parts, architecture)
     for architecture, scheme in product(CUBIN_SHARED, RESIDUES):
         member = f"{architecture}-crt.cubin"
         for text in residue_texts(scheme, architecture):

@@ -39,7 +39,7 @@ def test_the_archive_is_up_to_date() -> None:
 
 
 def test_the_archive_stays_small() -> None:
-    assert shipped_kernels.ARCHIVE.stat().st_size < 2e6
+    assert shipped_kernels.ARCHIVE.stat().st_size < 2.1e6
 
 
 def scheme_of(name: str) -> Scheme:
@@ -101,7 +101,7 @@ def test_gemm_kernels_of_float32_are_shipped(device: str, capability: str, name:
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
 @pytest.mark.parametrize("moduli", [14, 15, 16])
-def test_the_default_of_float64_is_shipped(moduli: int, capability: str) -> None:
+def test_the_defaults_of_float64_and_complex64_are_shipped(moduli: int, capability: str) -> None:
     scheme = emulation_of(f"crt{moduli}")
     how = residues.WGMMA if capability == "90" else residues.MMA
     shared = {"8": 101_376, "9": 232_448, "1": 232_448 if capability < "120" else 101_376}
@@ -117,6 +117,7 @@ def test_the_default_of_float64_is_shipped(moduli: int, capability: str) -> None
         ),
         (how.file, residues.of_gemm(scheme, "float64", how, bytes_of_block), (b"residue_gemm",)),
         (residues.RESULT, residues.of_result(scheme.moduli, "float64"), (b"result",)),
+        ("complex_parts.cu", (("SINGLE", 1),), (b"split", b"join")),
     ):
         cubin = shipped.cubin(source_text(file, definitions), capability)
         assert cubin is not None, file
