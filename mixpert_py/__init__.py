@@ -87,8 +87,7 @@ __all__ = sorted(_HOMES)
 
 
 def __dir__() -> list[str]:
-    own = [name for name in globals() if name.startswith("__")]
-    return sorted({*__all__, *own})
+    return sorted({*__all__, *[name for name in globals() if name.startswith("__")]})
 
 
 def __getattr__(name: str) -> Any:

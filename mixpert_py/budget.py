@@ -121,8 +121,7 @@ def check(
         native = limits.judged(_values(function, Context(scheme="native", trace=trace)))
         _require_numbers(native)
         limits = limits.with_decisions(native)
-        again = _values(function, Context(scheme="native"))
-        _require_steady(native, again, limits, folder)
+        _require_steady(native, _values(function, Context(scheme="native")), limits, folder)
         reference = native
         by_native = any(row.reference == NATIVE for row in loaded.criterion)
         if not by_native and any(

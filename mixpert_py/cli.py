@@ -60,7 +60,6 @@ def main(command: click.Command | None = None, name: str = "mixpert") -> None:
 
 
 def _description(error: OSError) -> str:
-    """Describe an OS error in words, with the file that it is about."""
     what = error.strerror or str(error)
     if isinstance(error.filename, str):
         return f"{error.filename}: {what}"

@@ -206,8 +206,7 @@ def _pass(graph: Graph, context: Context, caller: str) -> None:
         chosen = _choice(product, context)
         if chosen is None:
             continue
-        operator = graphs.operators()[product.name]
-        torch_graphs.replace(graph, product, operator, *chosen)
+        torch_graphs.replace(graph, product, graphs.operators()[product.name], *chosen)
 
 
 def _choice(product: "GraphProduct", context: Context) -> tuple[Any, ...] | None:
@@ -225,8 +224,7 @@ def _choice(product: "GraphProduct", context: Context) -> tuple[Any, ...] | None
     backend = given.get("backend") or context.backend
     if context.trace is None:
         a, b = (it.meta["val"] for it in product.operands)
-        is_native = scheme == "native"
-        if is_native or not graphs.gains(product.name, a, b, scheme, backend):
+        if scheme == "native" or not graphs.gains(product.name, a, b, scheme, backend):
             return None
     if not context.has_choices() and (scheme, backend) == (None, None):
         return "", None, None  # so that graphs of all files share what is compiled

@@ -129,7 +129,6 @@ def pass_to_children(file: str) -> None:
 
 
 def file_from_parent() -> str:
-    """The file that the parent process wrote for this one."""
     return os.environ[_FROM_PARENT]
 
 
@@ -147,7 +146,7 @@ def look_up_plans() -> None:
     from mixpert_py.runtime import context as contexts
     from mixpert_py.runtime.gpu.start import start
 
-    if contexts.is_initial():
+    if contexts.current() is contexts.INITIAL:
         contexts.set_default(contexts.Context(find_plan=find_plan, finds_plans=has_plans))
         start.asks = _is_reproducible
 
@@ -163,8 +162,7 @@ def _is_reproducible() -> bool:
 @cache
 def has_plans() -> bool:
     """Return whether MIXPERT_PLAN is set or a plan file lies beside the running program."""
-    folder = _running_folder()
-    return bool(os.environ.get("MIXPERT_PLAN")) or any(folder.glob(f"*{SUFFIX}"))
+    return bool(os.environ.get("MIXPERT_PLAN")) or any(_running_folder().glob(f"*{SUFFIX}"))
 
 
 @cache

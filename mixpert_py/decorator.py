@@ -98,11 +98,8 @@ def accelerate(
 
 def _is_suspended(function: object) -> bool:
     """Return whether a call ends before the function's body has run, as a generator's call does."""
-    return (
-        inspect.isgeneratorfunction(function)
-        or inspect.iscoroutinefunction(function)
-        or inspect.isasyncgenfunction(function)
-    )
+    kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    return any(is_kind(function) for is_kind in kinds)
 
 
 def _with_modules(function: Callable[..., Any], modules: Modules) -> Callable[..., Any]:

@@ -79,12 +79,10 @@ class ImportHook:
         self._here = threading.local()
 
     def install(self) -> None:
-        """Put the hook before all other finders."""
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
 
     def uninstall(self) -> None:
-        """Rewrite no further modules."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 

@@ -93,15 +93,11 @@ class CellRewriter(ast.NodeTransformer):
     def visit(self, tree: Any) -> Any:
         """The rewritten tree of a cell, or the tree itself if the last text is not its text."""
         if self.text and _is_tree_of(tree, self.text):
-            name = _name_of(self.text)
+            # IPython's name of the latest cell with this text, and its lines.
+            lines, cached = self.text.splitlines(keepends=True), reversed(linecache.cache.items())
+            name = next((name for name, it in cached if lines in it), "<cell>")
             return self.magics._rewritten(tree, self.text, name, self.plan, self.scheme)
         return tree
-
-
-def _name_of(text: str) -> str:
-    """IPython's name of the latest cell with this text, and its lines."""
-    lines = text.splitlines(keepends=True)
-    return next((name for name, it in reversed(linecache.cache.items()) if lines in it), "<cell>")
 
 
 def _is_tree_of(tree: ast.AST, text: str) -> bool:
@@ -368,8 +364,7 @@ class MixPertMagics(Magics):
     def _put_in_force(self, plan: Plan | None) -> None:
         """Put the plan in force for all products that it names, in any cell."""
         self.plan = plan
-        context = replace(contexts.default(), plan=plan, by_id=plan is not None)
-        contexts.set_default(context)
+        contexts.set_default(replace(contexts.default(), plan=plan, by_id=plan is not None))
 
     def _number(self) -> int:
         running_cell = self.shell.displayhook.exec_result

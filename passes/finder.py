@@ -118,7 +118,9 @@ def find_products(raw: bytes, module: str) -> Analysis:
     if not is_looked_up and not _may_multiply(source.text):
         empty = ast.Module([], [])  # not parsed: three files of four end here
         return Analysis(source, empty, read_scopes(empty), (), sources.read_pragmas(""))
-    sources.require_few_tokens(source)
+    if sources.has_tokens(source.text, sources.MAX_TOKENS):
+        most = f"{sources.MAX_TOKENS:,} words and signs"
+        raise SourceError(f"{module}: more than {most}; the file is skipped")
     tree, warned = sources.parse_with_warnings(source.text, module)
     with sources.refusing_depth(module):
         scopes = read_scopes(tree, module)
@@ -180,8 +182,7 @@ class _Candidate:
 def _candidates(source: sources.Source, scopes: Scopes) -> list[_Candidate]:
     """Every product in the order of the source, with the reason, if any, to leave it alone."""
     text = source.text
-    is_pythran = "pythran" in text and PYTHRAN.search(text)
-    whole = "compiled by Pythran" if is_pythran else None
+    whole = "compiled by Pythran" if "pythran" in text and PYTHRAN.search(text) else None
     compiled = _compiled_arguments(scopes) if any(word in text for word in COMPILER_WORDS) else {}
     candidates = []
     for operation in scopes.operations:

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from mixpert_py.errors import SourceError
 from mixpert_py.passes.finder import Analysis, CallSite, FoundProduct, analysis_of
-from mixpert_py.passes.source import FIELDS, Pragmas, Source, decode, parse, refusing_depth
+from mixpert_py.passes.source import FIELDS, NEWLINE, Pragmas, Source, decode, parse, refusing_depth
 from mixpert_py.passes.spellings import Edit, Spelling, splice, without_comments
 from mixpert_py.plan import Plan
 
@@ -180,7 +180,7 @@ class Substitute:
         if not self.may_hold_product(node):
             return node
         product = self.products.get(node)
-        node = _copy(node)
+        node = ast.copy_location(type(node)(**dict(ast.iter_fields(node))), node)
         for name in FIELDS[type(node)]:
             below = getattr(node, name, None)
             if isinstance(below, list):
@@ -223,11 +223,6 @@ def _starts(node: Any) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 
-def _copy(node: ast.AST) -> ast.AST:
-    """A new node with the same children."""
-    return ast.copy_location(type(node)(**dict(ast.iter_fields(node))), node)
-
-
 def same(one: ast.AST, other: ast.AST) -> bool:
     """Return whether two trees are equal except for their locations. Does not recurse."""
     pairs: list[tuple[object, object]] = [(one, other)]
@@ -258,14 +253,12 @@ def _keywords(site: str, scheme: str | None, native: str | None, encoding: str) 
 
 
 def _literal(site: str, encoding: str) -> str:
-    """A site id as a string literal."""
     try:
         site.encode(encoding)
     except UnicodeError:
         return ascii(site)
-    return (
-        f'"{site}"' if site.isprintable() and '"' not in site and "\\" not in site else repr(site)
-    )
+    is_plain = site.isprintable() and '"' not in site and "\\" not in site
+    return f'"{site}"' if is_plain else repr(site)
 
 
 def position(tree: ast.Module) -> int:
@@ -320,18 +313,13 @@ def import_edit(tree: ast.Module, source: Source, name: str) -> Edit:
         if SAME_LINE.fullmatch(without_comments(text[end:first])):
             newline = _newline(source, first)
             return Edit(first, first, f"{newline}{line}{SPLIT_MARK}{newline}", True, -1)
-        at = _next_line(text, end)
+        newline_after = NEWLINE.search(text, end)
+        at = newline_after.end() if newline_after else len(text)
     else:
         at = _after_opening_comment(text)
     if isinstance(tree.body[before], ast.Import | ast.ImportFrom):
         at = source.line_starts[tree.body[before].lineno - 1]
     return Edit(at, at, f"{line}{MARK}{_newline(source, at)}", True, -1)
-
-
-def _next_line(text: str, start: int) -> int:
-    end = re.compile(r"\r\n|\r|\n|\Z").search(text, start)
-    assert end is not None
-    return end.end()
 
 
 def _after_opening_comment(text: str) -> int:

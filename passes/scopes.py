@@ -87,9 +87,7 @@ class Scope:
     @cached_property
     def home(self) -> "Scope":
         """The scope of the function or module whose code contains this scope."""
-        if self.parent is None or isinstance(self.node, FUNCTIONS):
-            return self
-        return self.parent.home
+        return self if not self.parent or isinstance(self.node, FUNCTIONS) else self.parent.home
 
     @property
     def qualname(self) -> str:
@@ -417,8 +415,7 @@ class _Reader:
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self.bind(node.name, Binding(None, line=node.lineno, defined=True))
-        self.visit_all(node.decorator_list)
-        self.visit_all([*node.args.defaults, *node.args.kw_defaults])
+        self.visit_all([*node.decorator_list, *node.args.defaults, *node.args.kw_defaults])
         self.annotation(node.returns)
         parameters = _arguments(node.args)
         for parameter in parameters:
@@ -433,9 +430,8 @@ class _Reader:
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self.bind(node.name, Binding(None, line=node.lineno, defined=True))
-        self.visit_all(node.decorator_list)
-        self.visit_all(node.bases)
-        self.visit_all([keyword.value for keyword in node.keywords])
+        keywords = [keyword.value for keyword in node.keywords]
+        self.visit_all([*node.decorator_list, *node.bases, *keywords])
         self.inside(node, node.body)
 
     def inside(
@@ -485,6 +481,5 @@ METHODS: dict[type[ast.AST], Callable[[_Reader, Any], None]] = {
 
 
 def _arguments(arguments: ast.arguments) -> list[ast.arg]:
-    """Every parameter of a function, in the order of its signature."""
     single = [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *single]

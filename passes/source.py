@@ -15,7 +15,7 @@ from typing import Any
 from mixpert_py.errors import SourceError
 from mixpert_py.passes import MAX_BYTES
 
-# A syntax tree takes half a kilobyte for each word or sign of the text.
+# A syntax tree takes half a kilobyte for each word or sign of the text, and is to fit a gigabyte.
 MAX_TOKENS = 1_000_000
 # Fields of nodes that hold text or numbers; those named `name` and `names` are nodes in some.
 PLAIN_FIELDS = frozenset(
@@ -124,14 +124,6 @@ def decode(raw: bytes, module: str) -> Source:
 def has_tokens(text: str, more_than: int) -> bool:
     """Whether a text has more than this number of tokens: words, signs and line ends."""
     return len(text) > more_than and sum(1 for _ in TOKEN.finditer(text)) > more_than
-
-
-def require_few_tokens(source: Source) -> None:
-    """Raise SourceError if a syntax tree of the source would not fit into a gigabyte."""
-    if has_tokens(source.text, MAX_TOKENS):
-        raise SourceError(
-            f"{source.module}: more than {MAX_TOKENS:,} words and signs; the file is skipped"
-        )
 
 
 def parse(text: str, module: str) -> ast.Module:

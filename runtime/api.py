@@ -445,7 +445,10 @@ def _record(
 
 def _sample(trace: Trace, site: str | None, call: Call, shape: Shape) -> None:
     """Keep what the trace wants to know of a call's operands."""
-    if (trace.levels is None and trace.captures is None) or not _is_intact(call):
+    if trace.levels is None and trace.captures is None:
+        return
+    out = call.destination  # one of the operands, maybe, which then is not what was multiplied
+    if out is not None and not (type(out) is ndarray and is_apart(out, call.a, call.b)):
         return
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
     has_schemes = dtypes[0] in PRECISION and dtypes[1] in PRECISION
@@ -470,14 +473,6 @@ def _shape(call: Call) -> Shape | Reason:
         return call.shape()
     except (AttributeError, RuntimeError, TypeError):
         return Reason.NOT_AN_ARRAY  # what may be an array need not have a shape
-
-
-def _is_intact(call: Call) -> bool:
-    """Whether the operands still are what was multiplied: `out` may be one of them."""
-    out = call.destination
-    if out is None:
-        return True
-    return type(out) is ndarray and is_apart(out, call.a, call.b)
 
 
 pass_over(matmul, dot, dot_method, carry_out, _native, _traced)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
@@ -248,16 +247,14 @@ class Scratch:
     def __enter__(self) -> "Scratch":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for block in self._taken:
             _free[id(block)] = block
-        if self._taken:
-            _drop_the_oldest()
+        total = 0  # bytes of free memory, of which the oldest is dropped beyond MOST_BYTES
+        for key, block in reversed(list(_free.items())) if self._taken else ():
+            total += block.nbytes
+            if total > MOST_BYTES and _free.pop(key, None) is not None:
+                total -= block.nbytes
 
     def empty(self, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> Array:
         """An array in C order whose entries may be anything."""
@@ -284,12 +281,3 @@ def _taken_block(size: int) -> Array:
         if size <= block.nbytes <= 2 * size and _free.pop(key, None) is not None:
             return block
     return np.empty(size, np.uint8)
-
-
-def _drop_the_oldest() -> None:
-    """Drop the oldest free memory beyond MOST_BYTES."""
-    total = 0
-    for key, block in reversed(list(_free.items())):
-        total += block.nbytes
-        if total > MOST_BYTES and _free.pop(key, None) is not None:
-            total -= block.nbytes

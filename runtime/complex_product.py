@@ -35,7 +35,6 @@ class PartFunctions(NamedTuple):
 
 
 def is_complex(*operands: AnyArray) -> bool:
-    """Whether any of some arrays is."""
     return any(x.dtype.kind == "c" for x in operands)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-from mixpert_py.plan import Plan, Site
+from mixpert_py.plan import Plan
 from mixpert_py.runtime.backends import is_on_gpu
 from mixpert_py.runtime.program_frames import warn
 from mixpert_py.runtime.reasons import MEANING, Reason
@@ -206,8 +206,11 @@ class Context:
         if self.by_id and entry is not None and entry.id != site:
             entry = None
         if entry is not None and plan is not None:
-            is_guarded = entry.error > 0 and plan.guard == "on" and entry.scheme != "native"
-            guard = _guard(site, entry) if is_guarded else None
+            guard = None
+            if entry.error > 0 and plan.guard == "on" and entry.scheme != "native":
+                from mixpert_py.runtime.plan_guard import PlanGuard, floor_of
+
+                guard = PlanGuard(site, entry.error, floor_of(entry.scheme))
             choice = checked(Choice(entry.scheme, guard))
             if entry.id == site:
                 return choice
@@ -221,12 +224,6 @@ class Context:
 def knows(plan: Plan, module: str) -> bool:
     """Whether a plan has sites of a module. A plan does not decide about other modules."""
     return any(entry.id.startswith(f"{module}:") for entry in plan.site)
-
-
-def _guard(site: str, entry: Site) -> "PlanGuard":
-    from mixpert_py.runtime.plan_guard import PlanGuard, floor_of
-
-    return PlanGuard(site, entry.error, floor_of(entry.scheme))
 
 
 def checked(choice: Choice) -> Choice:
@@ -264,11 +261,6 @@ def passes(site: str | None) -> bool:
     """
     context = innermost.get().context
     return site in context.passing or next(context.counted.get(site, NONE), False)
-
-
-def is_initial() -> bool:
-    """Whether no context has been set in this process."""
-    return current() is INITIAL
 
 
 def default() -> Context:

@@ -152,8 +152,7 @@ def _way(
     def of_integers(left: int, right: int) -> ExactSplit | None:
         """The quickest way for the largest magnitudes of the operands."""
         ways = _undivided(left, right, k)
-        is_enough = any(way.panel == k for way in ways)
-        if not is_enough and seconds(_quickest_of_digits(k)) < native:
+        if not any(way.panel == k for way in ways) and seconds(_quickest_of_digits(k)) < native:
             ways += _divided(left.bit_length(), right.bit_length(), k, 8 * dtype.itemsize)
         return quickest(ways)
 

@@ -133,11 +133,7 @@ class _Watched:
 
 
 def _by_prepared(
-    selection: Selection,
-    call: Call,
-    context: Context,
-    signature: object,
-    guard: PlanGuard | None,
+    selection: Selection, call: Call, context: Context, signature: object, guard: PlanGuard | None
 ) -> Any:
     """The product by launches that are cached for its signature from now on; None if launches
     cannot make it.

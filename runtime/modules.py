@@ -123,9 +123,8 @@ class _State:
         with self.lock:
             if not self.users or self.hook is not None:
                 return
-            if any(self.users) or module.__call__ is not getattr(
-                module, "_wrapped_call_impl", None
-            ):
+            own = getattr(module, "_wrapped_call_impl", None)
+            if any(self.users) or module.__call__ is not own:
                 self.put_in_place()
                 return
             from mixpert_py.runtime.products.below_autograd import skip
@@ -218,6 +217,9 @@ class _State:
                 self.hook.is_trained = self.hook.is_trained or is_trained
 
     def leave_unneeded(self) -> bool:
+        """Whether no product has needed the hook since `stay_covered` put it in place for a call.
+        Then it is removed, unless other threads run or this has happened MOST_TRIALS times.
+        """
         with self.lock:
             if self.hook is None or self.hook.is_needed:
                 return False
@@ -370,11 +372,7 @@ def stay_covered(*, takes_small: bool) -> None:
 select.cover_torch = stay_covered
 
 
-def leave_unneeded() -> bool:
-    """Whether no product has needed the hook since `stay_covered` put it in place for a call. Then
-    it is removed, unless other threads run or this has happened MOST_TRIALS times.
-    """
-    return _state.leave_unneeded()
+leave_unneeded = _state.leave_unneeded
 
 
 @contextmanager

@@ -10,9 +10,8 @@ def cores() -> int:
 
     NumPy's BLAS uses a thread for each unless the user sets another number.
     """
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    has_affinity = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
 def name() -> str:

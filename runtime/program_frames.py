@@ -90,7 +90,6 @@ def _hidden(code: CodeType) -> CodeType:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Whether a frame is of this package."""
     return str(frame.f_globals.get("__name__")).partition(".")[0] == PACKAGE
 
 

@@ -147,12 +147,10 @@ class Product(NamedTuple):
     reason: Reason | None = None
 
     def with_value(self, value: object) -> "Product":
-        """The same product, in another array."""
         return self._replace(value=value)
 
 
 def is_dask(*operands: object) -> bool:
-    """Whether any operand is a Dask array."""
     array = getattr(sys.modules.get("dask.array"), "Array", None)
     return array is not None and any(isinstance(x, array) for x in operands)
 

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from mixpert_py.runtime.splitter import (
-    INT8_RATE,
-    Digits,
-    Element,
-    FloatSlices,
-    Residues,
-    Splitter,
-)
+from mixpert_py.runtime.splitter import INT8_RATE, Digits, Element, FloatSlices, Residues, Splitter
 
 # FP32 BLAS adds products of two digits, |d| ≤ 2^7, without error while the sum stays within 2^24:
 # terms · chunk · 2^14 ≤ 2^24, with at most four terms in one accumulator. Balanced digits reach

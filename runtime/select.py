@@ -69,14 +69,7 @@ OF_TYPES = frozenset({Reason.NOT_AN_ARRAY, Reason.SUBCLASS, Reason.SPARSE})
 
 # Reported even where nobody chose a scheme: the product was to be faithful, and is not.
 REPORTED = frozenset(
-    {
-        Reason.GRADIENT,
-        Reason.AUTOCAST,
-        Reason.SPREAD,
-        Reason.OLD_GPU,
-        Reason.KERNEL,
-        Reason.MEMORY,
-    }
+    {Reason.GRADIENT, Reason.AUTOCAST, Reason.SPREAD, Reason.OLD_GPU, Reason.KERNEL, Reason.MEMORY}
 )
 
 
@@ -183,9 +176,8 @@ def _on_host(
     shape = call.host_shape()
     if isinstance(shape, Reason):
         # What may be on a GPU is not there now; of tensors, the signature has their devices.
-        lasts = shape in OF_TYPES and (
-            type(call.a) in device_of or not all(map(foreign.may_be_on_device, _types(call)))
-        )
+        may_be_there = all(map(foreign.may_be_on_device, (type(call.a), type(call.b))))
+        lasts = shape in OF_TYPES and (type(call.a) in device_of or not may_be_there)
         return Declined(shape if is_chosen else None, NATIVE if lasts else None)
     if are_integers(call.a, call.b):  # under any scheme: nothing is lowered
         if call.destination is not None and not _takes_result(call.destination, call):
@@ -198,9 +190,7 @@ def _on_host(
         return Declined(Reason.NO_INTEGERS)
     if not is_chosen:
         scheme = default_scheme(*_dtypes(call))
-        if scheme is None or worth.is_too_short(scheme, shape[1]):
-            return Declined(None)
-        if emulates(backend):
+        if scheme is None or worth.is_too_short(scheme, shape[1]) or emulates(backend):
             return Declined(None)
         request = request._replace(scheme=scheme)
     is_asked = backend is not None
@@ -255,13 +245,7 @@ def _unsuited(call: Call, scheme: str) -> Reason | None:
     for x in (a, b):
         if x.dtype not in emulation.TYPES and not is_half:
             return DTYPES.get(x.dtype.kind, Reason.DTYPE)
-    if out is not None and not _takes_result(out, call):
-        return Reason.OUT
-    return None
-
-
-def _types(call: Call) -> tuple[Any, Any]:
-    return type(call.a), type(call.b)
+    return Reason.OUT if out is not None and not _takes_result(out, call) else None
 
 
 def _dtypes(call: Call) -> tuple[str, str]:
@@ -280,15 +264,10 @@ def _takes_result(out: AnyArray, call: Call) -> bool:
 
 
 def _on_device(
-    call: Call,
-    request: Request,
-    placement: foreign.Placement,
-    backend: str | None,
-    is_chosen: bool,
+    call: Call, request: Request, placement: foreign.Placement, backend: str | None, is_chosen: bool
 ) -> Selection | Reason:
     """The selection for arrays that are on one GPU."""
-    chosen = request.scheme if is_chosen else None
-    scheme = scheme_on_device(call, chosen, placement, backend)
+    scheme = scheme_on_device(call, request.scheme if is_chosen else None, placement, backend)
     if isinstance(scheme, Reason):
         return scheme
     if _is_own_precision(scheme, _dtypes(call)):

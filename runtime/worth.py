@@ -199,10 +199,9 @@ def exact_seconds(
     """Predicted seconds of a product of integers by floating point. cast: elements of operands that
     are cast; results: elements of results and partial sums; matrices: products of two matrices.
     """
-    each = (4 if is_double else 2) / HOST
     return (
         EXACT_START
-        + multiplications * each
+        + multiplications * ((4 if is_double else 2) / HOST)
         + cast * EXACT_CAST
         + results * EXACT_RESULT
         + matrices * EXACT_MATRIX
@@ -389,13 +388,7 @@ class Times(Protocol):
     """
 
     def __call__(
-        self,
-        scheme: str,
-        a: Dims,
-        b: Dims,
-        wide: bool,
-        products: int = 1,
-        symmetric: bool = False,
+        self, scheme: str, a: Dims, b: Dims, wide: bool, products: int = 1, symmetric: bool = False
     ) -> tuple[float, float]: ...
 
 

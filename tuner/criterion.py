@@ -57,8 +57,7 @@ def max_relative(reference: npt.ArrayLike, value: npt.ArrayLike) -> float:
     worst = 0.0
     for x, y in _chunks(reference, value):
         x, y = _in_range(x, y)
-        ratio = _ratio(np.abs(x - y), np.abs(x) + np.abs(y))
-        worst = float(np.maximum(worst, ratio.max()))
+        worst = float(np.maximum(worst, _ratio(np.abs(x - y), np.abs(x) + np.abs(y)).max()))
     return worst
 
 
@@ -165,8 +164,7 @@ def _parts(x: Array) -> Array:
 
 def _in_range(x: Array, y: Array) -> tuple[Array, Array]:
     """Both arrays, scaled by 1/16 near the end of float64's range, so that sums stay finite."""
-    large = np.maximum(np.abs(x), np.abs(y)) > 2.0**1000
-    scale = np.where(large, 2.0**-4, 1.0)
+    scale = np.where(np.maximum(np.abs(x), np.abs(y)) > 2.0**1000, 2.0**-4, 1.0)
     return x * scale, y * scale
 
 

@@ -188,8 +188,7 @@ def likely_plan(operators: Sequence[Operator], budget: float) -> dict[str, str]:
     errors, and each reaches the result unchanged.
     """
     errors = ErrorModel(operators, 0.0)
-    options = [_options(operator) for operator in operators]
-    pairs = list(zip(operators, options, strict=True))
+    pairs = list(zip(operators, map(_options, operators), strict=True))
     times = [[x.predicted[scheme] for scheme in its] for x, its in pairs]
     squares = [[errors.square(x, scheme) for scheme in its] for x, its in pairs]
     chosen = choose(times, squares, budget**2)[0] or (0,) * len(pairs)

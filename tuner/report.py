@@ -83,9 +83,7 @@ class Unit:
 
     def quantity(self, seconds: float | None) -> str:
         """The number with the unit; "unknown" for None."""
-        if seconds is None:
-            return "unknown"
-        return f"{self.number(seconds)} {self.name}"
+        return "unknown" if seconds is None else f"{self.number(seconds)} {self.name}"
 
 
 PRODUCTS = Unit("products", 1.0, whole=True)
@@ -103,10 +101,8 @@ def clock_unit(times: Iterable[float]) -> Unit:
 
 def error_text(error: float | None) -> str:
     """An error with two digits; a dash where it was not measured."""
-    if error is None:
-        return "–"
-    if not isfinite(error):
-        return "not finite"
+    if error is None or not isfinite(error):
+        return "–" if error is None else "not finite"
     return f"{error:.1e}" if error else "0"
 
 
@@ -118,10 +114,8 @@ def budget_text(budget: float) -> str:
 
 def share_text(share: float | None) -> str:
     """An error as a part, or a multiple, of a budget; a dash where it was not measured."""
-    if share is None:
-        return "–"
-    if not isfinite(share):
-        return "not finite"
+    if share is None or not isfinite(share):
+        return "–" if share is None else "not finite"
     return f"{100 * share:.3g} %" if share < 10 else f"{share:.2g} times"
 
 
@@ -232,8 +226,7 @@ UNCLEAR = (
 
 def whole_program(gain: Gain, spread: float | None) -> str:
     """A note where the whole program's time does not show the gain of its products; else empty."""
-    saved = (gain.before or 0.0) - (gain.after or 0.0)
-    if spread is None or saved > spread:
+    if spread is None or (gain.before or 0.0) - (gain.after or 0.0) > spread:
         return ""
     vary = clock_unit((spread,)).quantity(spread)
     return (

@@ -88,11 +88,9 @@ class SearchState:
             passed = [trial for trial in tried if trial.reason is StopReason.KEPT]
             if passed:
                 self.incumbent = self._best(passed)
-        return (
-            self.incumbent
-            if passed
-            else min(tried, key=lambda it: (PRECEDENCE.index(it.reason), -it.gain))
-        )
+        if passed:
+            return self.incumbent
+        return min(tried, key=lambda it: (PRECEDENCE.index(it.reason), -it.gain))
 
     def restore(self, step: Mapping[str, str]) -> None:
         """Try a step whose only purpose is a smaller error; it passes if it is no slower."""

@@ -191,7 +191,6 @@ def read(entries: object, name: str) -> TuningRecord:
 
 
 def value_entries(criteria: Iterable[Criterion]) -> list[ValueEntry]:
-    """A plan's list of values, for JSON."""
     return [
         ValueEntry(
             name=value.name,

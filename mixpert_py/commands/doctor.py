@@ -180,7 +180,6 @@ def _blas() -> str:
 
 
 def _device_model(gpu: "Device") -> str:
-    """The device model in use, and its origin."""
     from mixpert_py.runtime import own_files
     from mixpert_py.runtime.model import device_model
 

@@ -41,8 +41,7 @@ class EstimateOptions:
         if self.error is not None:
             budget_of("--error", self.error)
             return self.error
-        script = (self.module is None and self.script) or ""
-        typed = sources.tuning_defaults(script).error
+        typed = sources.tuning_defaults((self.module is None and self.script) or "").error
         option = "[tool.mixpert] error"
         budgets, texts = parse_budgets(option, typed), parse_named(option, typed)
         name = None if None in budgets else min(budgets, key=budgets.__getitem__, default=None)
@@ -102,10 +101,8 @@ def estimate(options: EstimateOptions) -> int:
     with tables.progress(quiet, options.verbose) as show:
         found = estimated(program, float(budget), options.time_limit, show, packages)
     if found is None:
-        line = (
-            f"{program.argv[0]}: makes no matrix product in its own process that could be rewritten"
-        )
-        click.echo(line, err=True)
+        line = "makes no matrix product in its own process that could be rewritten"
+        click.echo(f"{program.argv[0]}: {line}", err=True)
         if options.as_json:
             click.echo("null")
         return 1

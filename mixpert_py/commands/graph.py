@@ -209,8 +209,7 @@ def graph(paths: tuple[str, ...], form: str) -> int:
     if paths == ("-",):
         graphs = [of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
-        files = dict.fromkeys(sources.files_of_projects(paths, ()))
-        graphs = [of_file(path) for path in files]
+        graphs = [of_file(path) for path in dict.fromkeys(sources.files_of_projects(paths, ()))]
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
         say(problem)

@@ -110,15 +110,12 @@ class RewriteOptions:
 
     @property
     def previews(self) -> bool:
-        """Whether results are shown without being written."""
         return self.diff or self.check
 
     @property
     def target(self) -> str | None:
         """The file for a single result; "-" for standard output."""
-        if self.is_standard_input and not self.previews:
-            return self.output or "-"
-        return self.output
+        return self.output or ("-" if self.is_standard_input and not self.previews else None)
 
     def require_one_way(self) -> None:
         """Raise UsageError if results would go to several places, or to an invalid one."""
@@ -161,8 +158,7 @@ def rewrite(options: RewriteOptions) -> int:
     config.check_scheme(options.scheme)
     plan = config.load_plan(options.plan_path) if options.plan_path else None
     if options.is_standard_input:
-        source = sys.stdin.buffer.read()
-        result = rewrite_source(source, "-", "stdin", plan, options.scheme)
+        result = rewrite_source(sys.stdin.buffer.read(), "-", "stdin", plan, options.scheme)
         return _finish([result], options, has_summary=False)
     files = options.files()
     results = rewrite_files(files, plan, options.scheme)
@@ -188,9 +184,7 @@ def _finish(results: Iterable[Rewritten], options: RewriteOptions, *, has_summar
     if has_summary:
         # A patch on standard output is to hold nothing else.
         click.echo(_summary(counts, options.previews), err=options.diff)
-    if counts["skipped"]:
-        return 2
-    return int(options.check and counts["changed"] > 0)
+    return 2 if counts["skipped"] else int(options.check and counts["changed"] > 0)
 
 
 def _summary(counts: Counter[str], previews: bool) -> str:

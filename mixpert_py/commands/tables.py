@@ -99,8 +99,7 @@ def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[s
         def on_run(purpose: str) -> None:
             bar.update(task, advance=1, description=purpose)
             if verbose:
-                number = round(bar.tasks[0].completed)
-                console.print(f"run {number}: {purpose}", soft_wrap=True)
+                console.print(f"run {round(bar.tasks[0].completed)}: {purpose}", soft_wrap=True)
 
         yield on_run
 

@@ -182,5 +182,4 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
             record[name] = getattr(measured, name)
         record["gain"] = msgspec.to_builtins(measured.gain(found.pace))
         record["ratio"] = asdict(measured.ratio)
-    plain: dict[str, Any] = json.loads(json.dumps(record), parse_constant=lambda name: None)
-    return plain
+    return dict(json.loads(json.dumps(record), parse_constant=lambda name: None))

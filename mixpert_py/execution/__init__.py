@@ -132,11 +132,6 @@ class Interrupt:
         finally:
             self._lets_through = False
 
-    def take_over(self, outer: object) -> None:
-        """Take over a signal that the outer block has received."""
-        if isinstance(outer, Interrupt) and outer._came:
-            self._came, outer._came = True, False
-
     def note(self, number: int, frame: FrameType | None) -> None:
         self._came = True
         if self._lets_through:
@@ -160,7 +155,9 @@ def deferred_signals() -> Iterator[Interrupt]:
                 if handler not in (signal.SIG_IGN, None):
                     before[number] = handler
                     signal.signal(number, interrupt.note)
-                    interrupt.take_over(getattr(handler, "__self__", None))
+                    outer = getattr(handler, "__self__", None)
+                    if isinstance(outer, Interrupt) and outer._came:
+                        interrupt._came, outer._came = True, False
         yield interrupt
     finally:
         for number, handler in before.items():

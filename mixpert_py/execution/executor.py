@@ -65,7 +65,6 @@ class ProgramRun:
 
     @property
     def site_seconds(self) -> dict[str, float]:
-        """Call site → seconds spent in its products."""
         return {site: trace.seconds for site, trace in self.result.sites.items()}
 
     @property

@@ -46,8 +46,7 @@ def records(
     called = trace.others | trace.sites
     for site, record in sorted(called.items(), key=lambda item: -item[1].seconds):
         forward = site.replace(".backward#", "#")  # of one in rewritten code
-        found = places.get(site) or places.get(forward)
-        path, place = found or (elsewhere, None)
+        path, place = (places.get(site) or places.get(forward)) or (elsewhere, None)
         made.append(
             {
                 "id": site,

@@ -269,8 +269,7 @@ def spawned(job: SpawnedJob) -> CodeType:
         folder = None if job.project is None else os.fsdecode(job.project)
         ImportHook(job.packages, folder=folder).install()
         start.waits = sources.is_reproducible(folder)
-    program = script(os.fsdecode(job.script))
-    return compiled(program)
+    return compiled(script(os.fsdecode(job.script)))
 
 
 def report(error: BaseException) -> int:

@@ -107,8 +107,7 @@ def _payload(source: bytes, module: str, file: str, plan: Plan | None, scheme: s
     try:
         tree = rewritten_tree(source, module, file, plan, scheme)
         # What an earlier rewriting, or a person, has written may import this package anywhere.
-        nodes = ast.walk(tree) if written_before else tree.body
-        names = tuple(_imported_names(nodes))
+        names = tuple(_imported_names(ast.walk(tree) if written_before else tree.body))
         if not names:
             return b""
         code = compile(tree, file, "exec", dont_inherit=True)

@@ -129,9 +129,8 @@ def code_cells(notebook: Any) -> list[CodeCell]:
         raise SourceError("not a notebook: no list of cells")
     version = notebook.get("nbformat")
     if version != FORMAT:
-        which = (
-            one_line(version) if isinstance(version, int | float | None) else "that is no number"
-        )
+        is_number = isinstance(version, int | float | None)
+        which = one_line(version) if is_number else "that is no number"
         raise SourceError(f"a notebook of format {which}; {FORMAT} is known")
     if not is_python(notebook):
         return []
@@ -140,9 +139,8 @@ def code_cells(notebook: Any) -> list[CodeCell]:
     cells = [CodeCell(number, node) for number, node in enumerate(code, 1)]
     for cell in cells:
         source = cell.node.get("source", [])
-        if not all(
-            isinstance(it, str) for it in (source if isinstance(source, list) else [source])
-        ):
+        texts = source if isinstance(source, list) else [source]
+        if not all(isinstance(it, str) for it in texts):
             raise SourceError(f"not a notebook: the source of cell {cell.number} is no text")
     return cells
 
@@ -173,8 +171,7 @@ class _Program:
     @cached_property
     def starts(self) -> list[int]:
         """The index of each cell's first line in the text."""
-        counts = (code.count("\n") + 1 for code in self.codes)
-        return list(accumulate(counts, initial=0))[:-1]
+        return list(accumulate((code.count("\n") + 1 for code in self.codes), initial=0))[:-1]
 
     def line(self, number: int) -> str:
         index = bisect_right(self.starts, number) - 1

@@ -205,8 +205,7 @@ def _reason(trace: SiteResult) -> str:
 def _meaning(reason: str, traces: Sequence[SiteResult]) -> str:
     """The meaning of a reason, with the largest shape, or the types, of its products."""
     if reason == Reason.TOO_SMALL:
-        shapes = (shape[:3] for trace in traces for shape in trace.shapes)
-        m, k, n = max(shapes, key=prod)
+        m, k, n = max((shape[:3] for trace in traces for shape in trace.shapes), key=prod)
         return f"{m} × {k} × {n} is too small or too narrow for a level to be faster"
     if reason == SINGLE:
         types = dict.fromkeys(name for trace in traces for name in trace.dtypes)

@@ -10,7 +10,7 @@ import logging
 import os
 import random
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -208,7 +208,9 @@ class CellExperiment(Experiment):
             namespace = {**cell.namespace, VALUE: value}
             found, result = worker.ended(job, namespace, trace, seconds)
             kinds = dict(result.kinds)
-            if self._has_variables(kinds):
+            variables = kinds.keys() & {*self.comparison.names} - {VALUE}
+            has_floats = any(kinds[name] in FLOATS for name in variables)
+            if has_floats and VALUE not in self.comparison.limits.named:
                 kinds.pop(VALUE, None)  # most often a look at one of them
                 found.pop(VALUE, None)
             # The next run may write to what a function keeps, and returns each time.
@@ -229,13 +231,6 @@ class CellExperiment(Experiment):
         if self.comparison.stdout:
             values[outputs.STDOUT] = outputs.numbers_in(captured.stdout)
         return self._judgeable(result, values)
-
-    def _has_variables(self, kinds: Mapping[str, str]) -> bool:
-        """Return whether variables are judged, and the value of the last expression is not."""
-        if VALUE in self.comparison.limits.named:
-            return False
-        variables = kinds.keys() & {*self.comparison.names} - {VALUE}
-        return any(kinds[name] in FLOATS for name in variables)
 
 
 @contextmanager

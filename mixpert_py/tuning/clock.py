@@ -225,8 +225,7 @@ def int8_products(site: str, trace: SiteResult, scheme: str) -> float:
     products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)
     if products == 4 and scheme.startswith("crt"):
         cost, products = 2 * len(of_complex(emulation_of(scheme).moduli)), 1
-    volume = sum(m * k * n * calls for m, k, n, calls in trace.shapes)
-    return cost * products * volume
+    return cost * products * sum(m * k * n * calls for m, k, n, calls in trace.shapes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -83,8 +83,7 @@ class Estimate:
         """Plain data for JSON, with None for numbers that are not finite."""
         added = {"products_seconds": self.products_seconds, "ceiling": gains.ceiling(self.share)}
         text = json.dumps({**asdict(self), **added})
-        found: dict[str, Any] = json.loads(text, parse_constant=lambda name: None)
-        return found
+        return dict(json.loads(text, parse_constant=lambda name: None))
 
 
 def estimate(
@@ -105,7 +104,9 @@ def estimate(
     timed = (*emulations, *casts) if on_gpu else casts
     options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit, packages=tuple(packages))
     experiment = Experiment(program, options, settings=RunSettings(on_run))
-    alone = Alone(timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit, 1.0, LEAST)
+    alone = Alone(
+        timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit(), 1.0, LEAST
+    )
     result = experiment.products_alone(alone).result
     if not any(site.seconds for site in result.sites.values()):
         return None
@@ -230,8 +231,7 @@ def _products(
     unsuited: Mapping[str, str],
 ) -> list[EstimatedProduct]:
     """The call sites, longest first. In a notebook, lines are counted in a cell."""
-    modules = set(map(module_of, result.sites))
-    known = places_of(program, result.rewritten, modules)
+    known = places_of(program, result.rewritten, set(map(module_of, result.sites)))
     known |= torch_places(known, result.torch, result.sites, program.filename)
     made = []
     for site, trace in sorted(result.sites.items(), key=lambda item: -item[1].seconds):

@@ -111,17 +111,13 @@ class Experiment:
         timed: whether each product is made by itself then, under each level in turn with the native
         product, on operands that were captured.
         """
-        limit = self._limit(is_profile=True)
+        limit = self.run_limit(is_profile=True)
         alone = Alone(tuple(levels), (), SECONDS, PATIENCE, limit, RUNS, LEAST) if timed else None
         return self._run(RunRequest("profile", scheme="native", levels=tuple(levels), alone=alone))
 
     def products_alone(self, alone: Alone) -> ProgramRun:
         """A native run, after which each product is made by itself, on its captured operands."""
         return self._run(RunRequest("the program and its products", scheme="native", alone=alone))
-
-    @property
-    def run_limit(self) -> float:
-        return self._limit(is_profile=False)
 
     def everywhere(self, scheme: str) -> ProgramRun:
         return self._run(RunRequest(f"every product in {scheme}", scheme=scheme))
@@ -133,8 +129,7 @@ class Experiment:
     def judged(self, run: ProgramRun, reference: Values) -> ProgramRun:
         """The run with its errors instead of its values."""
         errors = self.comparison.errors(reference, run.values)
-        worst = self.comparison.limits.worst(errors)
-        return ProgramRun(run.result, {}, *worst, errors)
+        return ProgramRun(run.result, {}, *self.comparison.limits.worst(errors), errors)
 
     def measure(self, plan: Mapping[str, str], reference: Values) -> Measurement:
         """One trial. A program that fails under a plan is a measurement, not an exception."""
@@ -187,9 +182,8 @@ class Experiment:
             job_file = folder.write(self._code, self._job(request, temporary, directory))
             files = [WrittenFile(file, directory) for file in self.comparison.files]
             before = None if self._slowest else executor.folder_state(directory)
-            limit = self._limit(is_profile=bool(request.levels))
-            ended = executor.execute(job_file, limit)
-            result = folder.result(name, ended, limit)
+            limit = self.run_limit(is_profile=bool(request.levels))
+            result = folder.result(name, executor.execute(job_file, limit), limit)
             if before is not None and executor.folder_state(directory) != before:
                 result = msgspec.structs.replace(result, wrote=True)
             # A profile shows errors and times of products, not the program's results.
@@ -252,7 +246,7 @@ class Experiment:
             for product in executor.products_of(trace)[:WARMED_PRODUCTS]
         )
 
-    def _limit(self, *, is_profile: bool) -> float:
+    def run_limit(self, *, is_profile: bool = False) -> float:
         if self.time_limit is not None:
             return self.time_limit
         if not self._slowest:

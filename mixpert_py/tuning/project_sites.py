@@ -82,16 +82,14 @@ def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites
     reached = _reached(files, ids)
     flows = []
     for file in files:
-        imported = {spelled: reached[path] for spelled, path in file.imports.items()}
-        imported = {spelled: theirs for spelled, theirs in imported.items() if theirs}
-        imported |= libraries[file.path]
+        theirs = {spelled: reached[path] for spelled, path in file.imports.items() if reached[path]}
+        imported = theirs | libraries[file.path]
         if ids[file.path] or (imported and file is files[0]):
             with named(file.path, file.module):
                 flows.append(dependencies(file.source, file.module, imported))
     shown = {site.id: (path, site) for path, sites in found.items() for site in sites}
     if program.is_notebook:
-        raw = read_whole(program.filename)
-        in_cells = notebook_file.cell_sites(raw, program.module)
+        in_cells = notebook_file.cell_sites(read_whole(program.filename), program.module)
         shown |= {site: place for site, place in in_cells.items() if site in shown}
     return ProjectSites(
         program.filename,

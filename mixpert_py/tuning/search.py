@@ -106,8 +106,7 @@ def tune_program(prepared: Prepared) -> TuningResult:
     if reverted:
         outcome = _taken_back(outcome, prepared.problem.start)
     notes = _notes(prepared, outcome, verification, budget)
-    at_search = outcome.interrupted or reverted
-    errors = outcome.best.errors if at_search else verification.errors
+    errors = outcome.best.errors if outcome.interrupted or reverted else verification.errors
     experiment = prepared.experiment
     origin = provenance(
         experiment.program, options.backend, options.command, Pace.UNCLEAR if unclear else ""
@@ -255,15 +254,12 @@ def record(result: TuningResult, path: str = "") -> tuning_record.TuningRecord:
         result.outcome, result.limits.metric, result.predicted, result.device
     )
     held, found = result.hold_out, result.verification
+    numbers = ("error", "native_seconds", "spread", "native_lowered", "lowered")
     verification = tuning_record.VerificationEntry(
-        error=tuning_record.finite(found.error),
         worst=found.worst,
-        native_seconds=tuning_record.finite(found.native_seconds),
-        spread=tuning_record.finite(found.spread),
-        native_lowered=tuning_record.finite(found.native_lowered),
-        lowered=tuning_record.finite(found.lowered),
         least=tuning_record.finite(found.ratio.least),
         most=tuning_record.finite(found.ratio.most),
+        **{name: tuning_record.finite(getattr(found, name)) for name in numbers},
     )
     inputs = held.inputs if held else ()
     return msgspec.structs.replace(

@@ -143,10 +143,9 @@ def _run_in_turn(
             planned.append(experiment.planned(plan, reference, "verification, planned"))
         if len(natives) >= most or (len(natives) >= LEAST_PAIRS and perf_counter() > end):
             break
-        if len(natives) == LEAST_PAIRS:
-            ratio = pair_ratio(natives, planned, lowered, alone)
-            if ratio.pace is not Pace.UNCLEAR:
-                break
+        pace = pair_ratio(natives, planned, lowered, alone).pace
+        if len(natives) == LEAST_PAIRS and pace is not Pace.UNCLEAR:
+            break
     return summary(natives, planned, lowered, alone), planned[-1]
 
 

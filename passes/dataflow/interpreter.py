@@ -73,8 +73,7 @@ class Interpreter:
         product = self.facts.operators.get(node)
         if product is not None:
             return self.multiply(node, product)
-        method = getattr(self, f"eval_{type(node).__name__}", self.combine)
-        result: Objects = method(node)
+        result: Objects = getattr(self, f"eval_{type(node).__name__}", self.combine)(node)
         return result
 
     def either(self, node: ast.AST) -> Objects:
@@ -103,9 +102,7 @@ class Interpreter:
 
     def eval_Name(self, node: ast.Name) -> Objects:
         owner = self.scope(node).owner(node.id)
-        if owner is None:
-            return NOTHING
-        return self.variable((owner, node.id))
+        return NOTHING if owner is None else self.variable((owner, node.id))
 
     def variable(self, variable: Variable) -> Objects:
         """The objects of a variable; those of any time, if other functions may assign it."""
@@ -210,8 +207,7 @@ class Interpreter:
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
     ) -> Objects:
         for generator in node.generators:
-            iterated = self.evaluate(generator.iter)
-            self.assign(generator.target, self.facts.load(iterated))
+            self.assign(generator.target, self.facts.load(self.evaluate(generator.iter)))
             for test in generator.ifs:
                 self.evaluate(test)
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]

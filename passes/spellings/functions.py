@@ -40,12 +40,6 @@ class Parameters:
         at = positional.index(name) if name in positional else len(call.args)
         return call.args[at] if at < len(call.args) else next(named, None)
 
-    def _is_list(self, call: ast.Call) -> bool:
-        """Return whether the second argument is a literal list or tuple of enough operands."""
-        if len(call.args) != 2 or not isinstance(call.args[1], (ast.List, ast.Tuple)):
-            return False
-        return len(call.args[1].elts) >= len(self.required) - 1
-
     def refusal(self, call: ast.Call) -> str | None:
         """The reason to leave a product with these arguments alone; None if it is rewritten."""
         keywords = [keyword.arg for keyword in call.keywords]
@@ -59,7 +53,9 @@ class Parameters:
         unknown = next((word for word in keywords if word not in named), None)
         given = [*positional[: len(call.args)], *keywords]
         known = given if self.by_keyword else given[: len(call.args)]
-        if self.as_list and unknown is None and self._is_list(call):
+        listed = call.args[1] if self.as_list and len(call.args) == 2 else None
+        least = len(self.required) - 1
+        if not unknown and isinstance(listed, ast.List | ast.Tuple) and len(listed.elts) >= least:
             return None
         if not starred and not set(self.required) <= set(known):
             return TOO_FEW if unknown is None else "operands given by keyword"
@@ -100,7 +96,6 @@ class Function:
         return frozenset(_word(name) for name in self.names)
 
     def refusal(self, call: ast.Call) -> str | None:
-        """The reason to leave a call of one of these functions alone; None if it is rewritten."""
         reason = self.parameters.refusal(call)
         if reason is not None:
             return reason
@@ -111,7 +106,6 @@ class Function:
         return None
 
     def parts(self, node: ast.AST) -> Parts:
-        """The arguments of the program's call, and its function."""
         assert isinstance(node, ast.Call)
         output = self.parameters.argument(node, self.output)
         function, receiver = node.func, None

@@ -93,7 +93,6 @@ class MethodSpelling:
         ]
 
     def refusal(self, call: ast.Call, scope: Scope) -> str | None:
-        """The reason to leave a call alone; None if it is rewritten."""
         assert isinstance(call.func, ast.Attribute)
         owner = call.func.value
         if isinstance(owner, ast.Call) and written_name(owner.func) == "super":
@@ -131,8 +130,7 @@ class AssignmentSpelling:
         sides = BESIDE_EQUALS.get((before, after), (before, after))
         closing = Edit(end, end, f"{keywords.replace('=', '='.join(sides), 1)})", False, depth)
         if isinstance(node.target, ast.Name):
-            opening = f" = {call}({text[start:left]}, "
-            return [Edit(left, right, opening, False, depth), closing]
+            return [Edit(left, right, f" = {call}({text[start:left]}, ", False, depth), closing]
         runtime, _, method = call.rpartition(".")
         owner = source.span(node.target.value)[1]
         sign = "." if isinstance(node.target, ast.Attribute) else "["
@@ -145,7 +143,6 @@ class AssignmentSpelling:
         ]
 
     def refusal(self, node: ast.AugAssign) -> str | None:
-        """The reason to leave such a statement alone; None if it is rewritten."""
         if (node.lineno, node.col_offset) != (node.target.lineno, node.target.col_offset):
             return "brackets around the target"
         if isinstance(node.value, ast.Tuple | ast.Yield | ast.YieldFrom):

@@ -108,21 +108,21 @@ def _refused(runtime: Any, error: Any) -> Absent:
         version = runtime.driverGetVersion()
         if version == 0:
             return Absent(Reason.NO_TENSOR_CORE, "there is no NVIDIA driver")
-        made_for = runtime.runtimeGetVersion()
+        made_for = cuda_version(runtime.runtimeGetVersion())
         return Absent(
             Reason.OLD_DRIVER,
-            f"the driver is for CUDA {_version(version)} and CuPy for {_version(made_for)}: "
-            "update the driver, or install the CuPy of its version",
+            f"the driver is for CUDA {cuda_version(version)} and CuPy for {made_for}: update the "
+            "driver, or install the CuPy of its version",
         )
     if error.status == NOT_INITIALIZED:
         return Absent(
-            Reason.FORKED,
-            "this process was forked after CUDA began; fork earlier, or use spawn",
+            Reason.FORKED, "this process was forked after CUDA began; fork earlier, or use spawn"
         )
     return Absent(Reason.NO_TENSOR_CORE, str(error).splitlines()[0])
 
 
-def _version(number: int) -> str:
+def cuda_version(number: int) -> str:
+    """A version of CUDA: 13000 is 13.0."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
@@ -149,11 +149,9 @@ _states: dict[int, DeviceState] = {}
 
 
 def state_of(device: int) -> DeviceState:
-    """The record of the device of that number."""
     found = _states.get(device)
     return _states.setdefault(device, DeviceState()) if found is None else found
 
 
 def states() -> dict[int, DeviceState]:
-    """The records of all devices that have been used, by their numbers."""
     return dict(_states)

@@ -114,7 +114,10 @@ def gemm(
     if scheme.moduli:
         return residues.gemm(left, right, scheme, out, stream, choice, gate)
     how = _prepared_for(left, right, scheme, out, choice)
-    parts = _zeros(how.part_words, stream) if how.part_words else None
+    parts = None
+    if how.part_words:
+        parts = allocate(4 * how.part_words, stream)
+        clear(parts.ptr, 4 * how.part_words, stream)
     row = stream.row if isinstance(stream, Recording) else 0
     problem = (
         *(left.slices, left.scales, *how.a),
@@ -174,10 +177,8 @@ def constants(
     half a step if the scheme asks for that. mirrors: whether it is Hopper's kernel for a symmetric
     C; the portable one makes any.
     """
-    if scheme.exact:
-        interval = max(1, 2 * steps_per_block)
-    else:
-        interval = min(2, scheme.promotion * abi.ELEMENTS[scheme.element.name].size // (STEP // 2))
+    promotion = scheme.promotion * abi.ELEMENTS[scheme.element.name].size  # bytes
+    interval = max(1, 2 * steps_per_block) if scheme.exact else min(2, promotion // (STEP // 2))
     groups = scheme.accumulators()
     terms = [
         [f"{{{run.left + i},{run.right - i}}}" for run in runs for i in range(run.length)]
@@ -194,30 +195,18 @@ def constants(
         ("TILE_M", tile.m),
         ("TILE_N", tile.n),
         ("STAGES", tile.stages),
-        ("IN_REGISTERS", _in_registers(scheme)),
+        # The highest slices of A that go through registers on Hopper: they are read from shared
+        # memory once, not once for each term. That saves power, which limits schemes of many terms.
+        # Others are limited by the rate of issued products, and would lose.
+        ("IN_REGISTERS", 2 if scheme.exact and scheme.left.count > 2 else 0),
         ("GROUPED", int(is_grouped(scheme))),
         ("PROMOTE", int(tile.promote)),
-        ("DEFERRED", _steps_deferred(scheme)),  # on Hopper; 0: nothing is
+        # On Hopper: steps after which the accumulator of weight 0 is promoted, if the other waits.
+        ("DEFERRED", max(1, promotion // STEP) if scheme.deferred else 0),
         ("INTERVAL", interval if tile.promote else 2),  # in half steps
         ("WIDE", int(wide)),
         *([("SYMMETRIC", 1)] if mirrors else ()),
     )
-
-
-def _steps_deferred(scheme: Scheme) -> int:
-    """Steps after which the accumulator of weight 0 is promoted, where the other waits."""
-    if not scheme.deferred:
-        return 0
-    return max(1, scheme.promotion * abi.ELEMENTS[scheme.element.name].size // STEP)
-
-
-def _in_registers(scheme: Scheme) -> int:
-    """The slices of A that go through registers on Hopper, the highest first.
-
-    They are read from shared memory once, not once for each term. That saves power, which limits
-    schemes of many terms. Other schemes are limited by the rate of issued products, and would lose.
-    """
-    return 2 if scheme.exact and scheme.left.count > 2 else 0
 
 
 @lru_cache(maxsize=64)
@@ -313,12 +302,6 @@ def scratch(
 def _apart(strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
     """The distance in elements from one matrix to the next, and from one row to the next."""
     return strides[0] // itemsize if len(strides) == 3 else 0, strides[-2] // itemsize
-
-
-def _zeros(words: int, stream: Stream) -> Any:
-    memory = allocate(4 * words, stream)
-    clear(memory.ptr, 4 * words, stream)
-    return memory
 
 
 def _operand(x: Sizes) -> tuple[int, ...]:

@@ -159,6 +159,5 @@ def _stream(xp: ModuleType, idle: list[Any]) -> Any:
 
 
 def _wait_for(them: Sequence[Any]) -> None:
-    """Wait for events or streams."""
     for one in them:
         one.synchronize()

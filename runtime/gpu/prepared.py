@@ -19,12 +19,7 @@ from mixpert_py.runtime.arrays import GpuArray, Tensor, is_transposed
 from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.gpu.compile_ahead import compiling_ahead
 from mixpert_py.runtime.gpu.device import state_of
-from mixpert_py.runtime.gpu.foreign import (
-    Library,
-    cupy_is_full,
-    needed_by_torch,
-    torch_is_full,
-)
+from mixpert_py.runtime.gpu.foreign import Library, cupy_is_full, needed_by_torch, torch_is_full
 from mixpert_py.runtime.gpu.multiply import are_packed_whole, multiply, outlook_of
 from mixpert_py.runtime.gpu.speculation import Outlook, Watch, findings_from
 from mixpert_py.runtime.gpu.stacks import is_by_columns, is_one_stack
@@ -346,7 +341,9 @@ def _record(request: Request, expected: Scheme | None, *, with_row: bool) -> Rea
     """
     a = request.a[np.newaxis, :] if request.a.ndim == 1 else request.a
     b = request.b[:, np.newaxis] if request.b.ndim == 1 else request.b
-    if request.scheme == "float64" or not all(map(_is_recordable, (a, b))):
+    # Kernels can read what is not empty, or a copy of it.
+    is_recordable = all(x.dtype.char in NUMBERS and 0 not in x.shape for x in (a, b))
+    if request.scheme == "float64" or not is_recordable:
         return None
     if is_complex(a, b) and (a.dtype != b.dtype or (expected and not are_packed_whole(a, b))):
         return None
@@ -398,11 +395,6 @@ def _replays(
     mark = recording.mark
     rest = None if mark is None else Replay(recording, driver, slice(mark, None))
     return Replay(recording, driver, slice(mark)), rest
-
-
-def _is_recordable(x: GpuArray) -> bool:
-    """Whether kernels can read an operand, or a copy of it: it is not empty."""
-    return x.dtype.char in NUMBERS and 0 not in x.shape
 
 
 def layout(x: GpuArray) -> OperandPlace:

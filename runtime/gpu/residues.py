@@ -105,10 +105,7 @@ def gemm(
     a, b = left.layout, right.layout
     for matrix in range(out.shape[0] if out.ndim == 3 else 1):
         address = out.data.ptr + (matrix * out.strides[0] if out.ndim == 3 else 0)
-        operands = (
-            left.slices + matrix * a.slices_stride,
-            right.slices + matrix * b.slices_stride,
-        )
+        operands = (left.slices + matrix * a.slices_stride, right.slices + matrix * b.slices_stride)
         scales = left.scales + matrix * a.scales_stride, right.scales + matrix * b.scales_stride
         # Whether two neighbours in a row of C, or both parts, can be written at once.
         wide = size if parts == 2 else 2 * size

@@ -112,8 +112,7 @@ def multiply(
     if stream is None:
         stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp.cuda, stream) else None
-    guarded = state_of(result.data.device_id).has_wider
-    wider = wider_of(scheme, a, b) if guarded else None
+    wider = wider_of(scheme, a, b) if state_of(result.data.device_id).has_wider else None
     how = _Shared(kernels, scheme, wider, stream, used, watch)
     known, is_whole = IN_PARTS, True
     if result.size and k == 0:
@@ -122,8 +121,7 @@ def multiply(
         piece = Piece(a, b, result, ONE, right)
         if stacked:
             batch = batches(stack_sizes(a), stack_sizes(b), stack)
-            c = result.reshape(-1, m, n)
-            piece = Piece(matrices(a), matrices(b), c, batch, right)
+            piece = Piece(matrices(a), matrices(b), result.reshape(-1, m, n), batch, right)
         waiting = [piece]
         while waiting:
             piece, parts = waiting.pop(), None

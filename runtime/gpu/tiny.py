@@ -51,7 +51,8 @@ def multiply(
     shape = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     result: GpuArray
     used: list[GpuArray] = []
-    if out is not None and _is_plain(out) and not slices.overlaps(xp, out, a, b):
+    is_one_stack = out is not None and (out.ndim <= 3 or out.flags.c_contiguous)
+    if out is not None and is_one_stack and not slices.overlaps(xp, out, a, b):
         result = out
     else:
         result = xp.empty(shape, a.dtype)
@@ -71,11 +72,6 @@ def multiply(
         used += [made for made, given in ((x, a), (y, b)) if not xp.may_share_memory(made, given)]
         slices.keep_for_graph(result, used)
     return result
-
-
-def _is_plain(out: GpuArray) -> bool:
-    """Whether x is one stack of evenly spaced matrices."""
-    return bool(out.ndim <= 3 or out.flags.c_contiguous)
 
 
 def multiply_tiny(a: Operand, b: Operand, out: GpuArray, *, stream: Stream) -> None:

@@ -164,8 +164,7 @@ def strip_rows(a: Array, height: int) -> int:
 def panel_height(a: Array, b: Array) -> int:
     """The rows of a panel of A, or of C if A is not moved because it shares B's memory."""
     (m, k), n, dtype = a.shape, b.shape[1], np.result_type(a, b)
-    is_moved = same(a, b, b) is None
-    return panel_rows(m, max(k, n) if is_moved else n, dtype.itemsize)
+    return panel_rows(m, max(k, n) if same(a, b, b) is None else n, dtype.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +180,12 @@ class _How:
 def _by_panels(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Reason:
     """A (m, k) times B (k, n), neither of them empty, both real or both complex."""
     a, b, name = request.a, request.b, request.scheme
-    scheme = emulation_of(name)
-    how = _How(xp, name, scheme, busy)
+    how = _How(xp, name, emulation_of(name), busy)
     value = request.out
     if value is None or any(shares(value, x) for x in (a, b)):
         value = result_memory.empty(how.xp, (a.shape[0], b.shape[1]), np.result_type(a, b))
     outliers = _into(how, value, a, b)
-    if isinstance(outliers, Reason):
-        return outliers
-    return Product(value, name, lambda: outliers)
+    return outliers if isinstance(outliers, Reason) else Product(value, name, lambda: outliers)
 
 
 def _into(how: _How, value: Array, a: Array, b: Array) -> float | Reason:

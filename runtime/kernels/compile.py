@@ -65,8 +65,7 @@ def numba_kernel(module: str, factory: str, constants: tuple[Any, ...], shared: 
     """
     import cupy
 
-    device = cupy.cuda.Device().id
-    return _numba_kernel(module, factory, constants, shared, device)
+    return _numba_kernel(module, factory, constants, shared, cupy.cuda.Device().id)
 
 
 def once(make: Callable[..., T]) -> Callable[..., T]:

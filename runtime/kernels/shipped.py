@@ -110,7 +110,6 @@ def archive() -> Archive | None:
 
 @lru_cache(4)
 def _member(name: str) -> bytes:
-    """The code of all kernels in one member of the archive."""
     found = archive()
     assert found is not None
     return found.file.read(name)

@@ -102,7 +102,6 @@ def candidates(scheme: Scheme, depth: Depth, *, wide: bool, chip: TargetChip) ->
     held = _values(scheme, promote, wide, family)
 
     def ring(height: int, width: int) -> int:
-        """Bytes for stages."""
         if not family.shared:
             return chip.shared
         stored = 0 if promote and scheme.exact else height // 64 * (64 + width)

@@ -83,8 +83,7 @@ def complex_operand(x: GpuArray, row_axis: int, k_axis: int) -> Operand:
     strides = [stride // size for stride in x.strides]
     batch, apart = (x.shape[0], strides[0]) if x.ndim == 3 and strides[0] else (1, 0)
     lengths, steps = (x.shape[row_axis], x.shape[k_axis]), (strides[row_axis], strides[k_axis])
-    aligned = address % VECTOR == 0
-    form = ComplexForm(x.dtype.name, batch, *lengths, apart, *steps, aligned)
+    form = ComplexForm(x.dtype.name, batch, *lengths, apart, *steps, address % VECTOR == 0)
     return Operand(address, form, x.data.device_id, x)
 
 

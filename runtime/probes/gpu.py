@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Protocol, Self
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.gpu.device import Absent, Device, find
+from mixpert_py.runtime.gpu.device import Absent, Device, cuda_version, find
 
 CLOCK, MULTIPROCESSORS, SHARED_PER_BLOCK = 13, 16, 97  # cudaDeviceAttr
 DEVICE_TO_DEVICE = 3  # cudaMemcpyKind
@@ -81,16 +81,11 @@ def resources(gpu: Gpu) -> Tables:
     return {
         "device": gpu.device.name,
         "capability": gpu.device.capability,
-        "driver": version(runtime.driverGetVersion()),
-        "cuda": version(runtime.runtimeGetVersion()),
+        "driver": cuda_version(runtime.driverGetVersion()),
+        "cuda": cuda_version(runtime.runtimeGetVersion()),
         "chip": {"multiprocessors": gpu.multiprocessors, "clock": clock},
         "shared": {"per_block": gpu.attribute(SHARED_PER_BLOCK)},
     }
-
-
-def version(number: int) -> str:
-    """A version of CUDA: 13000 is 13.0."""
-    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def memory(gpu: Gpu) -> Tables:

@@ -84,8 +84,7 @@ def rates(kernels: list[KernelCost], multiprocessors: int) -> dict[str, float]:
         scheme = emulation_of(row.scheme)
         element = scheme.element.name
         operations = 2 * row.m * row.n * STEP // ELEMENTS[element].size * scheme.products
-        rate = multiprocessors * (operations / row.step)
-        found[element] = max(found.get(element, 0.0), rate)
+        found[element] = max(found.get(element, 0.0), multiprocessors * (operations / row.step))
     return found
 
 

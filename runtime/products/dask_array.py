@@ -172,12 +172,7 @@ def product(call: Call, settings: Settings, matmul: Native) -> Any | None:
 
 
 def tensordot(
-    run: Callable[[], Any],
-    a: object,
-    b: object,
-    axes: object,
-    settings: Settings,
-    function: Native,
+    run: Callable[[], Any], a: object, b: object, axes: object, settings: Settings, function: Native
 ) -> Any | None:
     """The tensordot that `run` returns, as a Dask array. None and errors as in `product`."""
     # Looked up at this depth of calls, a warning of a stale plan names the program's own line.
@@ -197,8 +192,7 @@ def tensordot(
     second = tuple(summed.get(j, arrays[0].ndim + j) for j in range(arrays[1].ndim))
     out = tuple(axis for axis in first + second if axis not in left)
     block = partial(function, axes=(left, right))
-    result = _blockwise(settings, block, arrays, (first, second), out, wanted)
-    return _stored(result, settings)
+    return _stored(_blockwise(settings, block, arrays, (first, second), out, wanted), settings)
 
 
 def einsum(
@@ -284,9 +278,7 @@ def _blockwise(
     context = current()
     choice = context.choice(settings.site)
     there = Settings(
-        settings.scheme or choice.scheme,
-        settings.backend or context.backend,
-        settings.site,
+        settings.scheme or choice.scheme, settings.backend or context.backend, settings.site
     )
     block = Block(function, len(summed), there, origin_of(context.trace))
     ndim = len(out) + len(summed)

@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
+from importlib import import_module
 from itertools import chain
 from math import prod
 from string import ascii_letters
@@ -36,12 +37,7 @@ from mixpert_py.runtime.program_frames import pass_over, trim, trimmed
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Native, Own, Settings, is_dask
 from mixpert_py.runtime.select import are_integers
-from mixpert_py.runtime.signatures import (
-    NATIVE,
-    device_of,
-    keep,
-    signature_of_contraction,
-)
+from mixpert_py.runtime.signatures import NATIVE, device_of, keep, signature_of_contraction
 from mixpert_py.runtime.worth import MIN_IN_EINSUM, MIN_LOOP, STEPS_GAIN, are_small
 
 OPTIONS = frozenset({"optimize", "out"})  # with others `native` makes the call
@@ -154,8 +150,7 @@ pass_over(einsum, _einsum)
 def _examples(operands: Sequence[object]) -> tuple[object, object]:
     """Two of the operands, first those that show why no scheme is taken."""
     _, arrays = read(operands)
-    odd = [x for x in arrays if as_arrays(x) is None]
-    first, *others = odd or arrays or (None,)
+    first, *others = [x for x in arrays if as_arrays(x) is None] or arrays or (None,)
     return first, others[-1] if others else first
 
 
@@ -221,9 +216,7 @@ def _out_reason(out: object, given: Sequence[AnyArray], shape: tuple[int, ...]) 
     if out is None:
         return None
     dtype = np.result_type(*(x.dtype for x in given))
-    if type(out) is not ndarray:
-        return Reason.OUT
-    if out.shape != shape or out.dtype != dtype:
+    if type(out) is not ndarray or out.shape != shape or out.dtype != dtype:
         return Reason.OUT
     overlaps = any(np.may_share_memory(out, x) for x in given)
     return None if out.flags.writeable and not overlaps else Reason.OUT
@@ -314,17 +307,11 @@ def _as_einsum(native: Native, compact: str, pattern: str) -> Native:
     def contract(letters: str, *factors: object, **options: object) -> Any:
         if letters == compact and not options:
             return native(*factors, pattern)
-        library = np if isinstance(factors[0], np.ndarray) else _cupy()
+        library: Any = np if isinstance(factors[0], np.ndarray) else import_module("cupy")
         return library.einsum(letters, *factors, **options)
 
     contract.fun = EINSUM  # type: ignore[attr-defined]  # which it stands for
     return contract
-
-
-def _cupy() -> Any:
-    import cupy
-
-    return cupy
 
 
 @lru_cache

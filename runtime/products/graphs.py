@@ -92,13 +92,11 @@ def _native_of(function: FunctionType) -> Callable[..., Any] | None:
     names one; None if the function is not a product.
     """
     function = getattr(function, "__wrapped__", function)  # what `trimmed` has been given
-    defaults = function.__kwdefaults__ or {}
-    if function.__name__.startswith("_") or "site" not in defaults:
+    if function.__name__.startswith("_") or "site" not in (function.__kwdefaults__ or {}):
         return None
     code = function.__code__
     takes_native = "native" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    default = operator.matmul if takes_native else None
-    return NATIVES.get(function.__name__, default)
+    return NATIVES.get(function.__name__, operator.matmul if takes_native else None)
 
 
 def _traced(default: Native) -> Native:

@@ -39,8 +39,7 @@ def imatmul(a: object, b: object, *, site: str | None = None, **own: Unpack[Own]
 def _call(a: object, b: object) -> Call:
     if type(a) is type(b) is ndarray and b.ndim > 1:
         return Call(_product, a, b, (), a, matmul_shape)
-    is_array = may_be_on_device(type(a)) or is_dask(a)
-    if is_array and not hasattr(type(a), "__imatmul__"):
+    if (may_be_on_device(type(a)) or is_dask(a)) and not hasattr(type(a), "__imatmul__"):
         return Call(operator.matmul, a, b, (), None, matmul_shape)
     return not_rearranged(_IN_PLACE, a, b, Reason.OUT)
 

@@ -45,12 +45,7 @@ from mixpert_py.runtime.worth import is_small
 
 @trimmed
 def inner(
-    a: object,
-    b: Any,
-    *,
-    native: Native = INNER,
-    site: str | None = None,
-    **own: Unpack[Own],
+    a: object, b: Any, *, native: Native = INNER, site: str | None = None, **own: Unpack[Own]
 ) -> Any:
     """np.inner(a, b): sums over the last axes, (…, k) and (…, k).
 

@@ -18,20 +18,8 @@ from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.context import innermost, passes
 from mixpert_py.runtime.modules import is_in_place, leave_unneeded, stay_covered
 from mixpert_py.runtime.program_frames import pass_over, trim
-from mixpert_py.runtime.request import (
-    Call,
-    Native,
-    Settings,
-    bmm_shape,
-    matmul_shape,
-    mm_shape,
-)
-from mixpert_py.runtime.signatures import (
-    NATIVE,
-    below_modes,
-    keep,
-    kept_product,
-)
+from mixpert_py.runtime.request import Call, Native, Settings, bmm_shape, matmul_shape, mm_shape
+from mixpert_py.runtime.signatures import NATIVE, below_modes, keep, kept_product
 from mixpert_py.runtime.worth import SMALL_BYTES, SMALL_ELEMENTS, may_gain, size_of
 
 # The types of what is no array among the arguments of PyTorch's functions, or what they belong to.
@@ -242,5 +230,4 @@ def _integers() -> Any:
 def _is_on_host(x: Tensor) -> bool:
     """Whether a tensor is in the host's memory, and its products take no scheme unasked."""
     with below_modes() if signatures.count_modes() else nullcontext():
-        is_on_host = getattr(x, "is_cuda", True) is False
-        return is_on_host and x.dtype not in signatures.of_integers
+        return getattr(x, "is_cuda", True) is False and x.dtype not in signatures.of_integers

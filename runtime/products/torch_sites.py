@@ -293,8 +293,7 @@ def _new_site(operator: str, code: CodeType, offset: int) -> str:
         if it[0] is not None and it[2] is not None and _text(path, it[0], it[2]) == text
     }
     number = sum(it < (line or 0, start or 0) for it in alike)
-    function = code.co_qualname.replace(".<locals>", "")
-    site = torch_site(path, function, operator, text, number)
+    site = torch_site(path, code.co_qualname.replace(".<locals>", ""), operator, text, number)
     shown = _text(path, line, start, end if last == line else None)
     places[site] = Place(path, line or code.co_firstlineno, shown)
     return site

@@ -113,9 +113,7 @@ def outlier_part(x: Array, outlier: Array, block: int) -> tuple[Array, Array]:
 
 def kept_part(x: Array, outlier: Array, block: int) -> Array:
     """x with its outliers set to zero; x itself where it has none."""
-    if not outlier.any():
-        return x
-    return np.where(_spread(outlier, block, x.shape[1]), 0, x)
+    return np.where(_spread(outlier, block, x.shape[1]), 0, x) if outlier.any() else x
 
 
 def _spread(outlier: Array, block: int, k: int) -> Array:
@@ -141,10 +139,8 @@ def _slice_products(
     like: Accumulations | None,
 ) -> Array:
     """The products of slices with the sums of chip `like`; integer sums are exact on every chip."""
-    if like is None:
-        return execute(scheme, k, left, right, dtype)
-    how = getattr(like, scheme.element.name)
-    if isinstance(how, IntegerAccumulation):
+    how = None if like is None else getattr(like, scheme.element.name)
+    if like is None or isinstance(how, IntegerAccumulation):
         return execute(scheme, k, left, right, dtype)
     if how is None:
         raise DeviceError(
@@ -157,5 +153,4 @@ def _chain(a: Array, b: Array) -> Array:
     """A·B by the result's own precision: what left the slices. BLAS orders sums by how operands lie
     in memory, so both lie the same way always.
     """
-    product: Array = np.ascontiguousarray(a) @ np.ascontiguousarray(b)
-    return product
+    return np.asarray(np.ascontiguousarray(a) @ np.ascontiguousarray(b))

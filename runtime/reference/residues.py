@@ -93,8 +93,7 @@ def scales(x: Array, largest: Array, limit: float) -> Array:
     """
     exponent = np.frexp(largest)[1].astype(np.int32)
     steps = _steps(x, exponent)
-    squares = np.einsum("rk,rk->r", steps, steps)
-    fraction, power = np.frexp(squares)
+    fraction, power = np.frexp(np.einsum("rk,rk->r", steps, steps))
     highest, top = np.frexp(limit)
     difference = top - power
     found = difference >> 1
@@ -239,8 +238,7 @@ def _rounded(parts: list[Array]) -> Array:
     rest = errors[0]
     for error in errors[1:]:
         rest = _odd(*_two_sum(error, rest))
-    found: Array = total + rest
-    return found
+    return np.asarray(total + rest)
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -254,5 +252,4 @@ def _odd(total: Array, error: Array) -> Array:
     """A sum and its error as one number: rounded to odd where there is an error."""
     is_even = (error != 0) & (total.view(np.int64) & 1 == 0)
     towards = np.where((error > 0) == (total > 0), 1, -1)
-    found: Array = (total.view(np.int64) + is_even * towards).view(np.float64)
-    return found
+    return np.asarray((total.view(np.int64) + is_even * towards).view(np.float64))

@@ -79,8 +79,7 @@ def into_digits(
     """
     rows, k = x.shape
     blocks = -(-k // block)
-    chunks = blocks * (block // chunk)
-    slices = np.empty((chunks, rows, splitter.count, chunk), np.float32)
+    slices = np.empty((blocks * (block // chunk), rows, splitter.count, chunk), np.float32)
     exponents = np.empty((rows, blocks), np.int32)
     significands = np.empty((rows, blocks), np.float32)
     outlier = np.zeros((rows, blocks), bool)
@@ -96,8 +95,7 @@ def into_digits(
         size = _squares(scaled, chunk, blocks)
         rounded, residual = _rounded(tiles, significand, splitter)
         flagged[:] = lossy(size, _squares(residual, chunk, blocks), exponent, splitter)
-        integers = rounded.astype("<i4")
-        pieces = _lay_out(slices[:, panel], integers, splitter, blocks, reverse)
+        pieces = _lay_out(slices[:, panel], rounded.astype("<i4"), splitter, blocks, reverse)
         if splitter.lower_limit < math.inf:
             lower = pieces[1:] * np.square(significand, dtype=np.float64)
             flagged |= crowded(size, lower, exponent, splitter, k)
@@ -128,10 +126,15 @@ def _largest(tiles: Array, group: int) -> tuple[Array, Array]:
     if nonfinite.any():
         tiles[nonfinite] = 0
         largest[nonfinite] = 0
-    if group > 1:
-        shared = np.maximum.reduceat(largest, np.arange(0, len(largest), group), axis=0)
-        largest = np.repeat(shared, group, axis=0)[: len(largest)]
-    return largest, nonfinite
+    return _in_groups(np.maximum, largest, group), nonfinite
+
+
+def _in_groups(operation: np.ufunc, x: Array, group: int) -> Array:
+    """x (rows, …) with each row replaced by the operation on all rows of its group."""
+    if group == 1:
+        return x
+    shared = operation.reduceat(x, np.arange(0, len(x), group), axis=0)
+    return np.repeat(shared, group, axis=0)[: len(x)]
 
 
 def _units(tiles: Array, largest: Array, splitter: Digits) -> tuple[Array, Array]:
@@ -180,11 +183,8 @@ def _all_multiples(x: Array, exponent: Array, group: int = 1) -> Array:
     What underflows is none; no entry reaches 2^(exponent + 16), so none overflows.
     """
     scaled = times_power_of_two(x.copy(), -exponent[..., None])
-    found: Array = ((scaled == np.rint(scaled)) & ((scaled != 0) | (x == 0))).all(axis=-1)
-    if group > 1:
-        shared = np.logical_and.reduceat(found, np.arange(0, len(found), group), axis=0)
-        found = np.repeat(shared, group, axis=0)[: len(found)]
-    return found
+    found = ((scaled == np.rint(scaled)) & ((scaled != 0) | (x == 0))).all(axis=-1)
+    return _in_groups(np.logical_and, found, group)
 
 
 def _rounded(tiles: Array, significand: Array, splitter: Digits) -> tuple[Array, Array]:
@@ -233,8 +233,7 @@ def _squares(panel: Array, chunk: int, blocks: int) -> Array:
 
 
 def _per_block(sums: Array, blocks: int) -> Array:
-    total: Array = sums.reshape(len(sums), blocks, -1).sum(axis=2, dtype=np.float64)
-    return total
+    return np.asarray(sums.reshape(len(sums), blocks, -1).sum(axis=2, dtype=np.float64))
 
 
 def lossy(norm: Array, loss: Array, exponents: Array, splitter: Digits) -> Array:
@@ -244,10 +243,8 @@ def lossy(norm: Array, loss: Array, exponents: Array, splitter: Digits) -> Array
     """
     limit = splitter.loss_limit**2
     if splitter.group > 1:
-        starts = np.arange(0, len(norm), splitter.group)
-        norm, loss = (np.add.reduceat(part, starts, axis=0) for part in (norm, loss))
-        flags: Array = np.repeat(loss > limit * norm, splitter.group, axis=0)[: len(exponents)]
-        return flags
+        norm, loss = (_in_groups(np.add, part, splitter.group) for part in (norm, loss))
+        return np.asarray(loss > limit * norm)
     norm, loss = _per_row(norm, exponents), _per_row(loss, exponents)
     return np.broadcast_to((loss > limit * norm)[:, None], exponents.shape)
 
@@ -271,8 +268,7 @@ def crowded(norm: Array, lower: Array, exponents: Array, splitter: Digits, k: in
 def _per_row(squares: Array, exponents: Array) -> Array:
     """Sums over a row's blocks, in units of 4^exponent of the block that has the largest."""
     weight = 2 * (exponents - exponents.max(axis=1, keepdims=True))
-    total: Array = np.ldexp(squares, weight).sum(axis=1)
-    return total
+    return np.asarray(np.ldexp(squares, weight).sum(axis=1))
 
 
 def into_floats(

@@ -75,9 +75,7 @@ def emulation_of(name: str) -> Scheme:
     `crt`, begins with. Raises PlanError as `get` does.
     """
     entry = get(name)
-    if isinstance(entry, Scheme):
-        return entry
-    return CRT14 if name == "crt" else FP16X3
+    return entry if isinstance(entry, Scheme) else CRT14 if name == "crt" else FP16X3
 
 
 def schemes() -> tuple[str, ...]:
@@ -93,5 +91,4 @@ def ladder(name: str) -> tuple[Rung, ...]:
     try:
         return LADDERS[name]
     except KeyError:
-        known = ", ".join(LADDERS)
-        raise PlanError(f"unknown ladder {name!r}; known: {known}") from None
+        raise PlanError(f"unknown ladder {name!r}; known: {', '.join(LADDERS)}") from None

@@ -120,16 +120,13 @@ def fewest_moduli(
     if max(map(abs, (*left, *right))) > WHOLE:
         return None
     largest = k * int(max(map(abs, left))) * int(max(map(abs, right)))
-    if largest < 1 << 31 and all(_are_bytes(*bounds) for bounds in (left, right)):
+    are_bytes = all(-128 <= x <= y <= 127 or 0 <= x <= y <= 255 for x, y in (left, right))
+    if largest < 1 << 31 and are_bytes:
         return INT32
     for count in range(2, len(MODULI) + 1):
         if largest <= Residues(MODULI[:count]).largest:
             return MODULI[:count]
     return None
-
-
-def _are_bytes(smallest: float, largest: float) -> bool:
-    return -128 <= smallest <= largest <= 127 or 0 <= smallest <= largest <= 255
 
 
 @lru_cache(maxsize=64)

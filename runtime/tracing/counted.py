@@ -41,12 +41,6 @@ class _Site:
         self.seconds: deque[float] = deque(maxlen=KEPT)
         self.call: TracedCall | None = None
 
-    def typical(self) -> "TracedCall | None":
-        """The last traced call, with the usual time of a call."""
-        if self.call is None:
-            return None
-        return self.call._replace(seconds=quick(self.seconds))
-
 
 class CountedCalls(dict[str | None, "repeat[bool]"]):
     """The counted calls of one context: site → an iterator with an item for each call to count.
@@ -99,7 +93,6 @@ class CountedCalls(dict[str | None, "repeat[bool]"]):
     def _record(self, trace: "Trace", site: str | None, known: _Site, left: int) -> None:
         """Record the calls that were counted. left: the number that may still be counted."""
         count, known.granted = known.granted - left, left
-        call = known.typical()
-        if count and call is not None:
+        if count and known.call is not None:  # with the usual time of a call
             known.calls += count
-            trace.add(site, call, count)
+            trace.add(site, known.call._replace(seconds=quick(known.seconds)), count)

@@ -221,5 +221,4 @@ def relative_error(exact: Array, product: Array | None) -> float:
     if scale == 0.0:
         return 0.0 if not np.any(product) else float("inf")
     # Scaled first: squares of elements near the ends of float64's range are out of it.
-    difference = np.linalg.norm((exact - product) / scale)
-    return float(difference / np.linalg.norm(exact / scale))
+    return float(np.linalg.norm((exact - product) / scale) / np.linalg.norm(exact / scale))
