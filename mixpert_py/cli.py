@@ -22,9 +22,7 @@ COMPLETION = "_MIXPERT_COMPLETE"  # set by the shell's completion script, as cli
 def main(command: click.Command | None = None, name: str = "mixpert") -> None:
     """The console script, or another command, called `name`, with the same exit codes."""
     command = command or cli
-    arguments = sys.argv[1:]
-    if command is cli:
-        arguments = _with_run(arguments)
+    arguments = _with_run(sys.argv[1:]) if command is cli else sys.argv[1:]
     _use_any_terminal(arguments)
     try:
         if instruction := os.environ.get(COMPLETION):

@@ -347,9 +347,7 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
         outcome = execute(call, settings, choice, context)
     if context.uses is not None:
         context.uses.note(choice, outcome)
-    if isinstance(outcome, Product):
-        return outcome.value, outcome
-    return _native(call), None
+    return (outcome.value, outcome) if isinstance(outcome, Product) else (_native(call), None)
 
 
 def _native(call: Call) -> Any:

@@ -62,9 +62,7 @@ def multiply(
     """
     depth = max(a.ndim, b.ndim)
     x = _lifted(parts(way, a), depth - a.ndim + is_complex(b)) if is_complex(a) else a
-    y = b
-    if is_complex(b):
-        y = _lifted(parts(way, b) if right is None else right, depth - b.ndim)
+    y = _lifted(parts(way, b) if right is None else right, depth - b.ndim) if is_complex(b) else b
     made = product(x, y)
     if isinstance(made, Reason):
         return made

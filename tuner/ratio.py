@@ -109,9 +109,7 @@ class Ratio:
 
 
 def pairs_until_clear(
-    pair: Callable[[int], tuple[float, float]],
-    may_go_on: Callable[[], bool] = lambda: True,
-    most: int = LOOKS[-1],
+    pair: Callable[[int], tuple[float, float]], may_go_on: Callable[[], bool] = lambda: True
 ) -> list[tuple[float, float]]:
     """Pairs (old, new) of times, as many as a look needs to tell which is shorter.
 
@@ -119,7 +117,7 @@ def pairs_until_clear(
     before the first look always may.
     """
     found: list[tuple[float, float]] = []
-    while len(found) < LOOKS[0] or (len(found) < most and may_go_on()):
+    while len(found) < LOOKS[0] or (len(found) < LOOKS[-1] and may_go_on()):
         found.append(pair(len(found)))
         if len(found) in LOOKS and Ratio.of(found).pace is not Pace.UNCLEAR:
             break

@@ -172,10 +172,8 @@ class SearchState:
         elif not measurement.error <= self.budget:
             is_within = self.is_tightened and measurement.error <= self.problem.budget
             reason = StopReason.HOLD_OUT if is_within else StopReason.OVER_BUDGET
-        elif gain > noise:
-            reason = StopReason.KEPT
         else:
-            reason = StopReason.NOT_FASTER
+            reason = StopReason.KEPT if gain > noise else StopReason.NOT_FASTER
         return Trial(plan, measurement, changed, gain, reason)
 
     def _best(self, passed: list[Trial]) -> Trial:

@@ -225,9 +225,7 @@ class Comparison:
 
     def after(self, first: ProgramRun) -> "Comparison":
         """The comparison of all later runs, after the first one."""
-        found = self
-        if first.result.kinds and self.choice is None:
-            found = self._chosen(first)
+        found = self._chosen(first) if first.result.kinds and self.choice is None else self
         return replace(found, limits=self.limits.with_decisions(found.among(first.values)))
 
     def errors(self, reference: Values, values: Values) -> dict[str, float]:

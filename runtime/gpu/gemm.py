@@ -27,6 +27,7 @@ from mixpert_py.runtime.model.kernel_times import (
     is_grouped,
     tiles_of,
 )
+from mixpert_py.runtime.packing.operand import Layout
 from mixpert_py.runtime.packing.repair import ResultForm
 from mixpert_py.runtime.scheme import Scheme
 
@@ -37,31 +38,6 @@ PROBLEM = ArgumentLayout.of(abi.PROBLEM.format)
 UNGATED = 0, 0
 
 
-class Sizes(Protocol):
-    """The sizes of a packed operand; strides are in bytes.
-
-    Equal sizes should be the same object, because caches compare them.
-    """
-
-    def __hash__(self) -> int: ...
-    @property
-    def slices_stride(self) -> int: ...
-    @property
-    def scales_stride(self) -> int: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def rows8(self) -> int: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def blocks(self) -> int: ...
-    @property
-    def steps_per_block(self) -> int: ...
-
-
 class KernelOperand(Protocol):
     """A packed operand as the kernels take it: addresses on the device, and sizes."""
 
@@ -70,7 +46,7 @@ class KernelOperand(Protocol):
     @property
     def scales(self) -> int: ...
     @property
-    def layout(self) -> Sizes: ...
+    def layout(self) -> Layout: ...
 
 
 class KernelChoice(NamedTuple):
@@ -237,8 +213,8 @@ def kernel_times(device: int, family: Family | None = None) -> KernelTimes:
 @lru_cache(maxsize=4096)
 def _prepared(
     scheme: Scheme,
-    left: Sizes,
-    right: Sizes,
+    left: Layout,
+    right: Layout,
     result: ResultForm,
     symmetric: bool,
     device: int,
@@ -304,6 +280,6 @@ def _apart(strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
     return strides[0] // itemsize if len(strides) == 3 else 0, strides[-2] // itemsize
 
 
-def _operand(x: Sizes) -> tuple[int, ...]:
+def _operand(x: Layout) -> tuple[int, ...]:
     strides = (0, 0) if x.batch == 1 else (x.slices_stride, x.scales_stride)
     return *strides, x.rows, x.rows8

@@ -175,9 +175,8 @@ class PreparedProducts:
         if ready is None or not here:
             return None
         stream = cupy.cuda.get_current_stream().ptr
-        if is_capturing(cupy.cuda, stream):
-            return None  # a graph would need the workspace later, when it is freed
-        if not self._is_free and not cupy_is_full():
+        # A graph would need the workspace later, when it is freed.
+        if is_capturing(cupy.cuda, stream) or not (self._is_free or cupy_is_full()):
             return None
         try:
             if ready.a.is_copy or ready.b.is_copy:

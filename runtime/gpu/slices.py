@@ -156,7 +156,7 @@ def keep_for_graph(result: GpuArray, used: object) -> None:
     again.
     """
     owner = result if result.base is None else result.base
-    weakref.finalize(owner, _nothing, used).atexit = False
+    weakref.finalize(owner, lambda kept: None, used).atexit = False
 
 
 class _Shared(NamedTuple):
@@ -287,10 +287,6 @@ def _launches(
         )
         for some in batch
     )
-
-
-def _nothing(kept: object) -> None:
-    """Do nothing. The finalizer with this call keeps its argument alive until then."""
 
 
 def _has_plain_rows(out: GpuArray) -> bool:

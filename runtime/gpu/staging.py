@@ -198,11 +198,7 @@ class Job:
         self._parts.clear()
         while self._helping:
             self._left.get()
-        self._work = _nothing  # frees the arrays that the function refers to
-
-
-def _nothing(parts: Iterator[CopyPart]) -> None:
-    pass
+        self._work = lambda parts: None  # frees the arrays that the function refers to
 
 
 class _Copiers:

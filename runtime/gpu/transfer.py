@@ -99,8 +99,7 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
     with moves(xp) as on_their_way:
         left = on_their_way.send(a, a.dtype).arrived()
         right = same(b, a, left)
-        if right is None:
-            right = on_their_way.send(b, b.dtype).arrived()
+        right = on_their_way.send(b, b.dtype).arrived() if right is None else right
         there = request._replace(a=left, b=right, out=None)
         with on_their_way.stream, busy.span() if busy else nullcontext():
             product = gpu.multiply(there)
@@ -288,14 +287,9 @@ class _Pipeline:
         with stream:
             result = how.xp.empty((len(left), right.shape[1]), left.dtype)
             with how.busy.span() if how.busy else nullcontext():
-                product = gpu.multiply(
-                    Request(
-                        *(left, right, how.name),
-                        out=result,
-                        right=ready,
-                        traced=how.busy is not None,
-                    )
-                )
+                traced = how.busy is not None
+                request = Request(left, right, how.name, result, right=ready, traced=traced)
+                product = gpu.multiply(request)
             if isinstance(product, Reason):
                 return product
             done = stream.record()

@@ -140,15 +140,7 @@ def words_of(count: int) -> ArgumentLayout:
 @cache
 def cuda_driver() -> Any:
     """The CUDA driver's library, which CuPy has loaded by itself."""
-    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-    library = ctypes.CDLL(name)
-    library.cuLaunchKernelEx.argtypes = (ctypes.c_void_p,) * 4
-    library.cuMemsetD8Async.argtypes = (
-        ctypes.c_uint64,
-        ctypes.c_ubyte,
-        ctypes.c_size_t,
-        ctypes.c_void_p,
-    )
+    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
     for name, arguments in {
         "cuGraphAddKernelNode_v2": (pointer, pointer, pointer, size, pointer),
@@ -158,6 +150,8 @@ def cuda_driver() -> Any:
         "cuGraphExecDestroy": (pointer,),
         "cuGraphInstantiateWithFlags": (pointer, pointer, ctypes.c_ulonglong),
         "cuGraphLaunch": (pointer, pointer),
+        "cuLaunchKernelEx": (pointer,) * 4,
+        "cuMemsetD8Async": (ctypes.c_uint64, ctypes.c_ubyte, size, pointer),
     }.items():
         getattr(library, name).argtypes = arguments
     return library

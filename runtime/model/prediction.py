@@ -160,8 +160,7 @@ def joining(
     times: KernelTimes, m: int, n: int, batch: int, products: int, *, wide: bool = False
 ) -> float:
     """Seconds in which so many real products of parts become a complex C, of `batch` in all."""
-    moved = (batch + 2 * batch // products) * m * n * (8 if wide else 4)
-    return moved / _copy(times)
+    return (batch + 2 * batch // products) * m * n * (8 if wide else 4) / _copy(times)
 
 
 def depth_of(scheme: Scheme, k: int) -> Depth:

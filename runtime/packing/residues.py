@@ -219,14 +219,11 @@ def prepare(
     longest = longest_row(device)
     its = sizes(form, splitter, side, longest)
     compiled = definitions(splitter, form.memory, recorded=recorded)
-    names: tuple[str, ...]
+    is_whole = its.chunks == 0
+    names = ["rows"] if is_whole else ["maxima", "sums", "columns"]
     if isinstance(splitter, Integers):
-        names = ("integers",)
-    elif its.chunks == 0:
-        names = ("rows",)
-    else:
-        names = "maxima", "sums", "columns"
-    shared = longest if its.chunks == 0 else 0
+        names = ["integers"]
+    shared = longest if is_whole else 0
     return its._replace(kernels=tuple(cuda_kernel(FILE, n, compiled, shared) for n in names))
 
 

@@ -89,9 +89,7 @@ class Hook:
         kernel, take, is_native = self._kernels[name], self._take, self._is_native
 
         def addmm(c: Tensor, a: Tensor, b: Tensor, **factors: float) -> Any:
-            if is_native(a, b):
-                return kernel(c, a, b, **factors)
-            return take(name, c, a, b, factors)
+            return kernel(c, a, b, **factors) if is_native(a, b) else take(name, c, a, b, factors)
 
         return addmm
 

@@ -61,7 +61,6 @@ NATIVES: Mapping[str, Native] = {
     "multi_dot": lambda *operands, **named: np.linalg.multi_dot(*operands, **named),
     "tensordot": lambda *operands, **named: np.tensordot(*operands, **named),
 }
-HAS_NOTES = hasattr(torch.fx.traceback, "annotate")  # from 2.9 on
 _done = False
 
 
@@ -72,7 +71,8 @@ def follow() -> None:
     global _done
     if _done:
         return
-    substitute = getattr(torch.compiler, "substitute_in_graph", None)
+    has_notes = hasattr(torch.fx.traceback, "annotate")  # from 2.9 on
+    substitute = torch.compiler.substitute_in_graph if has_notes else None
     _done = True
     for name in MODULES:
         module = import_module(f"mixpert_py.runtime.{name}")
@@ -111,8 +111,6 @@ def _traced(default: Native) -> Native:
         **named: object,
     ) -> Any:
         function = default if native is None else native
-        if not HAS_NOTES:
-            return function(*operands, **named)
         note = {"site": site, "scheme": scheme, "backend": backend}
         # Dynamo knows the function by this name alone.
         with torch.fx.traceback.annotate({NOTE: note}):
@@ -173,12 +171,12 @@ def _library() -> Any:
         library.define(SCHEMA.format(name), tags=tags)
         for key in ("CPU", "CUDA"):
             library.impl(name, _implementation(getattr(torch, name)), key)
-        torch.library.register_fake(f"mixpert::{name}", _fake, lib=library)
+        torch.library.register_fake(
+            f"mixpert::{name}",
+            lambda a, b, *settings: a.new_empty((*a.shape[:-1], b.shape[-1])),
+            lib=library,
+        )
     return library
-
-
-def _fake(a: Tensor, b: Tensor, *settings: object) -> Any:
-    return a.new_empty((*a.shape[:-1], b.shape[-1]))
 
 
 def _implementation(native: Native) -> Native:

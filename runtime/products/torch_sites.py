@@ -254,9 +254,7 @@ class Sites:
         settings: Settings | None = None,
     ) -> Caller:
         """The caller for a site. settings: those of its forward product."""
-        scheme = None
-        if context.modules is not None:
-            scheme = context.modules.given(site)
+        scheme = None if context.modules is None else context.modules.given(site)
         if scheme is None and settings is not None:
             scheme = settings.scheme
         if scheme is None:
