@@ -33,10 +33,8 @@ MOST_DIGITS: Final = 3
 SAMPLED: Final = 16  # sums of a product of booleans, or rows and columns, that are looked at
 MIN_TO_SAMPLE: Final = 1 << 16  # elements of operands that are read only if a sample looks well
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-EXACT: "Final[dict[np.dtype[Any], int]]" = {
-    FLOAT32: 1 << 24,
-    FLOAT64: 1 << 53,
-}  # up to these all integers are
+# Up to these all integers are.
+EXACT: "Final[dict[np.dtype[Any], int]]" = {FLOAT32: 1 << 24, FLOAT64: 1 << 53}
 
 
 class DigitSplit(NamedTuple):

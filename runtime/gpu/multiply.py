@@ -253,7 +253,9 @@ def _attempt(x: GpuArray, name: str, work: Callable[..., T], *arguments: Any) ->
     except _failures(xp) as error:
         reason = _reason_of(error, device, name)
     if reason is Reason.MEMORY:
-        _free(xp)
+        # To the device, for a native product by another library. Not where the exception is
+        # handled: it keeps the memory of the failed attempt.
+        xp.get_default_memory_pool().free_all_blocks()
     return reason
 
 
@@ -273,14 +275,6 @@ def _reason_of(error: Exception, device: int, name: str) -> Reason:
         return Reason.MEMORY
     state_of(device).refused[name] = str(error).partition("\n")[0]
     return Reason.KERNEL
-
-
-def _free(xp: ModuleType) -> None:
-    """Return the free memory of CuPy's pool to the device, for a native product by another library.
-
-    Not to be called while an exception is handled: it keeps the memory of the failed attempt.
-    """
-    xp.get_default_memory_pool().free_all_blocks()
 
 
 def refusals() -> dict[tuple[int, str], str]:

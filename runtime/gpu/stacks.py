@@ -124,7 +124,7 @@ def batches(a: Extents, b: Extents, c: Extents) -> tuple[Batch, ...]:
         else:
             runs.append((kind, size))
     *outer, (last, count) = runs or [("both", 1)]
-    total_c = math.prod(c)
+    shares = [last not in (name, "both") for name in ("a", "b")]
     found = []
     for index in product(*(range(size) for _, size in outer)):
         place = {"a": 0, "b": 0}
@@ -137,17 +137,8 @@ def batches(a: Extents, b: Extents, c: Extents) -> tuple[Batch, ...]:
         for name in place:
             if last in (name, "both"):
                 place[name] *= count
-        found.append(
-            Batch(
-                at_c * count,
-                place["a"],
-                place["b"],
-                count,
-                last not in ("a", "both"),
-                last not in ("b", "both"),
-            )
-        )
-    assert sum(batch.count for batch in found) == total_c
+        found.append(Batch(at_c * count, place["a"], place["b"], count, *shares))
+    assert sum(batch.count for batch in found) == math.prod(c)
     return tuple(found)
 
 

@@ -1,8 +1,4 @@
-"""Finds the GPU, and whether it can multiply: as late as possible, and once per process.
-
-Also the state of each device between products, a record that is made when it is first needed.
-Caches of pure functions (kernels, tiles, launches) are not part of it.
-"""
+"""Page-locked memory through which arrays reach a device and come back, and threads that copy."""
 
 import os
 from collections import deque

@@ -43,9 +43,8 @@ ARCHITECTURES: Final[Mapping[str, str]] = {
 UNREADABLE: Final = (BadZipFile, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 Sources = Mapping[str, Mapping[str, str]]  # module → path below the runtime → digest
-ArchivePlace = tuple[
-    str, int, int
-]  # a member of the archive, and where in it a kernel begins and ends
+# A member of the archive, and where in it a kernel begins and ends.
+ArchivePlace = tuple[str, int, int]
 
 
 class Archive(NamedTuple):

@@ -32,33 +32,19 @@ SCHEMES: dict[str, Entry] = {
     entry.name: entry for entry in sorted(_ENTRIES, key=lambda entry: entry.error)
 }
 
-LADDERS: dict[str, tuple[Rung, ...]] = {
-    "mixpert": (
-        ("native",),
-        ("mixpert-full",),
-        ("mixpert-IV",),
-        ("mixpert-II", "mixpert-III"),  # neither is more accurate on every program
-        ("mixpert-I",),
-    ),
-    "int8": (
-        ("native",),
-        ("int8x10",),  # for float64: of float32, faithful is about as accurate, and faster
-        ("faithful",),
-        ("int8x6",),
-        ("int8x3",),
-        ("int8x1",),
-    ),
+# Rungs, best first; names beside one another are incomparable.
+_CRT = " ".join(f"crt{count}" for count in range(16, 6, -1))
+_RUNGS = {
+    "mixpert": "native mixpert-full mixpert-IV mixpert-II|mixpert-III mixpert-I",
+    # int8x10 is for float64: of float32, faithful is about as accurate, and faster.
+    "int8": "native int8x10 faithful int8x6 int8x3 int8x1",
     # For float64: int8x10 and int8x8 are slower than crt9 and crt8, and less accurate.
-    "crt": (
-        ("native",),
-        *((f"crt{count}",) for count in range(16, 6, -1)),
-        ("faithful",),
-        ("int8x6",),
-        ("int8x3",),
-        ("int8x1",),
-    ),
-    "fp16": (("native",), ("fp16x3",), ("fp16",)),
-    "cpu": (("native",), ("exact",), ("blas",), ("float32",)),
+    "crt": f"native {_CRT} faithful int8x6 int8x3 int8x1",
+    "fp16": "native fp16x3 fp16",
+    "cpu": "native exact blas float32",
+}
+LADDERS: dict[str, tuple[Rung, ...]] = {
+    name: tuple(tuple(rung.split("|")) for rung in rungs.split()) for name, rungs in _RUNGS.items()
 }
 
 
