@@ -21,11 +21,8 @@ SUFFIX = ".mixpert.toml"
 _FROM_PARENT = "MIXPERT_SPAWNED"
 # The variables of BLAS libraries, and the one that most of them read where their own is not set.
 _THREAD_VARIABLES = (
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "OMP_NUM_THREADS",
+    *("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"),
+    *("VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS"),
 )
 # OpenBLAS's threads, once idle, spin on the cores that transfers need, for 2**28 cycles after each
 # call of NumPy's. 2**20 of them outlast the gaps between the calls of one LAPACK routine.

@@ -343,17 +343,9 @@ def operators(record: TuningRecord, width: int) -> Table:
             time = f"{time} → {unit.number(entry.time_after)}"
         if entry.reason == StopReason.ELSEWHERE:
             share = time = "–"
-        row = (
-            _function(entry.id),
-            entry.place,
-            entry.expression,
-            share,
-            level,
-            error_text(entry.local_error),
-            time,
-            why(entry, places),
-        )
-        rows.append(row)
+        place = _function(entry.id), entry.place, entry.expression
+        error = error_text(entry.local_error)
+        rows.append((*place, share, level, error, time, why(entry, places)))
     return fitted(columns, rows, width)
 
 

@@ -26,12 +26,8 @@ REPETITIONS = 6  # of a search whose plan is over budget on a hold-out
 # Of several refused trials the one whose reason comes first here stands for all: it says most about
 # the rungs below.
 PRECEDENCE = (
-    StopReason.KEPT,
-    StopReason.NOT_FASTER,
-    StopReason.OVER_BUDGET,
-    StopReason.HOLD_OUT,
-    StopReason.NOT_TAKEN,
-    StopReason.FAILED,
+    *(StopReason.KEPT, StopReason.NOT_FASTER, StopReason.OVER_BUDGET),
+    *(StopReason.HOLD_OUT, StopReason.NOT_TAKEN, StopReason.FAILED),
 )
 
 
@@ -249,17 +245,9 @@ def _outcome(state: SearchState, otherwise: StopReason) -> Outcome:
             detail = operator.unsuited
         elif reason is StopReason.NOT_TAKEN:
             detail = detail or not_taken.get(operator.id, "")
-        verdicts.append(
-            Verdict(
-                operator,
-                before=start.plan[operator.id],
-                after=best.plan[operator.id],
-                seconds_before=start.measurement.site_seconds.get(operator.id, 0.0),
-                seconds_after=best.measurement.site_seconds.get(operator.id, 0.0),
-                reason=reason,
-                detail=detail,
-            )
-        )
+        schemes = start.plan[operator.id], best.plan[operator.id]
+        before, after = (x.measurement.site_seconds.get(operator.id, 0.0) for x in (start, best))
+        verdicts.append(Verdict(operator, *schemes, before, after, reason, detail))
     return Outcome(
         plan=best.plan,
         verdicts=tuple(verdicts),

@@ -10,7 +10,8 @@ from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.gpu import gemm
 from mixpert_py.runtime.gpu.guard import safe, wider_of
-from mixpert_py.runtime.packing import PackingTask, by_columns, by_rows, compilations, task_of
+from mixpert_py.runtime.packing import by_columns, by_rows, compilations, task_of
+from mixpert_py.runtime.packing.launch import PackingTask
 from mixpert_py.runtime.packing.operand import Form, Layout, layout
 from mixpert_py.runtime.packing.repair import repair_kernel
 from mixpert_py.runtime.request import Request

@@ -25,7 +25,7 @@ from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu.device import state_of
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
-from mixpert_py.runtime.packing import DevicePacked, Operand
+from mixpert_py.runtime.packing.operand import DevicePacked, Operand
 from mixpert_py.runtime.packing.residues import reals
 from mixpert_py.runtime.scheme import Scheme
 

@@ -18,7 +18,8 @@ from mixpert_py.runtime.gpu.slices import ProductSteps, SliceProduct
 from mixpert_py.runtime.gpu.speculation import Outlook, Watch, findings_from
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.kernels.recording import Recording, Stream, is_capturing
-from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
+from mixpert_py.runtime.packing import by_columns, by_rows
+from mixpert_py.runtime.packing.operand import DevicePacked
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product, Request, no_outliers, result_shape
 from mixpert_py.runtime.scheme import Scheme

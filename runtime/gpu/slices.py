@@ -22,8 +22,8 @@ from mixpert_py.runtime.gpu.guard import MIRRORED, WORD, Guard, is_squared, wide
 from mixpert_py.runtime.gpu.speculation import Watch
 from mixpert_py.runtime.gpu.stacks import Batch, batches, launches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.recording import Recording, Stream, is_capturing
-from mixpert_py.runtime.packing import DevicePacked, Gate, by_columns, by_rows
-from mixpert_py.runtime.packing.operand import of_some
+from mixpert_py.runtime.packing import Gate, by_columns, by_rows
+from mixpert_py.runtime.packing.operand import DevicePacked, of_some
 from mixpert_py.runtime.request import broadcast
 from mixpert_py.runtime.scheme import Scheme
 

@@ -27,7 +27,7 @@ import numpy as np
 from mixpert_py.runtime.gpu.gemm import BEST, UNGATED, KernelChoice
 from mixpert_py.runtime.gpu.guard import GENERAL, HERMITIAN, look_at_hermitian, may_be_hermitian
 from mixpert_py.runtime.kernels.recording import HOST, Recording, Stream, allocate, clear
-from mixpert_py.runtime.packing import DevicePacked, Operand
+from mixpert_py.runtime.packing.operand import DevicePacked, Operand
 from mixpert_py.runtime.packing.residues import judge, look
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of

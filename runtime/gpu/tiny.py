@@ -14,8 +14,8 @@ from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.kernels.tiny_block import EDGE, FOUR, Memory, block
-from mixpert_py.runtime.packing import Operand, by_columns, by_rows
-from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing import by_columns, by_rows
+from mixpert_py.runtime.packing.operand import Form, Operand
 from mixpert_py.runtime.request import broadcast
 
 KERNELS = "mixpert_py.runtime.kernels.tiny_kernels"

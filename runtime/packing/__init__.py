@@ -30,20 +30,6 @@ from mixpert_py.runtime.packing.readers import Reader, config_of, reader_of
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Residues
 
-__all__ = [
-    "DevicePacked",
-    "Gate",
-    "Operand",
-    "PackingTask",
-    "by_columns",
-    "by_rows",
-    "compilations",
-    "pack",
-    "pack_one",
-    "result_type",
-    "task_of",
-]
-
 LARGE = 1 << 22  # elements from which a second launch costs less than the general kernel
 
 

@@ -38,14 +38,8 @@ OWN = ("scheme", "backend")
 
 # The modules whose functions rewritten code calls.
 MODULES = (
-    "api",
-    "products.blas",
-    "products.einsum",
-    "products.in_place",
-    "products.inner",
-    "products.multi_dot",
-    "products.tensors",
-    "products.xp",
+    *("api", "products.blas", "products.einsum", "products.in_place", "products.inner"),
+    *("products.multi_dot", "products.tensors", "products.xp"),
 )
 
 

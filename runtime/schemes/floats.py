@@ -89,16 +89,9 @@ def descending(order: int, count: int) -> tuple[Term, ...]:
 
 
 # The first slices' product in an accumulator of its own, which is the one that is promoted.
-BF16X6_TERMS = (*descending(2, 3)[:-1], Term(0, 0, accumulator=1))
+BF16_TERMS = (*descending(2, 3)[:-1], Term(0, 0, accumulator=1))
 BF16X6 = Scheme(
-    "bf16x6",
-    BF16,
-    BF16_SLICES,
-    BF16_SLICES,
-    BF16X6_TERMS,
-    error=1.2e-7,
-    promotion=32,
-    deferred=True,
+    "bf16x6", BF16, BF16_SLICES, BF16_SLICES, BF16_TERMS, error=1.2e-7, promotion=32, deferred=True
 )
 WHOLE_SLICES = replace(BF16_SLICES, whole=(20, 62))
 WIDER = replace(BF16X6, left=WHOLE_SLICES, right=WHOLE_SLICES)
