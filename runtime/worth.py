@@ -450,13 +450,7 @@ def figures(device: str) -> Figures:
 
 @lru_cache(maxsize=4096)
 def _times(
-    device: str,
-    scheme: str,
-    a: Dims,
-    b: Dims,
-    wide: bool,
-    products: int = 1,
-    symmetric: bool = False,
+    name: str, scheme: str, a: Dims, b: Dims, wide: bool, products: int = 1, symmetric: bool = False
 ) -> tuple[float, float]:
     # Not at the start: only who has a device, or may have one, needs this.
     from mixpert_py.runtime.model import prediction
@@ -465,7 +459,7 @@ def _times(
     if 0 in (*a, *b):
         return 0.0, 0.0
     m, k, n = *a[-2:], b[-1]
-    times = _kernel_times(device)
+    times = _kernel_times(name)
     batch = math.prod(broadcast(a[:-2], b[:-2])) * products
     more = {"wide": wide, "shares_b": len(b) < 3 and products == 1, "symmetric": symmetric}
     made = emulation_on_gpu(scheme, batch * m * k * n)

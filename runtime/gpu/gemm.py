@@ -9,7 +9,7 @@ from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu import residues
 from mixpert_py.runtime.kernels import abi
 from mixpert_py.runtime.kernels.abi import STEP
-from mixpert_py.runtime.kernels.compile import cuda_kernel
+from mixpert_py.runtime.kernels.compile import Definitions, cuda_kernel
 from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Kernel
 from mixpert_py.runtime.kernels.recording import Recording, Stream, allocate, clear
 from mixpert_py.runtime.model.device_model import model_of
@@ -146,7 +146,7 @@ class GemmLaunch(NamedTuple):
 
 def constants(
     scheme: Scheme, tile: Tile, *, wide: bool, steps_per_block: int, mirrors: bool = False
-) -> tuple[tuple[str, int | str], ...]:
+) -> Definitions:
     """The constants with which a kernel is compiled.
 
     Promotion, if any, follows every block of integers, and every step of floating-point slices, or

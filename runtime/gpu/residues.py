@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from mixpert_py.runtime.arrays import PRECISION, GpuArray
 from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.kernels.abi import STEP
-from mixpert_py.runtime.kernels.compile import cuda_kernel
+from mixpert_py.runtime.kernels.compile import Definitions, cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.model.kernel_times import PORTABLE, Family, tiles_to_diagonal
-from mixpert_py.runtime.packing.residues import TILE, Definitions, of_moduli
+from mixpert_py.runtime.packing.residues import TILE, of_moduli
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.integers import Integers, digits_of
 from mixpert_py.runtime.schemes.residues import Kind, of_complex, theorem

@@ -24,6 +24,7 @@ from mixpert_py.runtime.kernels.numba_ptx import CLUSTERED, compiled
 from mixpert_py.runtime.own_files import CodeCache
 
 T = TypeVar("T")
+Definitions = tuple[tuple[str, int | str], ...]  # constants of a CUDA file, by name
 
 KERNELS = "mixpert_py.runtime.kernels"
 FIRST_EARLY = 90  # compute capability of devices that start a launch before the last one's end
@@ -38,11 +39,7 @@ origins: Counter[Literal["shipped", "compiled"]] = Counter()
 
 
 def cuda_kernel(
-    file: str,
-    name: str,
-    constants: tuple[tuple[str, int | str], ...],
-    shared: int = 0,
-    package: str = KERNELS,
+    file: str, name: str, constants: Definitions, shared: int = 0, package: str = KERNELS
 ) -> Kernel:
     """Kernel `name` of a CUDA C++ file in this folder, or in a package's, for the current device.
 
@@ -85,12 +82,7 @@ def once(make: Callable[..., T]) -> Callable[..., T]:
 
 @once
 def _cuda_kernel(
-    file: str,
-    name: str,
-    constants: tuple[tuple[str, int | str], ...],
-    shared: int,
-    package: str,
-    device: int,
+    file: str, name: str, constants: Definitions, shared: int, package: str, device: int
 ) -> Kernel:
     import cupy
 
@@ -163,9 +155,7 @@ def _function(code: bytes, name: str, shared: int) -> tuple[Any, Any]:
     return loaded, function
 
 
-def source_text(
-    file: str, constants: tuple[tuple[str, int | str], ...], package: str = KERNELS
-) -> str:
+def source_text(file: str, constants: Definitions, package: str = KERNELS) -> str:
     """The text of a CUDA C++ file of a package as it is compiled: definitions, then the file.
 
     What it includes, a file of its package or of this folder or one of `abi.HEADERS`, stands in it:

@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 from mixpert_py.runtime.arrays import PRECISION, GpuArray
 from mixpert_py.runtime.kernels.abi import STEP
-from mixpert_py.runtime.kernels.compile import cuda_kernel
+from mixpert_py.runtime.kernels.compile import Definitions, cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing.operand import VECTOR, DevicePacked, Form, Layout, Operand, up
@@ -21,7 +21,6 @@ from mixpert_py.runtime.schemes.integers import Integers
 from mixpert_py.runtime.schemes.residues import MODULI, of_complex
 from mixpert_py.runtime.splitter import Residues
 
-Definitions = tuple[tuple[str, int | str], ...]
 Side = Literal["left", "right", "both"]
 
 FILE: Final = "residue_packing.cu"

@@ -27,11 +27,10 @@ from mixpert_py.runtime.scheme import Scheme, TermRun
 # Of C, accumulated at a time: sums and scratch stay in a shared cache, and calls of BLAS are few
 # enough for its threads to meet cheaply.
 TILE_ELEMENTS = 1 << 20
+Floating = np.dtype[np.floating]
 
 
-def execute(
-    scheme: Scheme, k: int, left: Packed, right: Packed, dtype: np.dtype[np.floating]
-) -> Array:
+def execute(scheme: Scheme, k: int, left: Packed, right: Packed, dtype: Floating) -> Array:
     """C (m, n) from packed operands, inner dimension k, in `dtype`, float32 or float64.
 
     The order, per element of C: terms of an accumulator as listed, chunk after chunk of K; then the
@@ -105,7 +104,7 @@ def _accumulate(
             first = False
 
 
-def _combined(totals: list[Array], weights: list[int], dtype: np.dtype[np.floating]) -> Array:
+def _combined(totals: list[Array], weights: list[int], dtype: Floating) -> Array:
     """Σ total · 2^weight, the smallest weight first; the first total is overwritten."""
     partial = totals[0].astype(dtype, copy=False)
     for total, before, weight in zip(totals[1:], weights[:-1], weights[1:], strict=True):
@@ -115,12 +114,7 @@ def _combined(totals: list[Array], weights: list[int], dtype: np.dtype[np.floati
 
 
 def execute_like(
-    how: Accumulation,
-    scheme: Scheme,
-    k: int,
-    left: Packed,
-    right: Packed,
-    dtype: np.dtype[np.floating],
+    how: Accumulation, scheme: Scheme, k: int, left: Packed, right: Packed, dtype: Floating
 ) -> Array:
     """C (m, n) as `engine.execute` makes it, but by instructions of a chip that accumulates so.
 

@@ -8,7 +8,7 @@ from mixpert_py.errors import DeviceError, ShapeError
 from mixpert_py.runtime.arrays import Array
 from mixpert_py.runtime.model.device_model import Accumulations, IntegerAccumulation
 from mixpert_py.runtime.reference import residues
-from mixpert_py.runtime.reference.engine import execute, execute_like
+from mixpert_py.runtime.reference.engine import Floating, execute, execute_like
 from mixpert_py.runtime.reference.slices import Packed, into_digits, into_floats
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, FloatSlices
@@ -131,12 +131,7 @@ def _replace_overflow(a: Array, b: Array, value: Array, left: Packed, right: Pac
 
 
 def _slice_products(
-    scheme: Scheme,
-    k: int,
-    left: Packed,
-    right: Packed,
-    dtype: np.dtype[np.floating],
-    like: Accumulations | None,
+    scheme: Scheme, k: int, left: Packed, right: Packed, dtype: Floating, like: Accumulations | None
 ) -> Array:
     """The products of slices with the sums of chip `like`; integer sums are exact on every chip."""
     how = None if like is None else getattr(like, scheme.element.name)

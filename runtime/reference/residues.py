@@ -166,7 +166,7 @@ def reduced(x: Array, modulus: int) -> Array:
     return found
 
 
-def execute(pair: PackedPair, dtype: np.dtype[np.floating]) -> Array:
+def execute(pair: PackedPair, dtype: engine.Floating) -> Array:
     """C (m, n) of packed operands, in `dtype`, float32 or float64."""
     m, n = pair.left.slices.shape[1], pair.right.slices.shape[1]
     value = np.zeros((m, n), dtype)
