@@ -2,7 +2,7 @@
 
 import marshal
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from mixpert_py.runtime.backends import emulates
 from mixpert_py.tuner.records import Measurement
 from mixpert_py.tuning.judge import NO_FLOW, Comparison
 from mixpert_py.tuning.options import TuningOptions
-from mixpert_py.tuning.trials import TRIAL, Trials
+from mixpert_py.tuning.trials import TRIAL, Say, Trials
 
 FIRST_LIMIT = 600.0  # seconds for a first run, of which nothing is known yet
 LEAST_LIMIT = 60.0
@@ -52,9 +52,9 @@ class RunSettings:
     trials: keeps runs, and gives back those that were made before.
     """
 
-    on_run: Callable[[str], None] = lambda purpose: None
-    report: Callable[[str], None] = lambda line: None
-    announce: Callable[[str], None] = lambda line: None
+    on_run: Say = lambda purpose: None
+    report: Say = lambda line: None
+    announce: Say = lambda line: None
     trials: Trials = field(default_factory=Trials)
 
 

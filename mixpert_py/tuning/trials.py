@@ -35,6 +35,7 @@ from mixpert_py.tuner.records import PlanKey, plan_key
 TRIAL = "trial"  # the purpose of a run that may fail
 SUFFIX = ".trials.jsonl"
 VERSION: Literal[1] = 1
+Say = Callable[[str], None]  # called with a line for the user
 MAX_BYTES = 1 << 26  # of the values of a run that are stored
 
 
@@ -122,10 +123,7 @@ class Trials:
     """
 
     def __init__(
-        self,
-        path: Path | None = None,
-        resume: bool = False,
-        say: Callable[[str], None] = lambda line: None,
+        self, path: Path | None = None, resume: bool = False, say: Say = lambda line: None
     ) -> None:
         self._path = self._place = path
         self._resume = resume

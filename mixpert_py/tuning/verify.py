@@ -5,7 +5,7 @@ program as it is today.
 """
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf, isnan
@@ -26,6 +26,7 @@ from mixpert_py.tuning.baseline import establish, first_run
 from mixpert_py.tuning.experiment import Experiment, RunSettings
 from mixpert_py.tuning.options import Limits, TuningOptions
 from mixpert_py.tuning.project_sites import library_modules, read_sites, with_called
+from mixpert_py.tuning.trials import Say
 
 LEAST_PAIRS, MOST_PAIRS = 3, len(OF_RUNS) + 1  # of runs that are timed: the two looks at them
 FEWEST_PAIRS = 2  # after a long search, where times of products alone are known as well
@@ -258,10 +259,7 @@ class PlanVerdict:
 
 
 def check_plan(
-    program: Program,
-    plan: Plan,
-    options: TuningOptions,
-    on_run: Callable[[str], None] = lambda purpose: None,
+    program: Program, plan: Plan, options: TuningOptions, on_run: Say = lambda purpose: None
 ) -> PlanVerdict:
     """Run a program natively and under a plan, in turn, and judge the plan.
 

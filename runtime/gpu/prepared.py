@@ -134,13 +134,7 @@ class PreparedProducts:
         return self._ready.get((layouts, None if outlook is None else outlook.expected))
 
     def _is_made(
-        self,
-        ready: Ready,
-        replay: Replay,
-        addresses: Addresses,
-        stream: int,
-        *,
-        as_graph: bool = True,
+        self, ready: Ready, replay: Replay, addresses: Addresses, stream: int, *, as_graph: bool
     ) -> bool:
         """Enqueue a product at the addresses of the operands, the result, the workspace and a row;
         return whether its scheme is right for the operands; if not, the result must not be used.
@@ -189,7 +183,7 @@ class PreparedProducts:
                 return None  # by an allocator of the program, which aligns less
             if not hasattr(_thread, "has_context"):
                 _make_context_current(self._device)
-            if not self._is_made(ready, ready.replay, addresses, stream):
+            if not self._is_made(ready, ready.replay, addresses, stream, as_graph=True):
                 return None
         except (cupy.cuda.memory.OutOfMemoryError, cupy.cuda.driver.CUDADriverError):
             return None

@@ -304,18 +304,13 @@ class _Pipeline:
             computed()
 
     def _fetch(
-        self,
-        done: Any,
-        left: object,
-        result: GpuArray,
-        target: Array,
-        outliers: Callable[[], float],
+        self, done: Any, left: object, value: GpuArray, target: Array, outliers: Callable[[], float]
     ) -> None:
         """Wait for the event `done`, and begin to fetch. left: kept alive until then."""
         done.synchronize()
         self.outliers = max(self.outliers, outliers())
         self.end()
-        self._coming = self.moves.fetch(target, result)
+        self._coming = self.moves.fetch(target, value)
 
     def end(self) -> None:
         """Wait until the result that is being fetched has arrived."""
