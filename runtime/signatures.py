@@ -169,7 +169,7 @@ def kept_product(
                 if not (is_native and site in context.passing):
                     return None
                 known = NATIVE
-                if len(context.known) < MOST // 2:  # each call of a growing cache has its own
+                if len(context.known) < MOST // 2:  # so that stacks that grow evict nothing
                     keep(context, key, NATIVE)
     except (AttributeError, RuntimeError, TypeError):
         return None  # arrays in name only, types that cannot be hashed

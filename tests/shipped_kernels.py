@@ -55,7 +55,7 @@ RESIDUES = (
 )
 OF_COMPLEX = [emulation_of(f"crt{crt.FEWEST}").left]  # by which most complex products are made
 DTYPE = "float32"  # of products by SCHEMES; those of float64 are made by RESIDUES
-# Of square products: by these lengths of K, the kernels that pack any length.
+# Sides of square products. Their lengths of K take every kernel that packs any length.
 SIDES = (256, 512, 768, 1024, 1280, 1536, 1600, 2048, 2560, 3072, 3328, 4096, 8192, 16384, 32768)
 # Bytes of shared memory that a block may have, of devices for which there is PTX, and cubins.
 PTX_SHARED = {shipped.HOPPER: 227 * 1024, shipped.PORTABLE: 99 * 1024}
