@@ -169,8 +169,8 @@ class _State:
         return self.native[id(module)]
 
     def pays(self, torch: ModuleType, module: Module, x: Tensor) -> bool:
-        """Whether the hook pays for a call: a product of the module may take a scheme, and all
-        products of its model take the device longer than PyTorch takes the host, and save more
+        """Return whether the hook pays for a call: a product of the module may take a scheme, and
+        all products of its model take the device longer than PyTorch takes the host, and save more
         than the hook costs. Only rows, types and the shapes of weights decide, on a device.
         """
         device = torch.cuda.get_device_name(x.device) if x.is_cuda else SHIPPED
@@ -217,8 +217,8 @@ class _State:
                 self.hook.is_trained = self.hook.is_trained or is_trained
 
     def leave_unneeded(self) -> bool:
-        """Whether no product has needed the hook since `stay_covered` put it in place for a call.
-        Then it is removed, unless other threads run or this has happened MOST_TRIALS times.
+        """Return whether no product has needed the hook since `stay_covered` put it in place for a
+        call. Then remove it, unless other threads run or this has happened MOST_TRIALS times.
         """
         with self.lock:
             if self.hook is None or self.hook.is_needed:
@@ -236,7 +236,7 @@ class _State:
 
 
 def is_alone() -> bool:
-    """Whether no other Python thread runs. That of tqdm does not count: it only reads the clock."""
+    """Return whether no Python thread runs but this one and tqdm's, which only reads the clock."""
     return all(
         it is threading.current_thread() or type(it).__module__.startswith("tqdm")
         for it in threading.enumerate()

@@ -91,7 +91,7 @@ EXACT_RESULT = 1.5e-9  # for each element of a result, or of a partial sum
 # without a look at their elements.
 MIN_INTEGERS: Final = 72**3  # multiplications
 MIN_BOOLEANS: Final = 240**3  # multiplications, if both operands are boolean
-READ_IN_VAIN: Final = 8  # so many more for each element of an operand: it may be read in vain
+READ_IN_VAIN: Final = 8  # multiplications more for each element, which may be read in vain
 MIN_EDGE: Final = 8  # the shortest side of two matrices
 MIN_EDGE_OF_STACK: Final = 20  # the same if an operand is a stack of matrices
 # A quicker test: elements of one operand times elements (of an einsum: bytes) of the other.

@@ -83,10 +83,10 @@ def measure(
     """Make each product under each scheme, those that take most of the program's time first.
 
     timed: schemes whose times are measured; levels: those whose errors are. First come all times,
-    then the errors of casts, which take almost no time, then those of emulations; what is not
-    begun within the seconds is missing. But a product that was timed has the errors of casts, too,
-    and the longest one those of emulations: a time is useless without an error. patience: seconds
-    for one product under one scheme. No trace may be in force.
+    then the errors of casts, then those of emulations; what is not begun within the seconds is
+    missing. But a product that was timed has the errors of casts, too, and the longest product
+    those of emulations: a time is useless without an error. patience: the seconds for one product
+    under one scheme. No trace may be in force.
     """
     end = perf_counter() + seconds
     products = _longest_first(calls, sites)
@@ -100,9 +100,8 @@ def measure(
             if (now := perf_counter()) >= until:
                 break
             # At least as large a part of the seconds as it takes of the products' time in the run.
-            stop = now + min(
-                patience, (until - now) * (product.taken / remaining if remaining else 1)
-            )
+            share = product.taken / remaining if remaining else 1.0
+            stop = now + min(patience, (until - now) * share)
             remaining -= product.taken
             with suppress(Exception), _blas_threads(product.call.threads):  # no memory, say
                 product.measured.times[scheme] = _times(product, scheme, stop)

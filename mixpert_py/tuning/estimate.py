@@ -104,9 +104,8 @@ def estimate(
     timed = (*emulations, *casts) if on_gpu else casts
     options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit, packages=tuple(packages))
     experiment = Experiment(program, options, settings=RunSettings(on_run))
-    alone = Alone(
-        timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit(), 1.0, LEAST
-    )
+    limit = experiment.run_limit()
+    alone = Alone(timed, (*emulations, *casts), SECONDS, PATIENCE, limit, 1.0, LEAST)
     result = experiment.products_alone(alone).result
     if not any(site.seconds for site in result.sites.values()):
         return None

@@ -250,16 +250,18 @@ def site_entry(verdict: Verdict, predicted: bool) -> Site:
 
 def record(result: TuningResult, path: str = "") -> tuning_record.TuningRecord:
     """The record of a tuning. path: of its plan file."""
-    search = report_record.record(
-        result.outcome, result.limits.metric, result.predicted, result.device
-    )
+    outcome, metric = result.outcome, result.limits.metric
+    search = report_record.record(outcome, metric, result.predicted, result.device)
     held, found = result.hold_out, result.verification
-    numbers = ("error", "native_seconds", "spread", "native_lowered", "lowered")
     verification = tuning_record.VerificationEntry(
+        error=tuning_record.finite(found.error),
         worst=found.worst,
+        native_seconds=tuning_record.finite(found.native_seconds),
+        spread=tuning_record.finite(found.spread),
+        native_lowered=tuning_record.finite(found.native_lowered),
+        lowered=tuning_record.finite(found.lowered),
         least=tuning_record.finite(found.ratio.least),
         most=tuning_record.finite(found.ratio.most),
-        **{name: tuning_record.finite(getattr(found, name)) for name in numbers},
     )
     inputs = held.inputs if held else ()
     return msgspec.structs.replace(

@@ -144,8 +144,8 @@ def _run_in_turn(
             planned.append(experiment.planned(plan, reference, "verification, planned"))
         if len(natives) >= most or (len(natives) >= LEAST_PAIRS and perf_counter() > end):
             break
-        pace = pair_ratio(natives, planned, lowered, alone).pace
-        if len(natives) == LEAST_PAIRS and pace is not Pace.UNCLEAR:
+        looks = len(natives) == LEAST_PAIRS
+        if looks and pair_ratio(natives, planned, lowered, alone).pace is not Pace.UNCLEAR:
             break
     return summary(natives, planned, lowered, alone), planned[-1]
 

@@ -132,7 +132,7 @@ file.write("bye")
 
 
 def test_a_file_that_the_program_leaves_open_is_written(sh: Shell) -> None:
-    """Where a library refers to the program, too: by Python's last collection."""
+    """Python's last collection writes it, also where a library refers to the program."""
     sh.write({"s.py": UNCLOSED})
     assert called("mixpert_py", "run", "s.py", folder=sh.folder) == python(sh.folder, "s.py")
 
