@@ -18,7 +18,7 @@ from mixpert_py.plan import module_name as module_name
 from mixpert_py.runtime import own_files, processor
 
 SUFFIX = ".mixpert.toml"
-FROM_PARENT = "MIXPERT_SPAWNED"
+_FROM_PARENT = "MIXPERT_SPAWNED"
 # The variables of BLAS libraries, and the one that most of them read where their own is not set.
 _THREAD_VARIABLES = (
     *("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"),
@@ -122,7 +122,11 @@ def let_idle_threads_sleep() -> None:
 
 def pass_to_children(file: str) -> None:
     """Tell child processes where a file for them is."""
-    os.environ[FROM_PARENT] = file
+    os.environ[_FROM_PARENT] = file
+
+
+def file_from_parent() -> str:
+    return os.environ[_FROM_PARENT]
 
 
 def project_packages() -> tuple[str, ...]:

@@ -209,14 +209,10 @@ def finite(value: float | None) -> float | None:
 
 def _operator(verdict: Verdict, share: float) -> OperatorEntry:
     operator = verdict.operator
+    alike = ("id", "line", "path", "expression", "calls", "locked")
     return OperatorEntry(
-        id=operator.id,
-        line=operator.line,
-        path=operator.path,
-        expression=operator.expression,
-        calls=operator.calls,
+        **{name: getattr(operator, name) for name in alike},
         shapes=[list(shape) for shape in operator.shapes],
-        locked=operator.locked,
         share=finite(share),
         before=verdict.before,
         after=verdict.after,

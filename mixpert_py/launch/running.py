@@ -214,7 +214,7 @@ class SpawnedJob(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_parent(cls) -> "SpawnedJob":
-        return msgspec.json.decode(Path(os.environ[config.FROM_PARENT]).read_bytes(), type=cls)
+        return msgspec.json.decode(Path(config.file_from_parent()).read_bytes(), type=cls)
 
 
 def rewrite_in_spawned_children(script: str, context: Context, hook: ImportHook) -> None:
